@@ -1,0 +1,149 @@
+//! The client: a connection, a namespace, and a session shared by its clones.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    ClientBuilder, Error, Guard, LockRequest, SessionInfo,
+    connection::Connection,
+    session::{Profile, Session},
+};
+
+/// A connection to a daemon, with at most one session. Cheap to clone; the
+/// clones share the session.
+///
+/// The session is opened by the first acquire. It ends, and gives back all
+/// that it holds, when the last clone and the last [`Guard`] are gone.
+///
+/// **A lock belongs to the session.** Two tasks that acquire the same lock
+/// through clones of one client both get it, as one shared grant: they don't
+/// exclude each other. Give each its own
+/// [`another_session`](Self::another_session) where they should.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    namespace: Arc<str>,
+}
+
+struct Shared {
+    connection: Arc<Connection>,
+    profile: Arc<Profile>,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Client {
+    /// Connects to `http://HOST:PORT` or `unix:/PATH`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an endpoint of another form, and
+    /// [`Error::Unavailable`] if there is no daemon.
+    pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
+        Self::builder(endpoint).connect().await
+    }
+
+    /// A client that is not as [`connect`](Self::connect) makes it.
+    pub fn builder(endpoint: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(endpoint.into())
+    }
+
+    pub(crate) fn new(
+        connection: Arc<Connection>,
+        profile: Arc<Profile>,
+        namespace: Arc<str>,
+    ) -> Self {
+        let shared = Shared { connection, profile, session: Mutex::new(None) };
+        Self { shared: Arc::new(shared), namespace }
+    }
+
+    /// Asks for a lock; by default, waits for it for ever.
+    pub fn lock(&self, name: impl Into<String>) -> LockRequest {
+        LockRequest::new(self.clone(), name.into())
+    }
+
+    /// Does `work` under a lock, and gives the lock back afterwards. When the
+    /// lock is lost, `work` is dropped where it stands and the answer is
+    /// [`Error::Lost`]. The same as
+    /// [`client.lock(name).with(work)`](LockRequest::with).
+    ///
+    /// # Errors
+    /// As [`LockRequest::acquire`], and [`Error::Lost`].
+    pub async fn with_lock<T>(
+        &self,
+        name: impl Into<String>,
+        work: impl AsyncFnOnce(&Guard) -> T,
+    ) -> Result<T, Error> {
+        self.lock(name).with(work).await
+    }
+
+    /// The same session, for the locks of another namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {
+        Self { shared: Arc::clone(&self.shared), namespace: namespace.into().into() }
+    }
+
+    /// The same connection and namespace, with a session of its own: the two
+    /// exclude each other.
+    #[must_use]
+    pub fn another_session(&self) -> Self {
+        Self::new(
+            Arc::clone(&self.shared.connection),
+            Arc::clone(&self.shared.profile),
+            Arc::clone(&self.namespace),
+        )
+    }
+
+    /// The session as the daemon knows it; `None` before the first acquire.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionInfo> {
+        self.present_session()?.info()
+    }
+
+    /// Ends the session and frees its locks: its guards are lost. Waits for
+    /// the daemon's answer, though not for long. A later acquire opens a new
+    /// session.
+    ///
+    /// Call it before the program ends: what is still on its way then may not
+    /// reach the daemon.
+    pub async fn close(&self) {
+        let session = self.slot().take();
+        if let Some(session) = session {
+            session.close().await;
+        }
+    }
+
+    /// The session, made if there is none; it opens at its first use.
+    pub(crate) fn any_session(&self) -> Arc<Session> {
+        let mut slot = self.slot();
+        let session = slot.get_or_insert_with(|| {
+            Session::new(Arc::clone(&self.shared.connection), Arc::clone(&self.shared.profile))
+        });
+        Arc::clone(session)
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.shared.connection
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn present_session(&self) -> Option<Arc<Session>> {
+        self.slot().clone()
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<Session>>> {
+        self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("namespace", &self.namespace)
+            .field("session", &self.session())
+            .finish_non_exhaustive()
+    }
+}

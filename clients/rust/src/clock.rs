@@ -1,0 +1,177 @@
+//! The clock that deadlines are counted on.
+//!
+//! It keeps counting while the machine sleeps, so that a laptop or a virtual
+//! machine that wakes up knows that its grants have ended. This is the only
+//! place that asks the operating system for that clock.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use nix::time::{ClockId, clock_gettime};
+
+// Linux's CLOCK_MONOTONIC stands still during suspend, macOS's does not.
+#[cfg(target_os = "linux")]
+const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_MONOTONIC;
+
+/// Timers of the runtime do not count through suspend. A wait is cut into
+/// pieces of this length, so that it notices a wake-up at most this late.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// An instant on the clock that counts through suspend. Comparable only with
+/// other moments of the same machine since its last boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The present.
+    #[must_use]
+    pub fn now() -> Self {
+        // The clock is always there on the systems that this compiles for; if
+        // it is not, no deadline can be trusted, so every one has passed.
+        clock_gettime(THROUGH_SUSPEND)
+            .map_or(Self(u64::MAX), |time| Self::from_boot(Duration::from(time)))
+    }
+
+    /// The moment that lies this long after the start of the clock.
+    #[must_use]
+    pub const fn from_boot(since: Duration) -> Self {
+        // 584 years fit.
+        Self(since.as_nanos() as u64)
+    }
+
+    /// How long after `earlier` this is; zero if it is before.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// How long it is until this moment; zero if it has passed.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        self.since(Self::now())
+    }
+
+    /// Whether this moment has been reached.
+    #[must_use]
+    pub fn has_passed(self) -> bool {
+        Self::now() >= self
+    }
+}
+
+impl std::ops::Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, length: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl std::ops::Sub<Duration> for Moment {
+    type Output = Self;
+
+    fn sub(self, length: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// Waits until `moment` has been reached, also if the machine sleeps meanwhile.
+pub async fn sleep_until(moment: Moment) {
+    loop {
+        let remaining = moment.remaining();
+        if remaining.is_zero() {
+            return;
+        }
+        sleep(remaining.min(LONGEST_NAP)).await;
+    }
+}
+
+/// Waits for this long, not counting suspend.
+#[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
+pub async fn sleep(length: Duration) {
+    tokio::time::sleep(length).await;
+}
+
+/// The wall clock. For people and for comparing with itself, never for
+/// deadlines.
+#[must_use]
+#[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
+pub fn wall() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A point on both clocks, to notice when they drift apart: a machine that was
+/// frozen from outside may wake up with a wall clock that was set right and
+/// another that never noticed.
+#[derive(Clone, Copy, Debug)]
+pub struct Anchor {
+    moment: Moment,
+    wall: SystemTime,
+}
+
+impl Anchor {
+    /// Here and now.
+    #[must_use]
+    pub fn now() -> Self {
+        Self { moment: Moment::now(), wall: wall() }
+    }
+
+    /// The moment of this anchor.
+    #[must_use]
+    pub const fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// How far the wall clock has run ahead of the other since then.
+    #[must_use]
+    pub fn leap(&self) -> Duration {
+        self.leap_until(&Self::now())
+    }
+
+    /// How far it had run ahead by then.
+    #[must_use]
+    pub fn leap_until(&self, later: &Self) -> Duration {
+        let by_wall = later.wall.duration_since(self.wall).unwrap_or_default();
+        by_wall.saturating_sub(later.moment.since(self.moment))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_ordered_and_never_wrap() {
+        let early = Moment::from_boot(Duration::from_secs(5));
+        let late = early + Duration::from_secs(3);
+        assert!(late > early);
+        assert_eq!(late.since(early), Duration::from_secs(3));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert!(late + Duration::MAX > late);
+        assert_eq!(early - Duration::from_secs(9), Moment::from_boot(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_present_moves_on() {
+        let before = Moment::now();
+        assert!(before.has_passed());
+        assert!(!(before + Duration::from_secs(3600)).has_passed());
+    }
+
+    #[test]
+    fn a_wall_clock_that_ran_ahead_is_noticed() {
+        let honest = Anchor::now();
+        assert!(honest.leap() < Duration::from_secs(1));
+        let frozen = Anchor { moment: honest.moment, wall: honest.wall - Duration::from_secs(60) };
+        assert!(frozen.leap() > Duration::from_secs(59));
+    }
+}

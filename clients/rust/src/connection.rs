@@ -1,0 +1,161 @@
+//! The connection to the daemon that all sessions of a client share.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::runtime::Handle;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{
+    Error,
+    pb::{lock_service_client::LockServiceClient, session_service_client::SessionServiceClient},
+    status,
+};
+
+/// A peer that does not answer an HTTP/2 ping within these is gone.
+const HTTP2_PING_EVERY: Duration = Duration::from_secs(5);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A page of locks, or a change.
+const LARGEST_LOOK: usize = 4 << 20;
+/// A keep-alive's answer lists every grant that has a limit of its own.
+const LARGEST_FROM_SESSION: usize = 32 << 20;
+/// Names and descriptions are short, and checked before they get here.
+const LARGEST_SENT: usize = 64 << 10;
+
+/// Shared by a client's sessions and calls. Comes back by itself when it
+/// breaks.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    endpoint: Endpoint,
+    timeout: Duration,
+    current: Mutex<Current>,
+    /// Guards may be dropped outside of it.
+    runtime: Handle,
+}
+
+#[derive(Debug)]
+struct Current {
+    channel: Channel,
+    generation: Generation,
+}
+
+/// Tells one connection from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
+
+impl Connection {
+    /// Connects now, so that a daemon that is not there is found out early.
+    pub(crate) async fn open(endpoint: &str, timeout: Duration) -> Result<Self, Error> {
+        let runtime = Handle::try_current().map_err(|error| {
+            Error::invalid("runtime", format!("the client needs a tokio runtime: {error}"))
+        })?;
+        let shown = endpoint;
+        let endpoint = parse(endpoint)?
+            .connect_timeout(timeout)
+            .http2_keep_alive_interval(HTTP2_PING_EVERY)
+            .keep_alive_timeout(HTTP2_PING_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        let channel = endpoint.connect().await.map_err(|error| {
+            Error::unavailable(format!("no daemon at {shown}: {}", status::causes(&error)))
+        })?;
+        let current = Current { channel, generation: Generation(0) };
+        Ok(Self { endpoint, timeout, current: Mutex::new(current), runtime })
+    }
+
+    /// How long to wait for a connection, or for an answer that needs no wait.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) const fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    pub(crate) fn sessions(&self) -> SessionServiceClient<Channel> {
+        SessionServiceClient::new(self.current().channel.clone())
+            .max_decoding_message_size(LARGEST_FROM_SESSION)
+            .max_encoding_message_size(LARGEST_SENT)
+    }
+
+    pub(crate) fn locks(&self) -> LockServiceClient<Channel> {
+        LockServiceClient::new(self.current().channel.clone())
+            .max_decoding_message_size(LARGEST_LOOK)
+            .max_encoding_message_size(LARGEST_SENT)
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        self.current().generation
+    }
+
+    /// Turns to a new connection: on this one the daemon has fallen silent, and
+    /// it may take long until the system notices. If many sessions find that
+    /// out together, one new connection serves them all.
+    pub(crate) fn renew(&self, silent: Generation) {
+        let mut current = self.current();
+        if current.generation == silent {
+            current.channel = self.endpoint.connect_lazy();
+            current.generation = Generation(silent.0 + 1);
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse(endpoint: &str) -> Result<Endpoint, Error> {
+    let refuse = |why: String| Err(Error::invalid("endpoint", why));
+    if endpoint.starts_with("https://") {
+        return refuse(format!(
+            "{endpoint}: this client has no TLS; use http:// on a trusted network, or unix:"
+        ));
+    }
+    let path = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
+    match path {
+        Some("") => {
+            return refuse("unix: needs the path of a socket, as in unix:/run/leasehold".into());
+        }
+        None if !endpoint.starts_with("http://") => {
+            return refuse(format!("{endpoint:?} is neither http://HOST:PORT nor unix:/PATH"));
+        }
+        _ => {}
+    }
+    Endpoint::from_shared(endpoint.to_owned())
+        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::causes(&error))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_that_make_sense() {
+        for endpoint in [
+            "http://127.0.0.1:7420",
+            "http://[::1]:7420",
+            "http://leasehold:7420",
+            "unix:/run/l.sock",
+        ] {
+            assert!(parse(endpoint).is_ok(), "{endpoint}");
+        }
+        for endpoint in [
+            "",
+            "localhost:7420",
+            "https://a:1",
+            "ftp://a",
+            "unix:",
+            "unix://",
+            "http://",
+            "http://a b",
+        ] {
+            let Err(Error::Invalid { field, .. }) = parse(endpoint) else {
+                panic!("{endpoint} was accepted")
+            };
+            assert_eq!(field, "endpoint");
+        }
+    }
+}

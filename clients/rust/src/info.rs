@@ -1,0 +1,101 @@
+//! Locks, seen from outside.
+
+use std::time::Duration;
+
+use crate::{Holder, pb};
+
+/// A lock as the daemon saw it when it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The namespace that the name belongs to.
+    pub namespace: String,
+    /// The lock's name.
+    pub name: String,
+    /// Whether a session holds it.
+    pub held: bool,
+    /// Who, if it is held and known.
+    pub holder: Option<Holder>,
+    /// The holding session, if it is a session of this daemon.
+    pub session_id: Option<String>,
+    /// The holder's token, if it is held and known.
+    pub token: Option<u64>,
+    /// For how long it has been held, if it is known.
+    pub held_for: Option<Duration>,
+    /// How many acquires wait for it at this daemon.
+    pub waiting: u32,
+    /// True once the holder has been told that its grant is lost and has not
+    /// let go yet.
+    pub ending: bool,
+}
+
+impl From<pb::LockInfo> for LockInfo {
+    fn from(info: pb::LockInfo) -> Self {
+        let lock = info.lock.unwrap_or_default();
+        Self {
+            namespace: lock.namespace,
+            name: lock.name,
+            held: info.held,
+            holder: info.holder.map(Holder::from),
+            session_id: Some(info.session_id).filter(|id| !id.is_empty()),
+            token: info.token,
+            held_for: info.held_for_ms.map(Duration::from_millis),
+            waiting: info.waiting,
+            ending: info.ending,
+        }
+    }
+}
+
+/// What is known of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenState {
+    /// The lock is held with this token.
+    Current,
+    /// The lock is held with a greater token: this one is fenced.
+    Stale,
+    /// The lock is not held: this token is of a grant that has ended, or of
+    /// none.
+    NotHeld,
+    /// The lock is held with a lower token: this one was never granted.
+    NeverGranted,
+}
+
+/// The answer to [`Client::check`](crate::Client::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What is known of the token. It may be out of date when it arrives: a
+    /// resource that must be safe compares tokens itself.
+    pub state: TokenState,
+    /// The lock as it is now.
+    pub lock: LockInfo,
+}
+
+/// The answer to [`Client::break_lock`](crate::Client::break_lock).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// False if nobody held the lock: then nothing was done.
+    pub broken: bool,
+    /// The lock as it was before.
+    pub lock: LockInfo,
+    /// The lock is free for others after this long at the latest, earlier if
+    /// the holder lets go.
+    pub free_within: Duration,
+}
+
+/// What to [watch](crate::Client::watch).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// The one lock of this name.
+    Name(String),
+    /// All locks whose name begins with this; empty means all of the
+    /// namespace.
+    Prefix(String),
+}
+
+/// A lock's state, at first or after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The lock as it is now.
+    pub lock: LockInfo,
+    /// True for the states that were there when the watch began.
+    pub initial: bool,
+}

@@ -1,0 +1,103 @@
+//! Locks that several programs share, from a Leasehold daemon.
+//!
+//! # What is not guaranteed
+//!
+//! **A paused holder may still act.** A process can be stopped for longer than
+//! its grant lasts (by the scheduler, a debugger, a suspended machine), and go
+//! on after somebody else was granted the lock, before it has had a chance to
+//! look at the clock. No lock service can prevent that. So **pass the
+//! [token](Guard::token) to the resource** that the lock protects, and let the
+//! resource refuse a token that is lower than the greatest it has seen: every
+//! grant of a lock carries a greater token than all grants before.
+//!
+//! **Two tasks of one [`Client`] do not exclude each other.** A lock belongs to
+//! a session, and the clones of a client share one. Who acquires what the
+//! session already holds shares the grant; the lock is given back with the last
+//! [`Guard`]. Use [`Client::another_session`] where they should contend.
+//!
+//! **The end of the program does not wait for what is still on its way.** Call
+//! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until
+//! the session's ttl has passed.
+//!
+//! # What is
+//!
+//! As long as clocks drift by less than 1/500 and a holder stops at its
+//! [deadline](Guard::deadline), one holder at a time. A holder learns
+//! [that it lost](Guard::lost) no later than its deadline, from its own clock,
+//! even if the daemon and the network are gone. Keep-alive, reconnecting and
+//! taking up the session again are automatic: a connection that breaks for less
+//! than the ttl costs no lock.
+//!
+//! # Use
+//!
+//! ```no_run
+//! # async fn write_orders(token: u64) {}
+//! # async fn example() -> Result<(), leasehold_client::Error> {
+//! let client = leasehold_client::Client::connect("http://127.0.0.1:7420").await?;
+//! let guard = client.lock("orders").acquire().await?;
+//! write_orders(guard.token()).await;
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Or with work that is dropped where it stands when the lock is lost:
+//!
+//! ```no_run
+//! # async fn write_orders(token: u64) -> usize { 0 }
+//! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+//! let written = client.with_lock("orders", async |guard| write_orders(guard.token()).await).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! How long to wait, and what to do if it was in vain:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use leasehold_client::{Client, Error};
+//!
+//! # async fn example(client: Client) -> Result<(), Error> {
+//! match client.lock("orders").wait(Duration::from_secs(30)).acquire().await {
+//!     Ok(guard) => println!("held with token {}", guard.token()),
+//!     Err(Error::NotGranted { holder: Some(holder), .. }) => println!("still held by {holder}"),
+//!     Err(error) => return Err(error),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The [errors](Error) are sorted by what to do about them. Everything here
+//! needs a tokio runtime with its timers and I/O enabled.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+
+mod builder;
+mod client;
+mod connection;
+mod error;
+mod guard;
+mod holder;
+mod info;
+mod look;
+mod name;
+mod request;
+mod session;
+mod status;
+
+pub use builder::ClientBuilder;
+pub use client::Client;
+pub use error::{Error, Reason};
+pub use guard::{Guard, Loss, Risk};
+pub use holder::Holder;
+pub use info::{Broken, Change, Check, LockInfo, TokenState, Watch};
+pub use look::{List, Watching};
+pub use request::{LockRequest, Progress};
+pub use session::SessionInfo;
+
+/// The protocol, as generated from `proto/leasehold/v1`.
+#[allow(missing_docs, unreachable_pub, reason = "generated")]
+mod pb {
+    tonic::include_proto!("leasehold.v1");
+}

@@ -1,0 +1,192 @@
+//! An acquire that has not been answered yet.
+
+use std::time::Duration;
+
+use crate::{Error, Holder, Progress, Reason, clock::Moment, pb};
+
+/// How long an acquire waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Not,
+    AtMost(Duration),
+    Forever,
+}
+
+/// An acquire that has not been answered yet.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) lock: pb::LockRef,
+    pub(crate) wait: Wait,
+    pub(crate) longest_hold: Option<Duration>,
+    /// When it gives up if the daemon can't be reached.
+    pub(crate) limit: Option<Moment>,
+    /// Its number at the daemon; none while it has yet to be sent, or sent
+    /// again.
+    pub(crate) request: Option<u64>,
+    /// False once nobody waits for the answer any more. If the answer is a
+    /// grant, it is released.
+    pub(crate) wanted: bool,
+}
+
+impl Ask {
+    pub(crate) fn new(
+        lock: pb::LockRef,
+        wait: Wait,
+        longest_hold: Option<Duration>,
+        limit: Option<Moment>,
+    ) -> Self {
+        Self { lock, wait, longest_hold, limit, request: None, wanted: true }
+    }
+
+    /// The message, with what remains of the wait.
+    pub(crate) fn message(&self, request: u64, now: Moment) -> pb::Acquire {
+        let wait_ms = match self.wait {
+            Wait::Not => Some(0),
+            Wait::AtMost(wait) => {
+                Some(up_to_millis(self.limit.map_or(wait, |limit| limit.since(now))))
+            }
+            Wait::Forever => None,
+        };
+        pb::Acquire {
+            request,
+            lock: Some(self.lock.clone()),
+            wait_ms,
+            longest_hold_ms: self.longest_hold.map(up_to_millis),
+        }
+    }
+
+    pub(crate) fn is_overdue(&self, now: Moment) -> bool {
+        self.limit.is_some_and(|limit| now >= limit)
+    }
+
+    /// What the caller should do after this refusal; none if the caller waits,
+    /// and the next daemon may grant what this one can't.
+    pub(crate) fn refusal(&self, refused: pb::Refused) -> Option<Error> {
+        let reason = Reason::from(refused.reason());
+        if reason == Reason::ShuttingDown && self.wait != Wait::Not {
+            return None;
+        }
+        Some(refusal(&self.lock.name, reason, refused))
+    }
+}
+
+fn refusal(lock: &str, reason: Reason, refused: pb::Refused) -> Error {
+    let lock = lock.to_owned();
+    let message = if refused.message.is_empty() {
+        format!("the daemon refused the lock {lock:?} ({reason:?})")
+    } else {
+        refused.message
+    };
+    let retry_after = refused.retry_after_ms.map(Duration::from_millis);
+    match reason {
+        Reason::Held | Reason::TimedOut => Error::NotGranted {
+            lock,
+            reason,
+            message,
+            holder: refused.holder.map(|holder| Box::new(holder.into())),
+            held_for: refused.held_for_ms.map(Duration::from_millis),
+            retry_after,
+        },
+        Reason::Invalid => Error::Invalid { field: refused.field, message },
+        Reason::DataLoss => Error::NeedsOperator { lock, message },
+        Reason::ProtocolVersion | Reason::Protocol => Error::Incompatible { message },
+        _ => Error::Unavailable { message, retry_after },
+    }
+}
+
+impl From<pb::Queued> for Progress {
+    fn from(queued: pb::Queued) -> Self {
+        Self {
+            position: queued.position,
+            holder: queued.holder.map(Holder::from),
+            held_for: queued.held_for_ms.map(Duration::from_millis),
+            note: queued.note,
+        }
+    }
+}
+
+/// Rounded up: a wait that is not zero must not become "do not wait".
+fn up_to_millis(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(wait: Wait, limit: Option<Moment>) -> Ask {
+        let lock = pb::LockRef { namespace: "default".into(), name: "orders".into() };
+        Ask::new(lock, wait, Some(Duration::from_secs(2)), limit)
+    }
+
+    #[test]
+    fn what_remains_of_the_wait_is_sent() {
+        let start = Moment::from_boot(Duration::from_secs(100));
+        let wait = Duration::from_secs(30);
+        let patient = ask(Wait::AtMost(wait), Some(start + wait));
+        let sent =
+            |ask: &Ask, after: u64| ask.message(1, start + Duration::from_micros(after)).wait_ms;
+        assert_eq!(sent(&patient, 0), Some(30_000));
+        assert_eq!(sent(&patient, 10_000_001), Some(20_000));
+        assert_eq!(sent(&patient, 29_999_999), Some(1));
+        assert_eq!(sent(&patient, 40_000_000), Some(0));
+        assert_eq!(sent(&ask(Wait::Not, Some(start)), 0), Some(0));
+        assert_eq!(sent(&ask(Wait::Forever, None), 0), None);
+        assert_eq!(patient.message(1, start).longest_hold_ms, Some(2000));
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let refused = |reason: pb::Reason| {
+            let refused = pb::Refused {
+                reason: reason.into(),
+                message: "why".into(),
+                holder: Some(pb::Holder { client: "billing".into(), ..Default::default() }),
+                held_for_ms: Some(1500),
+                retry_after_ms: Some(20),
+                field: "name".into(),
+                ..Default::default()
+            };
+            ask(Wait::Not, None).refusal(refused).expect("it does not wait")
+        };
+        let retry_after = Some(Duration::from_millis(20));
+        let message = || "why".to_owned();
+        for reason in [pb::Reason::Held, pb::Reason::TimedOut] {
+            assert_eq!(
+                refused(reason),
+                Error::NotGranted {
+                    lock: "orders".into(),
+                    reason: reason.into(),
+                    message: message(),
+                    holder: Some(Box::new(Holder {
+                        client: "billing".into(),
+                        ..Holder::default()
+                    })),
+                    held_for: Some(Duration::from_millis(1500)),
+                    retry_after,
+                }
+            );
+        }
+        for reason in [
+            pb::Reason::ShuttingDown,
+            pb::Reason::StoreUnavailable,
+            pb::Reason::Recovering,
+            pb::Reason::Limit,
+        ] {
+            assert_eq!(refused(reason), Error::Unavailable { message: message(), retry_after });
+        }
+        let invalid = Error::Invalid { field: "name".into(), message: message() };
+        assert_eq!(refused(pb::Reason::Invalid), invalid);
+        let operator = Error::NeedsOperator { lock: "orders".into(), message: message() };
+        assert_eq!(refused(pb::Reason::DataLoss), operator);
+        let incompatible = Error::Incompatible { message: message() };
+        assert_eq!(refused(pb::Reason::ProtocolVersion), incompatible);
+    }
+
+    #[test]
+    fn a_stopping_daemon_does_not_end_a_wait() {
+        let refused = pb::Refused { reason: pb::Reason::ShuttingDown.into(), ..Default::default() };
+        assert_eq!(ask(Wait::Forever, None).refusal(refused.clone()), None);
+        assert_eq!(ask(Wait::AtMost(Duration::from_secs(1)), None).refusal(refused), None);
+    }
+}

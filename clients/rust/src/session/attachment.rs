@@ -1,0 +1,270 @@
+//! How a session's streams begin and end: open, resume, and what is made good
+//! after a break. Pure, a part of `state.rs`.
+
+use std::{collections::HashSet, time::Duration};
+
+use super::{
+    ask::Wait,
+    grant::GrantId,
+    pings::{Pings, Sent},
+    state::{Action, Established, State, Ticket},
+};
+use crate::{
+    Error, Loss, Progress, Reason, SessionInfo, clock::Moment, pb, pb::attach_request::Message,
+};
+
+/// The versions of the protocol that this client speaks.
+const NEWEST_PROTOCOL: u32 = 1;
+const OLDEST_PROTOCOL: u32 = 1;
+
+/// The session's present stream.
+pub(super) enum Attachment {
+    None,
+    /// `open` or `resume` has been sent, with this ping.
+    Opening {
+        ping: u64,
+    },
+    /// The daemon lists what it still knows.
+    Restoring(Listed),
+    /// Everything may be sent.
+    Ready,
+}
+
+/// What the daemon still knew after a resume.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) grants: HashSet<GrantId>,
+    pub(super) asks: HashSet<Ticket>,
+}
+
+impl Attachment {
+    pub(super) const fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready)
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self, Self::Restoring(_) | Self::Ready)
+    }
+}
+
+/// Why a stream ended, or did not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Setback {
+    /// The daemon ended the stream.
+    Ended,
+    /// The connection failed: the session may still be alive.
+    Broken(String),
+    /// The daemon is there and can't serve anybody now.
+    NotNow(Error),
+    /// The daemon does not know the session.
+    UnknownSession,
+    /// Trying again would not help.
+    Refused(Error),
+}
+
+/// What follows a setback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    TryAgain,
+    TryAgainLater,
+    /// There is nothing to do without a new request.
+    Rest,
+}
+
+impl State {
+    /// Begins a stream: its first message. The time must be taken before the
+    /// message is on its way.
+    pub(crate) fn begin(&mut self, now: Sent) -> Message {
+        let Some(session) = &self.established else {
+            self.pings = Pings::default();
+            let ping = self.pings.send(now);
+            self.attachment = Attachment::Opening { ping };
+            return Message::Open(pb::Open {
+                protocol_version: NEWEST_PROTOCOL,
+                oldest_protocol_version: OLDEST_PROTOCOL,
+                ttl_ms: self
+                    .profile
+                    .ttl
+                    .map_or(0, |ttl| u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX)),
+                holder: Some(self.profile.holder.clone()),
+                fenced: self.profile.fenced,
+            });
+        };
+        let resume_secret = session.secret.clone();
+        let ping = self.pings.send(now);
+        self.attachment = Attachment::Opening { ping };
+        Message::Resume(pb::Resume {
+            protocol_version: NEWEST_PROTOCOL,
+            oldest_protocol_version: OLDEST_PROTOCOL,
+            resume_secret,
+            ping,
+        })
+    }
+
+    pub(super) fn opened(&mut self, opened: pb::Opened, now: Moment) {
+        let Attachment::Opening { ping } = self.attachment else { return };
+        let Some(validity) = self.pings.validity(ping, opened.valid_for_ms) else { return };
+        self.pings.answer(ping);
+        self.trouble = None;
+        if let Some(session) = &mut self.established {
+            if self.closing {
+                self.attachment = Attachment::Ready;
+                self.catch_up(now);
+                return;
+            }
+            session.renewed = validity.sent;
+            session.info.daemon_version = opened.daemon_version;
+            self.attachment = Attachment::Restoring(Listed::default());
+            return;
+        }
+        self.established = Some(Established {
+            info: SessionInfo {
+                id: opened.session_id,
+                ttl: Duration::from_millis(opened.ttl_ms.into()),
+                protocol_version: opened.protocol_version,
+                daemon_version: opened.daemon_version,
+            },
+            secret: opened.resume_secret,
+            keep_alive_every: Duration::from_millis(opened.keep_alive_every_ms.max(1).into()),
+            renewed: validity.sent,
+        });
+        self.attachment = Attachment::Ready;
+        self.catch_up(now);
+    }
+
+    /// What the daemon did not list, it does not know.
+    pub(super) fn restored(&mut self, now: Moment) {
+        let Attachment::Restoring(listed) = &mut self.attachment else { return };
+        let listed = std::mem::take(listed);
+        self.attachment = Attachment::Ready;
+        let missing: Vec<GrantId> =
+            self.grants.keys().filter(|id| !listed.grants.contains(id)).copied().collect();
+        for id in missing {
+            self.lose(
+                id,
+                Loss {
+                    reason: Reason::Unknown,
+                    message: "the daemon did not know the grant any more when the connection \
+                              was restored"
+                        .to_owned(),
+                },
+            );
+        }
+        for (ticket, ask) in &mut self.asks {
+            if !listed.asks.contains(ticket)
+                && let Some(request) = ask.request.take()
+            {
+                self.requests.remove(&request);
+            }
+        }
+        self.asks.retain(|_, ask| ask.wanted || ask.request.is_some());
+        self.catch_up(now);
+    }
+
+    /// Sends what could not be sent while there was no stream. Releases come
+    /// first: an acquire of the same lock must find it free.
+    fn catch_up(&mut self, now: Moment) {
+        if self.closing {
+            self.send(Message::Close(pb::Close {}));
+            return;
+        }
+        for releasing in std::mem::take(&mut self.releases).into_values() {
+            self.send_release(releasing);
+        }
+        let unwanted: Vec<u64> =
+            self.asks.values().filter(|ask| !ask.wanted).filter_map(|ask| ask.request).collect();
+        for request in unwanted {
+            self.send(Message::Cancel(pb::Cancel { request }));
+        }
+        self.send_unsent_asks(now);
+    }
+
+    /// The stream has ended, or did not begin.
+    pub(crate) fn detach(&mut self, setback: Setback, now: Moment) -> Next {
+        let before = std::mem::replace(&mut self.attachment, Attachment::None);
+        let was_known = self.established.is_some();
+        if self.profile.fenced {
+            self.forget_session("the stream of this fenced session ended, and the session with it");
+        }
+        match setback {
+            Setback::UnknownSession if was_known => {
+                self.forget_session("the daemon does not know the session any more");
+                // After a resume in vain, opening a new session is the next
+                // step. A session that was open and is gone is a setback.
+                let resumed_in_vain = matches!(before, Attachment::Opening { .. });
+                let next = if resumed_in_vain { Next::TryAgain } else { Next::TryAgainLater };
+                return self.next(next, now);
+            }
+            Setback::UnknownSession => {
+                self.set_trouble("the daemon ended the session before it began");
+            }
+            Setback::Refused(error) => {
+                self.set_trouble(&error.to_string());
+                self.answer_asks(|_| Some(error.clone()));
+                return Next::Rest;
+            }
+            Setback::NotNow(error) => {
+                self.set_trouble(&error.to_string());
+                self.answer_asks(|ask| (ask.wait == Wait::Not).then(|| error.clone()));
+            }
+            Setback::Ended if self.closing => return Next::Rest,
+            Setback::Ended => self.set_trouble("the daemon ended the stream"),
+            Setback::Broken(why) => self.set_trouble(&why),
+        }
+        let trouble = self.trouble.clone().unwrap_or_default();
+        self.answer_asks(|ask| {
+            ask.is_overdue(now).then(|| Error::unavailable(out_of_reach(&trouble)))
+        });
+        self.next(Next::TryAgainLater, now)
+    }
+
+    fn next(&self, next: Next, now: Moment) -> Next {
+        let wanted = if self.closing {
+            // After the ttl the daemon has ended the session by itself.
+            self.established
+                .as_ref()
+                .zip(self.pings.last_sent())
+                .is_some_and(|(session, last_sent)| now.since(last_sent) < session.info.ttl)
+        } else {
+            !self.asks.is_empty()
+                || !self.releases.is_empty()
+                || self.grants.values().any(|grant| grant.loss().is_none())
+        };
+        if wanted { next } else { Next::Rest }
+    }
+
+    /// The session is gone: so are its grants, and the daemon has nothing to
+    /// release.
+    fn forget_session(&mut self, why: &str) {
+        self.established = None;
+        self.handles.clear();
+        let loss = Loss { reason: Reason::UnknownSession, message: why.to_owned() };
+        self.lose_all(&loss);
+        for grant in self.grants.values_mut() {
+            grant.handle = None;
+        }
+        self.answer_releases();
+        self.requests.clear();
+        self.asks.retain(|_, ask| ask.wanted);
+        for ask in self.asks.values_mut() {
+            ask.request = None;
+        }
+    }
+
+    /// Waiters are told what is wrong, once.
+    fn set_trouble(&mut self, why: &str) {
+        if self.trouble.as_deref() == Some(why) {
+            return;
+        }
+        self.trouble = Some(why.to_owned());
+        let note = out_of_reach(why);
+        for (ticket, _) in self.asks.iter().filter(|(_, ask)| ask.wanted) {
+            let progress = Progress { note: note.clone(), ..Progress::default() };
+            self.actions.push_back(Action::Tell(*ticket, progress));
+        }
+    }
+}
+
+pub(crate) fn out_of_reach(trouble: &str) -> String {
+    format!("the daemon can't be reached: {trouble}")
+}

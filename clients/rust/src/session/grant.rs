@@ -1,0 +1,150 @@
+//! A grant, as its session believes in it.
+
+use std::fmt;
+
+use super::pings::Validity;
+use crate::{Loss, Reason, Risk, clock::Moment};
+
+/// The daemon's name for a grant. Whoever has it can release the grant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Handle([u8; 16]);
+
+impl Handle {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    pub(crate) fn encoded(self) -> prost::bytes::Bytes {
+        prost::bytes::Bytes::copy_from_slice(&self.0)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle(REDACTED)")
+    }
+}
+
+/// The client's own number for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GrantId(pub(super) u64);
+
+/// A grant that at least one guard stands for.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// None once the session that it belonged to is gone: nothing is left to
+    /// release.
+    pub(crate) handle: Option<Handle>,
+    pub(crate) validity: Validity,
+    /// Once set, never changed: a grant that was reported lost stays lost.
+    loss: Option<Loss>,
+    /// The guards that stand for this grant, and answers on their way to
+    /// become one.
+    pub(crate) users: u32,
+    /// The latest warning, and how many there have been.
+    pub(crate) risk: Option<(u64, Risk)>,
+}
+
+impl Grant {
+    pub(crate) fn new(handle: Handle, validity: Validity) -> Self {
+        Self { handle: Some(handle), validity, loss: None, users: 0, risk: None }
+    }
+
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    /// Takes over a new promise of the daemon. One that comes after the
+    /// deadline comes too late, and one for an older ping is out of date.
+    pub(crate) fn renew(&mut self, validity: Validity, now: Moment) {
+        self.look_at_clock(now);
+        if self.loss.is_none() && validity.ping >= self.validity.ping {
+            self.validity = validity;
+        }
+    }
+
+    /// A grant whose deadline has passed is lost, whatever is heard later.
+    pub(crate) fn look_at_clock(&mut self, now: Moment) {
+        if now >= self.validity.deadline() {
+            self.lose(not_renewed());
+        }
+    }
+
+    /// Loses the grant, and says whether this is news.
+    pub(crate) fn lose(&mut self, loss: Loss) -> bool {
+        let news = self.loss.is_none();
+        self.loss.get_or_insert(loss);
+        news
+    }
+
+    pub(crate) fn warn(&mut self, risk: Risk) {
+        let number = self.risk.as_ref().map_or(0, |(number, _)| *number) + 1;
+        self.risk = Some((number, risk));
+    }
+}
+
+/// The loss that a holder's own clock tells.
+pub(crate) fn not_renewed() -> Loss {
+    Loss {
+        reason: Reason::Expired,
+        message: "the grant's deadline has passed without word from the daemon that it stands"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::session::pings::Sent;
+
+    fn validity(ping: u64, sent: Sent, seconds: u64) -> Validity {
+        Validity { ping, sent, length: Duration::from_secs(seconds) }
+    }
+
+    fn grant(validity: Validity) -> Grant {
+        Grant::new(Handle([7; 16]), validity)
+    }
+
+    #[test]
+    fn a_later_promise_replaces_an_earlier_one_also_if_it_is_shorter() {
+        let sent = Sent::now();
+        let mut grant = grant(validity(3, sent, 10));
+        grant.renew(validity(4, sent, 12), sent.at());
+        assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(12));
+        grant.renew(validity(5, sent, 2), sent.at());
+        assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(2));
+        for (older, seconds) in [(4, 1), (4, 60), (0, 60)] {
+            grant.renew(validity(older, sent, seconds), sent.at());
+            assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(2));
+        }
+    }
+
+    #[test]
+    fn a_promise_after_the_deadline_is_too_late() {
+        let sent = Sent::now();
+        let mut grant = grant(validity(0, sent, 10));
+        grant.renew(validity(1, sent, 20), sent.at() + Duration::from_secs(10));
+        assert_eq!(grant.loss().map(|loss| loss.reason), Some(Reason::Expired));
+        assert_eq!(grant.validity.ping, 0);
+    }
+
+    #[test]
+    fn the_first_loss_stays() {
+        let sent = Sent::now();
+        let mut grant = grant(validity(0, sent, 10));
+        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        assert!(grant.lose(broken.clone()));
+        assert!(!grant.lose(not_renewed()));
+        grant.renew(validity(1, sent, 60), sent.at());
+        assert_eq!(grant.loss(), Some(&broken));
+        assert_eq!(grant.validity.ping, 0, "its deadline is not moved any more");
+    }
+
+    #[test]
+    fn a_handle_is_not_shown() {
+        assert_eq!(format!("{:?}", Handle([7; 16])), "Handle(REDACTED)");
+        assert_eq!(Handle::parse(&[7; 15]), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the daemon says on the stream. Pure, a part of `state.rs`.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{
+    attachment::Attachment,
+    grant::{Grant, GrantId, Handle},
+    pings::Validity,
+    state::{Action, Named, Outcome, State, Ticket},
+};
+use crate::{
+    Error, Loss, Progress, Reason, Risk,
+    clock::Moment,
+    pb,
+    pb::{attach_request, attach_response::Message},
+};
+
+impl State {
+    /// A message of the daemon. What it may not say, or what is about nothing
+    /// that is known, changes nothing.
+    pub(crate) fn hear(&mut self, message: Message, now: Moment) {
+        match message {
+            Message::Opened(opened) => self.opened(opened, now),
+            _ if !self.attachment.is_open() || self.closing => {}
+            Message::KeptAlive(kept) => self.kept_alive(&kept, now),
+            Message::Granted(granted) => self.granted(&granted, now),
+            Message::Refused(refused) => self.refused(refused),
+            Message::Queued(queued) => self.queued(queued),
+            Message::AtRisk(at_risk) => self.at_risk(at_risk),
+            Message::Lost(lost) => self.lost(lost),
+            Message::Released(released) => {
+                self.released(released.request, Outcome::Released);
+            }
+            Message::Restored(_) => self.restored(now),
+        }
+    }
+
+    fn kept_alive(&mut self, kept: &pb::KeptAlive, now: Moment) {
+        let Some(validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
+        self.pings.answer(kept.ping);
+        if let Some(session) = &mut self.established
+            && session.renewed.at() < validity.sent.at()
+        {
+            session.renewed = validity.sent;
+        }
+        let limits: HashMap<Handle, Duration> = (kept.limits.iter())
+            .filter_map(|limit| {
+                let handle = Handle::parse(&limit.handle)?;
+                Some((handle, Duration::from_millis(limit.valid_for_ms)))
+            })
+            .collect();
+        for (id, grant) in &mut self.grants {
+            let limit = (grant.handle).and_then(|handle| limits.get(&handle));
+            let length = limit.copied().unwrap_or(validity.length);
+            let was_lost = grant.loss().is_some();
+            grant.renew(Validity { length, ..validity }, now);
+            if !was_lost && grant.loss().is_some() {
+                self.actions.push_back(Action::Ring(*id));
+            }
+        }
+        if self.attachment.is_ready() {
+            self.send_unsent_asks(now);
+        }
+    }
+
+    fn granted(&mut self, granted: &pb::Granted, now: Moment) {
+        let Some(handle) = Handle::parse(&granted.handle) else { return };
+        let ticket = self.requests.remove(&granted.request);
+        let validity = self.pings.validity(granted.ping, granted.valid_for_ms);
+        match self.handles.get(&handle) {
+            Some(Named::Held(id)) => self.granted_again(*id, ticket, validity, granted.token, now),
+            // The release overtook this answer: the grant is over.
+            Some(Named::Leaving) => self.ask_again(ticket, now),
+            None => self.granted_anew(handle, ticket, validity, granted.token, now),
+        }
+    }
+
+    /// The answer to an acquire of what the session holds, or a part of the
+    /// list after a resume.
+    fn granted_again(
+        &mut self,
+        id: GrantId,
+        ticket: Option<Ticket>,
+        validity: Option<Validity>,
+        token: u64,
+        now: Moment,
+    ) {
+        if let Attachment::Restoring(listed) = &mut self.attachment {
+            listed.grants.insert(id);
+        }
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        let was_lost = grant.loss().is_some();
+        if let Some(validity) = validity {
+            grant.renew(validity, now);
+        }
+        grant.look_at_clock(now);
+        if grant.loss().is_none() {
+            self.hand_out(id, ticket, token);
+            return;
+        }
+        if !was_lost {
+            self.actions.push_back(Action::Ring(id));
+        }
+        // Lost stays lost: who asks now gets a new grant. Until the deadline
+        // the guards of this one may not have let go yet.
+        if ticket.is_some() && now >= grant.validity.deadline() {
+            if let Some(handle) = grant.handle.take() {
+                self.release(handle);
+            }
+            self.ask_again(ticket, now);
+        } else {
+            self.ask_later(ticket);
+        }
+    }
+
+    fn granted_anew(
+        &mut self,
+        handle: Handle,
+        ticket: Option<Ticket>,
+        validity: Option<Validity>,
+        token: u64,
+        now: Moment,
+    ) {
+        let wanted = ticket.and_then(|ticket| self.asks.get(&ticket)).is_some_and(|ask| ask.wanted);
+        let validity = validity.filter(|validity| now < validity.deadline());
+        let (true, Some(validity)) = (wanted, validity) else {
+            self.release(handle);
+            self.ask_later(ticket);
+            return;
+        };
+        let id = GrantId(self.number());
+        self.grants.insert(id, Grant::new(handle, validity));
+        self.handles.insert(handle, Named::Held(id));
+        if let Attachment::Restoring(listed) = &mut self.attachment {
+            listed.grants.insert(id);
+        }
+        self.hand_out(id, ticket, token);
+    }
+
+    /// Answers an acquire with a grant that stands.
+    fn hand_out(&mut self, id: GrantId, ticket: Option<Ticket>, token: u64) {
+        let Some(ticket) = ticket else { return };
+        let Some(ask) = self.asks.remove(&ticket) else { return };
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        if ask.wanted {
+            grant.users += 1;
+            self.actions.push_back(Action::Answer(ticket, Outcome::Granted { grant: id, token }));
+        }
+    }
+
+    /// The answer was of no use: asks again at once, if somebody still waits.
+    fn ask_again(&mut self, ticket: Option<Ticket>, now: Moment) {
+        self.ask_later(ticket);
+        if let Some(ticket) = ticket.filter(|_| self.attachment.is_ready()) {
+            self.send_ask(ticket, now);
+        }
+    }
+
+    /// The same, but after the next keep-alive, where asking at once might go
+    /// in circles.
+    fn ask_later(&mut self, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        let Some(ask) = self.asks.get_mut(&ticket) else { return };
+        ask.request = None;
+        if !ask.wanted {
+            self.asks.remove(&ticket);
+        }
+    }
+
+    fn refused(&mut self, refused: pb::Refused) {
+        if self.releases.contains_key(&refused.request) {
+            let outcome = match Reason::from(refused.reason()) {
+                Reason::UnknownHandle => Outcome::Released,
+                _ => Outcome::Failed(Error::unavailable(refused.message)),
+            };
+            self.released(refused.request, outcome);
+            return;
+        }
+        let Some(ticket) = self.requests.remove(&refused.request) else { return };
+        let Some(ask) = self.asks.get_mut(&ticket) else { return };
+        if !ask.wanted {
+            self.asks.remove(&ticket);
+            return;
+        }
+        let note = refused.message.clone();
+        match ask.refusal(refused) {
+            Some(error) => {
+                self.asks.remove(&ticket);
+                self.actions.push_back(Action::Answer(ticket, Outcome::Failed(error)));
+            }
+            None => {
+                ask.request = None;
+                let progress = Progress { note, ..Progress::default() };
+                self.actions.push_back(Action::Tell(ticket, progress));
+            }
+        }
+    }
+
+    fn released(&mut self, request: u64, outcome: Outcome) {
+        let Some(releasing) = self.releases.remove(&request) else { return };
+        self.handles.remove(&releasing.handle);
+        self.actions.push_back(Action::Answer(releasing.ticket, outcome));
+    }
+
+    fn queued(&mut self, queued: pb::Queued) {
+        let Some(ticket) = self.requests.get(&queued.request).copied() else {
+            // Its caller was told that it failed when there was no stream.
+            self.send(attach_request::Message::Cancel(pb::Cancel { request: queued.request }));
+            return;
+        };
+        if let Attachment::Restoring(listed) = &mut self.attachment {
+            listed.asks.insert(ticket);
+        }
+        if self.asks.get(&ticket).is_some_and(|ask| ask.wanted) {
+            self.actions.push_back(Action::Tell(ticket, Progress::from(queued)));
+        }
+    }
+
+    fn at_risk(&mut self, at_risk: pb::AtRisk) {
+        let Some(id) = self.held(&at_risk.handle) else { return };
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        grant.warn(Risk {
+            reason: at_risk.reason().into(),
+            message: at_risk.message,
+            ends_in: Duration::from_millis(at_risk.ends_in_ms),
+        });
+        self.actions.push_back(Action::Ring(id));
+    }
+
+    fn lost(&mut self, lost: pb::Lost) {
+        let Some(id) = self.held(&lost.handle) else { return };
+        self.lose(id, Loss { reason: lost.reason().into(), message: lost.message });
+    }
+
+    fn held(&self, handle: &[u8]) -> Option<GrantId> {
+        match self.handles.get(&Handle::parse(handle)?)? {
+            Named::Held(id) => Some(*id),
+            Named::Leaving => None,
+        }
+    }
+}

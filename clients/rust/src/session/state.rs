@@ -1,0 +1,316 @@
+//! What a session knows and decides. Pure: it is told what happened and when,
+//! and says what to do. Nothing here waits, and nothing reads a clock.
+//!
+//! This file has what the program asks for; `hear.rs` what the daemon says;
+//! `attachment.rs` how streams begin and end.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    Profile, SessionInfo,
+    ask::Ask,
+    attachment::Attachment,
+    grant::{Grant, GrantId, Handle},
+    pings::{Pings, Sent},
+};
+use crate::{Error, Loss, Progress, Reason, clock::Moment, pb, pb::attach_request::Message};
+
+/// The client's own number for something that will be answered. Numbers on the
+/// wire change when a request is sent again; this one does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+/// What to do next.
+#[cfg_attr(test, derive(Debug, PartialEq))]
+pub(crate) enum Action {
+    /// Put this into the stream.
+    Send(Message),
+    /// Answer whoever has this ticket.
+    Answer(Ticket, Outcome),
+    /// Tell whoever has this ticket how it stands.
+    Tell(Ticket, Progress),
+    /// Tell the guards of this grant to look at it.
+    Ring(GrantId),
+}
+
+/// How a ticket ends.
+#[cfg_attr(test, derive(Debug, PartialEq))]
+pub(crate) enum Outcome {
+    /// The session holds the lock. The grant counts one more user, who lets
+    /// go of it.
+    Granted {
+        grant: GrantId,
+        token: u64,
+    },
+    /// The lock is given back.
+    Released,
+    Failed(Error),
+}
+
+/// A release that has not been answered yet.
+pub(super) struct Releasing {
+    pub(super) handle: Handle,
+    pub(super) ticket: Ticket,
+}
+
+/// What a handle of this session stands for.
+pub(super) enum Named {
+    Held(GrantId),
+    /// Let go of: the daemon may not have heard of it yet.
+    Leaving,
+}
+
+/// A session that the daemon has opened.
+pub(super) struct Established {
+    pub(super) info: SessionInfo,
+    /// Whoever has this can take up the session.
+    pub(super) secret: prost::bytes::Bytes,
+    pub(super) keep_alive_every: Duration,
+    /// The last answered ping.
+    pub(super) renewed: Sent,
+}
+
+/// A session, from the client's side.
+pub(crate) struct State {
+    pub(super) profile: Arc<Profile>,
+    pub(super) established: Option<Established>,
+    pub(super) attachment: Attachment,
+    pub(super) pings: Pings,
+    /// In the order in which they were made, which is the order in which they
+    /// are sent again.
+    pub(super) asks: BTreeMap<Ticket, Ask>,
+    /// The tickets of acquires, by their number on the wire.
+    pub(super) requests: HashMap<u64, Ticket>,
+    /// By their number on the wire.
+    pub(super) releases: BTreeMap<u64, Releasing>,
+    pub(super) grants: HashMap<GrantId, Grant>,
+    pub(super) handles: HashMap<Handle, Named>,
+    pub(super) actions: VecDeque<Action>,
+    /// Why there is no stream, for people.
+    pub(super) trouble: Option<String>,
+    pub(super) closing: bool,
+    last_number: u64,
+}
+
+impl State {
+    pub(crate) fn new(profile: Arc<Profile>) -> Self {
+        Self {
+            profile,
+            established: None,
+            attachment: Attachment::None,
+            pings: Pings::default(),
+            asks: BTreeMap::new(),
+            requests: HashMap::new(),
+            releases: BTreeMap::new(),
+            grants: HashMap::new(),
+            handles: HashMap::new(),
+            actions: VecDeque::new(),
+            trouble: None,
+            closing: false,
+            last_number: 0,
+        }
+    }
+
+    pub(crate) fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub(crate) fn info(&self) -> Option<&SessionInfo> {
+        self.established.as_ref().map(|session| &session.info)
+    }
+
+    /// The last answered ping, and how far the clocks may drift apart since.
+    pub(crate) fn renewed(&self) -> Option<(Sent, Duration)> {
+        self.established.as_ref().map(|session| (session.renewed, session.info.ttl))
+    }
+
+    pub(crate) fn grant(&self, grant: GrantId) -> Option<&Grant> {
+        self.grants.get(&grant)
+    }
+
+    /// Why there is no stream, for people.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    pub(crate) fn acquire(&mut self, ask: Ask, now: Moment) -> Ticket {
+        let ticket = Ticket(self.number());
+        if self.closing {
+            self.actions.push_back(Action::Answer(ticket, Outcome::Failed(closed())));
+            return ticket;
+        }
+        self.asks.insert(ticket, ask);
+        if self.attachment.is_ready() {
+            self.send_ask(ticket, now);
+        }
+        ticket
+    }
+
+    /// Nobody waits for this acquire any more.
+    pub(crate) fn abandon(&mut self, ticket: Ticket) {
+        let Some(ask) = self.asks.get_mut(&ticket) else { return };
+        match ask.request {
+            Some(request) => {
+                ask.wanted = false;
+                if self.attachment.is_ready() {
+                    self.send(Message::Cancel(pb::Cancel { request }));
+                }
+            }
+            None => {
+                self.asks.remove(&ticket);
+            }
+        }
+    }
+
+    /// Whether the daemon has this acquire, and will answer it in time.
+    pub(crate) fn is_with_daemon(&self, ticket: Ticket) -> bool {
+        self.attachment.is_ready()
+            && self.asks.get(&ticket).is_some_and(|ask| ask.request.is_some())
+    }
+
+    /// One user of the grant has let go. The last one gives the lock back:
+    /// then this is the ticket that is answered when that is done.
+    pub(crate) fn let_go(&mut self, id: GrantId) -> Option<Ticket> {
+        let grant = self.grants.get_mut(&id)?;
+        grant.users = grant.users.saturating_sub(1);
+        if grant.users > 0 {
+            return None;
+        }
+        let handle = self.grants.remove(&id)?.handle?;
+        if self.closing {
+            return None;
+        }
+        Some(self.release(handle))
+    }
+
+    /// The holder's own clock says that the grant is over.
+    pub(crate) fn lose(&mut self, id: GrantId, loss: Loss) {
+        if self.grants.get_mut(&id).is_some_and(|grant| grant.lose(loss)) {
+            self.actions.push_back(Action::Ring(id));
+        }
+    }
+
+    pub(crate) fn lose_all(&mut self, loss: &Loss) {
+        let ids: Vec<GrantId> = self.grants.keys().copied().collect();
+        for id in ids {
+            self.lose(id, loss.clone());
+        }
+    }
+
+    /// Ends the session: what it holds is given back, what it waits for is not
+    /// wanted any more.
+    pub(crate) fn close(&mut self) {
+        if self.closing {
+            return;
+        }
+        self.lose_all(&Loss {
+            reason: Reason::UnknownSession,
+            message: "the session was closed by its own program".to_owned(),
+        });
+        self.answer_asks(|_| Some(closed()));
+        self.answer_releases();
+        self.closing = true;
+        if self.attachment.is_open() {
+            self.send(Message::Close(pb::Close {}));
+        }
+    }
+
+    /// When the next keep-alive is due; none without a stream.
+    pub(crate) fn next_ping(&self) -> Option<Moment> {
+        let session = self.established.as_ref().filter(|_| self.attachment.is_open())?;
+        Some(self.pings.last_sent()? + session.keep_alive_every)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(crate) fn ping(&mut self, now: Sent) {
+        let ping = self.pings.send(now);
+        self.send(Message::KeepAlive(pb::KeepAlive { ping }));
+    }
+
+    /// Whether the daemon owes an answer to the last ping. Not of interest for
+    /// a fenced session: a new stream would not save its locks, but cost them.
+    pub(crate) fn is_owed_an_answer(&self) -> bool {
+        !self.profile.fenced && !self.pings.last_is_answered()
+    }
+
+    pub(super) fn send(&mut self, message: Message) {
+        self.actions.push_back(Action::Send(message));
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Sends an acquire, or sends it again, under a number that was never
+    /// used.
+    pub(super) fn send_ask(&mut self, ticket: Ticket, now: Moment) {
+        let request = self.number();
+        let Some(ask) = self.asks.get_mut(&ticket) else { return };
+        ask.request = Some(request);
+        let message = ask.message(request, now);
+        self.requests.insert(request, ticket);
+        self.send(Message::Acquire(message));
+    }
+
+    pub(super) fn send_unsent_asks(&mut self, now: Moment) {
+        let unsent: Vec<Ticket> = (self.asks.iter())
+            .filter(|(_, ask)| ask.request.is_none())
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in unsent {
+            self.send_ask(ticket, now);
+        }
+    }
+
+    pub(super) fn release(&mut self, handle: Handle) -> Ticket {
+        let ticket = Ticket(self.number());
+        self.handles.insert(handle, Named::Leaving);
+        self.send_release(Releasing { handle, ticket });
+        ticket
+    }
+
+    pub(super) fn send_release(&mut self, releasing: Releasing) {
+        let request = self.number();
+        let handle = releasing.handle.encoded();
+        self.releases.insert(request, releasing);
+        if self.attachment.is_ready() {
+            self.send(Message::Release(pb::Release { request, handle }));
+        }
+    }
+
+    /// Ends the acquires that this finds an error for.
+    pub(super) fn answer_asks(&mut self, mut error: impl FnMut(&Ask) -> Option<Error>) {
+        let actions = &mut self.actions;
+        let requests = &mut self.requests;
+        self.asks.retain(|ticket, ask| {
+            let Some(error) = error(ask) else { return true };
+            if ask.wanted {
+                actions.push_back(Action::Answer(*ticket, Outcome::Failed(error)));
+            }
+            if let Some(request) = ask.request {
+                requests.remove(&request);
+            }
+            false
+        });
+    }
+
+    /// The session is gone, and its locks with it: everything is released.
+    pub(super) fn answer_releases(&mut self) {
+        for releasing in std::mem::take(&mut self.releases).into_values() {
+            self.handles.remove(&releasing.handle);
+            self.actions.push_back(Action::Answer(releasing.ticket, Outcome::Released));
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::unavailable("the session was closed by its own program")
+}

@@ -1,0 +1,218 @@
+//! Streams that break, daemons that stop, and the end of a session.
+
+use std::time::Duration;
+
+use super::subject::{Subject, TTL, granted, kept_alive, queued, refused, restored};
+use crate::{
+    Error, Reason, pb,
+    pb::attach_request::Message,
+    session::{
+        Wait,
+        attachment::{Next, Setback},
+        pings::Sent,
+        state::{Action, Outcome},
+    },
+};
+
+#[test]
+fn after_a_resume_what_is_not_listed_is_lost_or_sent_again() {
+    let mut subject = Subject::attached();
+    let (kept, missing) = (subject.grant("kept", 1), subject.grant("missing", 2));
+    let leaving = subject.grant("leaving", 3);
+    let waiting = subject.ask("waiting", Wait::Forever);
+    let waiting_request = subject.sent_acquire().request;
+    subject.ask("unheard", Wait::AtMost(Duration::from_secs(30)));
+    let unheard_request = subject.sent_acquire().request;
+    let dropped = subject.ask("dropped", Wait::Forever);
+    let dropped_request = subject.sent_acquire().request;
+    let won = subject.ask("won", Wait::Forever);
+    let won_request = subject.sent_acquire().request;
+    let released = subject.state.let_go(leaving).expect("it is released");
+    let release_request = subject.sent_release().request;
+    subject.later(2);
+    assert_eq!(subject.detach(), Next::TryAgainLater);
+    subject.state.abandon(dropped);
+    subject.actions();
+
+    let ping = subject.resume();
+    let resumed_at = subject.now;
+    assert_eq!(subject.sent(), []);
+    subject.hear(granted(1, 1, ping, 9000));
+    subject.hear(granted(won_request, 4, ping, 9000));
+    subject.hear(queued(waiting_request));
+    subject.hear(queued(dropped_request));
+    let answered = subject.actions();
+    assert!(
+        matches!(&answered[..], [Action::Answer(a, Outcome::Granted { .. }), Action::Tell(b, _)]
+            if *a == won && *b == waiting),
+        "{answered:?}"
+    );
+    subject.hear(restored());
+    assert_eq!(subject.deadline(kept), resumed_at + TTL);
+    assert_eq!((subject.lost_by(kept), subject.lost_by(missing)), (None, Some(Reason::Unknown)));
+    let mut actions = subject.actions().into_iter();
+    assert_eq!(actions.next(), Some(Action::Ring(missing)));
+    let Some(Action::Send(Message::Release(release))) = actions.next() else { panic!() };
+    assert!(release.handle.as_ref() == [3; 16] && release.request != release_request);
+    let cancel = Message::Cancel(pb::Cancel { request: dropped_request });
+    assert_eq!(actions.next(), Some(Action::Send(cancel)));
+    let Some(Action::Send(Message::Acquire(again))) = actions.next() else { panic!() };
+    assert!(again.wait_ms == Some(28_000) && again.request != unheard_request);
+    assert_eq!(actions.next(), None);
+
+    subject.hear(refused(release.request, pb::Reason::UnknownHandle));
+    assert_eq!(subject.actions(), [Action::Answer(released, Outcome::Released)]);
+}
+
+#[test]
+fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
+    let mut subject = Subject::attached();
+    let (held, leaving) = (subject.grant("a", 1), subject.grant("b", 2));
+    let released = subject.state.let_go(leaving).expect("it is released");
+    subject.ask("c", Wait::Forever);
+    subject.actions();
+    subject.detach();
+    subject.actions();
+    subject.state.begin(Sent::then(subject.now));
+    assert_eq!(subject.state.detach(Setback::UnknownSession, subject.now), Next::TryAgain);
+    assert_eq!(
+        subject.actions(),
+        [Action::Ring(held), Action::Answer(released, Outcome::Released)]
+    );
+    assert_eq!(subject.lost_by(held), Some(Reason::UnknownSession));
+    subject.open();
+    assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("c"));
+    assert_eq!(subject.state.let_go(held), None, "there is nothing to release");
+    assert_eq!(subject.sent(), []);
+}
+
+#[test]
+fn waits_end_on_the_client_too_when_there_is_no_stream() {
+    let mut subject = Subject::attached();
+    let short = subject.ask("a", Wait::AtMost(Duration::from_secs(2)));
+    let long = subject.ask("b", Wait::AtMost(Duration::from_secs(20)));
+    let ever = subject.ask("c", Wait::Forever);
+    let shown = subject.sent();
+    let [Message::Acquire(acquire), ..] = &shown[..] else { panic!("{shown:?}") };
+    subject.later(3);
+    assert!(subject.state.is_with_daemon(short));
+    subject.detach();
+    assert!(!subject.state.is_with_daemon(long));
+    let actions = subject.actions();
+    let told: Vec<_> = (actions.iter())
+        .filter_map(|action| match action {
+            Action::Tell(ticket, progress) if progress.note.contains("cut") => Some(*ticket),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [short, long, ever]);
+    let answered = actions.last();
+    assert!(
+        matches!(answered, Some(Action::Answer(ticket, Outcome::Failed(Error::Unavailable { .. })))
+            if *ticket == short),
+        "{answered:?}"
+    );
+    assert_eq!(subject.detach(), Next::TryAgainLater);
+    assert_eq!(subject.actions(), [], "the same trouble is told once");
+    // The daemon still has the one whose caller was told that it failed.
+    subject.resume();
+    subject.hear(queued(acquire.request));
+    assert_eq!(subject.sent(), [Message::Cancel(pb::Cancel { request: acquire.request })]);
+}
+
+#[test]
+fn a_stopping_daemon_ends_only_what_does_not_wait() {
+    let mut subject = Subject::attached();
+    let patient = subject.ask("a", Wait::Forever);
+    let patient_request = subject.sent_acquire().request;
+    let impatient = subject.ask("b", Wait::Not);
+    let impatient_request = subject.sent_acquire().request;
+    subject.hear(refused(patient_request, pb::Reason::ShuttingDown));
+    subject.hear(refused(impatient_request, pb::Reason::ShuttingDown));
+    let actions = subject.actions();
+    assert!(
+        matches!(&actions[..], [Action::Tell(a, _), Action::Answer(b, Outcome::Failed(_))]
+            if *a == patient && *b == impatient),
+        "{actions:?}"
+    );
+    let stopping = Error::unavailable("stopping");
+    assert_eq!(subject.state.detach(Setback::NotNow(stopping), subject.now), Next::TryAgainLater);
+    subject.resume();
+    subject.actions();
+    subject.hear(restored());
+    assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("a"));
+}
+
+#[test]
+fn what_no_daemon_will_ever_serve_is_refused_at_once() {
+    let mut subject = Subject::new(false);
+    let ticket = subject.ask("a", Wait::Forever);
+    subject.state.begin(Sent::then(subject.now));
+    let error = Error::Incompatible { message: "too old".into() };
+    assert_eq!(subject.state.detach(Setback::Refused(error.clone()), subject.now), Next::Rest);
+    let answer = Action::Answer(ticket, Outcome::Failed(error));
+    assert!(subject.actions().contains(&answer));
+}
+
+#[test]
+fn a_fenced_session_ends_with_its_stream() {
+    let mut subject = Subject::new(true);
+    subject.open();
+    let grant = subject.grant("a", 1);
+    subject.ping();
+    assert!(!subject.state.is_owed_an_answer());
+    subject.actions();
+    assert_eq!(subject.detach(), Next::Rest);
+    assert_eq!(subject.lost_by(grant), Some(Reason::UnknownSession));
+    subject.open();
+}
+
+#[test]
+fn closing_gives_everything_back() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    let ticket = subject.ask("b", Wait::Forever);
+    subject.actions();
+    subject.state.close();
+    let actions = subject.actions();
+    assert!(
+        matches!(&actions[..], [Action::Ring(a), Action::Answer(b, Outcome::Failed(_)),
+            Action::Send(Message::Close(_))] if *a == grant && *b == ticket),
+        "{actions:?}"
+    );
+    assert_eq!(subject.state.let_go(grant), None);
+    assert_eq!(subject.state.detach(Setback::Ended, subject.now), Next::Rest);
+}
+
+#[test]
+fn closing_without_a_stream_is_made_good_while_the_session_lives() {
+    let mut subject = Subject::attached();
+    subject.grant("a", 1);
+    subject.detach();
+    subject.state.close();
+    subject.actions();
+    assert_eq!(subject.detach(), Next::TryAgainLater);
+    subject.resume();
+    assert_eq!(subject.sent(), [Message::Close(pb::Close {})]);
+    subject.later(9);
+    assert_eq!(subject.detach(), Next::Rest);
+}
+
+#[test]
+fn a_silent_daemon_is_noticed_at_the_next_ping() {
+    let mut subject = Subject::attached();
+    assert_eq!(subject.state.next_ping(), Some(subject.now + TTL / 3));
+    assert!(!subject.state.is_owed_an_answer());
+    subject.ping();
+    assert!(subject.state.is_owed_an_answer());
+    subject.hear(kept_alive(1, 9000));
+    assert!(!subject.state.is_owed_an_answer());
+    subject.detach();
+    assert_eq!(subject.state.next_ping(), None);
+}
+
+#[test]
+fn an_idle_session_rests_when_its_stream_breaks() {
+    let mut subject = Subject::attached();
+    assert_eq!(subject.detach(), Next::Rest);
+}

@@ -1,0 +1,180 @@
+//! A model of the daemon, as the protocol describes it: one session, and locks
+//! that others want too.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use crate::{
+    clock::Moment,
+    pb,
+    pb::{attach_request::Message, attach_response::Message as Heard},
+};
+
+pub(super) const TTL: Duration = Duration::from_secs(9);
+pub(super) const LOCKS: u8 = 3;
+
+pub(super) type HandleBytes = prost::bytes::Bytes;
+
+/// A lock of the daemon, held by the session or by somebody else.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Held {
+    /// Ends at this time, if not before, once it was broken.
+    Ours {
+        handle: HandleBytes,
+        request: u64,
+        ending: Option<Moment>,
+    },
+    Others,
+}
+
+/// The daemon's side: one session, and locks that others want too.
+#[derive(Default)]
+pub(super) struct Daemon {
+    pub(super) secret: u8,
+    pub(super) alive: bool,
+    /// The last ping, and when it came.
+    pub(super) ping: (u64, Option<Moment>),
+    pub(super) held: BTreeMap<u8, Held>,
+    pub(super) waiting: VecDeque<(u8, u64)>,
+    pub(super) handles: u8,
+    /// Whether a grant also answers the session's other waits for the lock.
+    pub(super) generous: bool,
+}
+
+impl Daemon {
+    pub(super) fn promise(&self) -> u64 {
+        u64::try_from(TTL.as_millis()).expect("it is short")
+    }
+
+    pub(super) fn granted(&self, request: u64, handle: HandleBytes) -> Heard {
+        let (ping, valid_for_ms) = (self.ping.0, self.promise());
+        Heard::Granted(pb::Granted { request, token: 1, handle, ping, valid_for_ms })
+    }
+
+    /// Ends the session if it was silent for too long.
+    pub(super) fn expire(&mut self, now: Moment) {
+        if self.ping.1.is_some_and(|came| now.since(came) >= TTL) {
+            self.end_session();
+        }
+        self.held
+            .retain(|_, held| !matches!(held, Held::Ours { ending: Some(end), .. } if now >= *end));
+    }
+
+    pub(super) fn end_session(&mut self) {
+        self.alive = false;
+        self.held.retain(|_, held| *held == Held::Others);
+        self.waiting.clear();
+    }
+
+    pub(super) fn serve(&mut self, out: &mut VecDeque<Heard>) {
+        for lock in 0..LOCKS {
+            while let Some(at) = self.waiting.iter().position(|(wanted, _)| *wanted == lock) {
+                let handle = match self.held.get(&lock) {
+                    None => {
+                        self.handles += 1;
+                        HandleBytes::from(vec![self.handles; 16])
+                    }
+                    Some(Held::Ours { handle, ending: None, .. }) if self.generous => {
+                        handle.clone()
+                    }
+                    Some(_) => break,
+                };
+                let Some((_, request)) = self.waiting.remove(at) else { break };
+                out.push_back(self.granted(request, handle.clone()));
+                self.held.entry(lock).or_insert(Held::Ours { handle, request, ending: None });
+            }
+        }
+    }
+
+    /// None: the stream is refused.
+    pub(super) fn hear(&mut self, message: Message, now: Moment) -> Option<VecDeque<Heard>> {
+        let mut out = VecDeque::new();
+        match message {
+            Message::Open(_) => {
+                self.end_session();
+                self.secret += 1;
+                (self.alive, self.ping) = (true, (0, Some(now)));
+                out.push_back(Heard::Opened(self.opened(false)));
+            }
+            Message::Resume(resume) => {
+                if !self.alive || resume.resume_secret.first() != Some(&self.secret) {
+                    return None;
+                }
+                assert!(resume.ping > self.ping.0, "a ping was used twice");
+                self.ping = (resume.ping, Some(now));
+                out.push_back(Heard::Opened(self.opened(true)));
+                for held in self.held.values() {
+                    if let Held::Ours { handle, request, ending: None } = held {
+                        out.push_back(self.granted(*request, handle.clone()));
+                    }
+                }
+                for (_, request) in &self.waiting {
+                    out.push_back(queued(*request));
+                }
+                out.push_back(Heard::Restored(pb::Restored {}));
+            }
+            Message::KeepAlive(pb::KeepAlive { ping }) => {
+                assert!(ping > self.ping.0, "a ping was used twice");
+                self.ping = (ping, Some(now));
+                let (valid_for_ms, limits) = (self.promise(), vec![]);
+                out.push_back(Heard::KeptAlive(pb::KeptAlive { ping, valid_for_ms, limits }));
+            }
+            Message::Acquire(acquire) => {
+                let name = acquire.lock.expect("it is named").name;
+                let lock = name.parse().expect("a number");
+                match self.held.get(&lock) {
+                    Some(Held::Ours { handle, ending: None, .. }) => {
+                        out.push_back(self.granted(acquire.request, handle.clone()));
+                    }
+                    _ => {
+                        self.waiting.push_back((lock, acquire.request));
+                        out.push_back(queued(acquire.request));
+                    }
+                }
+            }
+            Message::Cancel(pb::Cancel { request }) => {
+                let before = self.waiting.len();
+                self.waiting.retain(|(_, waiting)| *waiting != request);
+                if self.waiting.len() < before {
+                    out.push_back(refused(request, pb::Reason::Cancelled));
+                }
+            }
+            Message::Release(pb::Release { request, handle: named }) => {
+                let before = self.held.len();
+                self.held.retain(
+                    |_, held| !matches!(held, Held::Ours { handle, .. } if *handle == named),
+                );
+                out.push_back(if self.held.len() < before {
+                    Heard::Released(pb::Released { request })
+                } else {
+                    refused(request, pb::Reason::UnknownHandle)
+                });
+            }
+            Message::Close(_) => self.end_session(),
+        }
+        self.serve(&mut out);
+        Some(out)
+    }
+
+    pub(super) fn opened(&self, resumed: bool) -> pb::Opened {
+        let ttl_ms = u32::try_from(TTL.as_millis()).expect("it is short");
+        pb::Opened {
+            resume_secret: vec![self.secret; 16].into(),
+            ttl_ms,
+            keep_alive_every_ms: ttl_ms / 3,
+            valid_for_ms: ttl_ms.into(),
+            resumed,
+            ..Default::default()
+        }
+    }
+}
+
+fn queued(request: u64) -> Heard {
+    Heard::Queued(pb::Queued { request, position: 1, ..Default::default() })
+}
+
+fn refused(request: u64, reason: pb::Reason) -> Heard {
+    Heard::Refused(pb::Refused { request, reason: reason.into(), ..Default::default() })
+}

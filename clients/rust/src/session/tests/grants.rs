@@ -1,0 +1,199 @@
+//! Acquires, grants and deadlines, on a stream that does not break.
+
+use std::time::Duration;
+
+use super::subject::{Subject, TTL, granted, kept_alive, lost, refused};
+use crate::{
+    Reason, pb,
+    pb::{attach_request::Message, attach_response::Message as Heard},
+    session::{
+        Wait,
+        state::{Action, Outcome},
+    },
+};
+
+#[test]
+fn acquires_wait_for_the_stream_and_keep_their_order() {
+    let mut subject = Subject::new(false);
+    subject.ask("a", Wait::Forever);
+    subject.ask("b", Wait::AtMost(Duration::from_secs(30)));
+    assert_eq!(subject.sent(), []);
+    subject.later(10);
+    subject.open();
+    let sent: Vec<_> = (subject.sent().into_iter())
+        .map(|message| match message {
+            Message::Acquire(acquire) => {
+                (acquire.lock.map(|lock| lock.name), acquire.wait_ms, acquire.request)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sent[0].0.as_deref(), Some("a"));
+    assert_eq!(sent[1].0.as_deref(), Some("b"));
+    assert_eq!((sent[0].1, sent[1].1), (None, Some(20_000)));
+    assert!(sent[0].2 != 0 && sent[0].2 != sent[1].2);
+}
+
+#[test]
+fn a_deadline_counts_from_the_ping_that_the_daemon_names() {
+    let mut subject = Subject::attached();
+    let opened_at = subject.now;
+    let grant = subject.grant("a", 1);
+    assert_eq!(subject.deadline(grant), opened_at + TTL);
+    subject.later(3);
+    subject.ping();
+    let first_ping_at = subject.now;
+    subject.later(3);
+    subject.ping();
+    subject.later(1);
+    subject.hear(kept_alive(1, 9000));
+    assert_eq!(subject.deadline(grant), first_ping_at + TTL);
+    subject.hear(kept_alive(2, 4000));
+    let second_ping_at = first_ping_at + Duration::from_secs(3);
+    assert_eq!(subject.deadline(grant), second_ping_at + Duration::from_secs(4));
+    for late in [kept_alive(1, 60_000), kept_alive(0, 1), kept_alive(77, 60_000)] {
+        subject.hear(late);
+        assert_eq!(subject.deadline(grant), second_ping_at + Duration::from_secs(4));
+    }
+}
+
+#[test]
+fn a_grant_with_a_limit_of_its_own_keeps_it_until_it_is_not_listed() {
+    let mut subject = Subject::attached();
+    let (limited, free) = (subject.grant("a", 1), subject.grant("b", 2));
+    let limits = vec![pb::GrantLimit { handle: vec![1; 16].into(), valid_for_ms: 1000 }];
+    subject.ping();
+    subject.hear(Heard::KeptAlive(pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits }));
+    assert_eq!(subject.deadline(limited), subject.now + Duration::from_secs(1));
+    assert_eq!(subject.deadline(free), subject.now + TTL);
+    subject.ping();
+    subject.hear(kept_alive(2, 9000));
+    assert_eq!(subject.deadline(limited), subject.now + TTL);
+}
+
+#[test]
+fn a_loss_is_told_at_once_and_the_lock_is_given_back_by_the_holder() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    let deadline = subject.deadline(grant);
+    subject.hear(lost(1));
+    assert_eq!(subject.actions(), [Action::Ring(grant)]);
+    assert_eq!(subject.lost_by(grant), Some(Reason::Broken));
+    subject.ping();
+    subject.hear(kept_alive(1, 60_000));
+    assert_eq!(subject.deadline(grant), deadline);
+    assert!(matches!(subject.sent()[..], [Message::KeepAlive(_)]));
+    let ticket = subject.state.let_go(grant).expect("it is released");
+    let request = subject.sent_release().request;
+    subject.hear(Heard::Released(pb::Released { request }));
+    assert_eq!(subject.actions(), [Action::Answer(ticket, Outcome::Released)]);
+}
+
+#[test]
+fn guards_of_one_grant_share_it() {
+    let mut subject = Subject::attached();
+    let first = subject.grant("a", 1);
+    let second = subject.grant("a", 1);
+    assert_eq!(first, second);
+    assert_eq!(subject.state.let_go(first), None);
+    assert_eq!(subject.sent(), []);
+    assert!(subject.state.let_go(second).is_some());
+    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
+}
+
+#[test]
+fn a_release_that_overtakes_the_answer_to_an_acquire_is_noticed() {
+    let mut subject = Subject::attached();
+    let first = subject.grant("a", 1);
+    subject.ask("a", Wait::Forever);
+    let overtaken = subject.sent_acquire().request;
+    subject.state.let_go(first);
+    subject.sent_release();
+    subject.hear(granted(overtaken, 1, 0, 9000));
+    let again = subject.sent_acquire().request;
+    assert_ne!(again, overtaken);
+    subject.hear(granted(again, 2, 0, 9000));
+    assert_eq!(subject.lost_by(subject.state.grants.keys().copied().next().expect("one")), None);
+}
+
+#[test]
+fn an_abandoned_acquire_is_cancelled_and_its_grant_given_back() {
+    let mut subject = Subject::attached();
+    let ticket = subject.ask("a", Wait::Forever);
+    let request = subject.sent_acquire().request;
+    subject.state.abandon(ticket);
+    assert_eq!(subject.sent(), [Message::Cancel(pb::Cancel { request })]);
+    subject.hear(granted(request, 1, 0, 9000));
+    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
+
+    let ticket = subject.ask("b", Wait::Forever);
+    let request = subject.sent_acquire().request;
+    subject.state.abandon(ticket);
+    subject.actions();
+    subject.hear(refused(request, pb::Reason::Cancelled));
+    assert_eq!(subject.actions(), []);
+    assert!(subject.state.asks.is_empty() && subject.state.requests.is_empty());
+}
+
+#[test]
+fn a_grant_that_is_over_when_it_comes_is_given_back_and_asked_for_later() {
+    let mut subject = Subject::attached();
+    subject.ask("a", Wait::Forever);
+    let request = subject.sent_acquire().request;
+    subject.later(9);
+    subject.hear(granted(request, 1, 0, 9000));
+    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
+    subject.ping();
+    subject.hear(kept_alive(1, 9000));
+    let again = subject.sent_acquire().request;
+    subject.hear(granted(again, 2, 1, 9000));
+    subject.granted();
+}
+
+#[test]
+fn a_grant_lost_by_its_deadline_is_never_handed_out_again() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    subject.later(9);
+    subject.ping();
+    subject.hear(kept_alive(1, 9000));
+    assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
+    subject.actions();
+    subject.ask("a", Wait::Forever);
+    let request = subject.sent_acquire().request;
+    subject.hear(granted(request, 1, 1, 9000));
+    let sent = subject.sent();
+    let [Message::Release(release), Message::Acquire(again)] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(release.handle.as_ref(), [1; 16]);
+    subject.hear(granted(again.request, 2, 1, 9000));
+    assert_ne!(subject.granted(), grant);
+}
+
+#[test]
+fn a_grant_past_its_deadline_is_not_shared_whatever_ping_the_answer_names() {
+    for ping in [0, 77] {
+        let mut subject = Subject::attached();
+        subject.ping();
+        let grant = subject.grant("a", 1);
+        subject.hear(kept_alive(1, 1000));
+        subject.ask("a", Wait::Forever);
+        let request = subject.sent_acquire().request;
+        subject.later(1);
+        subject.hear(granted(request, 1, ping, 60_000));
+        assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
+        let actions = subject.actions();
+        assert!(
+            matches!(
+                &actions[..],
+                [
+                    Action::Ring(_),
+                    Action::Send(Message::Release(_)),
+                    Action::Send(Message::Acquire(_))
+                ]
+            ),
+            "{actions:?}"
+        );
+    }
+}

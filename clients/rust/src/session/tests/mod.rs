@@ -1,0 +1,7 @@
+//! A session's decisions: case by case, and over random orders of events.
+
+mod breaks;
+mod daemon;
+mod grants;
+mod orders;
+mod subject;

@@ -1,0 +1,267 @@
+//! Random orders of events between a session and a model of the daemon, with
+//! every message delayed or lost at will.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+
+use super::daemon::{Daemon, Held, LOCKS, TTL};
+use crate::session::{
+    Profile, Wait,
+    ask::Ask,
+    attachment::{Next, Setback},
+    grant::GrantId,
+    pings::Sent,
+    state::{Action, Outcome, State, Ticket},
+};
+use crate::{
+    clock::Moment,
+    pb,
+    pb::{attach_request::Message, attach_response::Message as Heard},
+};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Acquire(u8),
+    Abandon(usize),
+    LetGo(usize),
+    Ping,
+    ToDaemon,
+    ToClient,
+    Cut,
+    Attach,
+    Restart,
+    OthersTake(u8),
+    OthersFree(u8),
+    Break(u8),
+    Pass(u64),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..LOCKS).prop_map(Event::Acquire),
+        1 => (0..8_usize).prop_map(Event::Abandon),
+        3 => (0..8_usize).prop_map(Event::LetGo),
+        2 => Just(Event::Ping),
+        8 => Just(Event::ToDaemon),
+        8 => Just(Event::ToClient),
+        1 => Just(Event::Cut),
+        3 => Just(Event::Attach),
+        1 => Just(Event::Restart),
+        1 => (0..LOCKS).prop_map(Event::OthersTake),
+        2 => (0..LOCKS).prop_map(Event::OthersFree),
+        1 => (0..LOCKS).prop_map(Event::Break),
+        2 => (1..4000_u64).prop_map(Event::Pass),
+    ]
+}
+
+struct World {
+    state: State,
+    daemon: Daemon,
+    now: Moment,
+    to_daemon: VecDeque<Message>,
+    to_client: VecDeque<Heard>,
+    attached: bool,
+    open: Vec<Ticket>,
+    guards: Vec<(GrantId, bool)>,
+}
+
+impl World {
+    fn new(generous: bool) -> Self {
+        let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
+        Self {
+            state: State::new(Arc::new(profile)),
+            daemon: Daemon { generous, ..Daemon::default() },
+            now: Moment::from_boot(Duration::from_secs(1000)),
+            to_daemon: VecDeque::new(),
+            to_client: VecDeque::new(),
+            attached: false,
+            open: Vec::new(),
+            guards: Vec::new(),
+        }
+    }
+
+    fn on(&mut self, event: &Event) {
+        self.daemon.expire(self.now);
+        match event {
+            Event::Acquire(lock) => {
+                let lock = pb::LockRef { namespace: String::new(), name: lock.to_string() };
+                let ask = Ask::new(lock, Wait::Forever, None, None);
+                let ticket = self.state.acquire(ask, self.now);
+                self.open.push(ticket);
+            }
+            Event::Abandon(at) if *at < self.open.len() => {
+                self.state.abandon(self.open.remove(*at));
+            }
+            Event::LetGo(at) if *at < self.guards.len() => {
+                self.state.let_go(self.guards.remove(*at).0);
+            }
+            Event::Ping if self.state.next_ping().is_some() => {
+                self.state.ping(Sent::then(self.now));
+            }
+            Event::ToDaemon => self.daemon_hears(),
+            Event::ToClient => {
+                if let Some(heard) = self.to_client.pop_front() {
+                    self.state.hear(heard, self.now);
+                }
+            }
+            Event::Cut if self.attached => self.detach(Setback::Broken("cut".into())),
+            Event::Attach if !self.attached => {
+                self.attached = true;
+                let first = self.state.begin(Sent::then(self.now));
+                self.to_daemon.push_back(first);
+            }
+            // What the predecessor granted is kept from others for a ttl.
+            Event::Restart => {
+                self.now = self.now + TTL;
+                self.daemon.end_session();
+                if self.attached {
+                    self.detach(Setback::Broken("restart".into()));
+                }
+            }
+            Event::OthersTake(lock) => {
+                self.daemon.held.entry(*lock).or_insert(Held::Others);
+            }
+            Event::OthersFree(lock) if self.daemon.held.get(lock) == Some(&Held::Others) => {
+                self.daemon.held.remove(lock);
+                self.daemon_serves();
+            }
+            Event::Break(lock) => {
+                if let Some(Held::Ours { handle, ending, .. }) = self.daemon.held.get_mut(lock) {
+                    *ending = Some(self.now + TTL);
+                    let (handle, reason) = (handle.clone(), pb::Reason::Broken.into());
+                    let lost = pb::Lost { handle, reason, message: String::new() };
+                    if self.attached {
+                        self.to_client.push_back(Heard::Lost(lost));
+                    }
+                }
+            }
+            Event::Pass(ms) => self.now = self.now + Duration::from_millis(*ms),
+            _ => {}
+        }
+        self.act();
+        self.check();
+    }
+
+    fn daemon_serves(&mut self) {
+        let mut out = VecDeque::new();
+        self.daemon.serve(&mut out);
+        if self.attached {
+            self.to_client.append(&mut out);
+        }
+    }
+
+    fn daemon_hears(&mut self) {
+        let Some(message) = self.to_daemon.pop_front() else { return };
+        let first = matches!(message, Message::Open(_) | Message::Resume(_));
+        if !first && !self.daemon.alive {
+            self.detach(Setback::UnknownSession);
+            return;
+        }
+        match self.daemon.hear(message, self.now) {
+            Some(mut out) => self.to_client.append(&mut out),
+            None => self.detach(Setback::UnknownSession),
+        }
+    }
+
+    fn detach(&mut self, setback: Setback) {
+        self.attached = false;
+        self.to_daemon.clear();
+        self.to_client.clear();
+        let next = self.state.detach(setback, self.now);
+        assert!(next != Next::Rest || self.open.is_empty(), "a waiter was forgotten");
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.state.next_action() {
+            match action {
+                Action::Send(message) => {
+                    assert!(self.attached, "sent without a stream: {message:?}");
+                    self.to_daemon.push_back(message);
+                }
+                Action::Answer(ticket, outcome) => {
+                    let at = self.open.iter().position(|open| *open == ticket);
+                    match outcome {
+                        Outcome::Granted { grant, .. } => {
+                            self.open.remove(at.expect("it is granted to one who waits"));
+                            self.guards.push((grant, false));
+                        }
+                        Outcome::Released => assert_eq!(at, None),
+                        Outcome::Failed(error) => panic!("{error:?}"),
+                    }
+                }
+                Action::Tell(..) | Action::Ring(_) => {}
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        self.daemon.expire(self.now);
+        for (grant, was_lost) in &mut self.guards {
+            let grant = self.state.grant(*grant).expect("a guard stands for it");
+            let lost = grant.loss().is_some() || self.now >= grant.validity.deadline();
+            assert!(lost || !*was_lost, "a lost grant came back");
+            *was_lost = lost;
+            if lost {
+                continue;
+            }
+            // Others are kept out for as long as the client believes in it.
+            let handle = grant.handle.expect("it stands").encoded();
+            let known = (self.daemon.held.values())
+                .any(|held| matches!(held, Held::Ours { handle: h, .. } if *h == handle));
+            assert!(known, "the client believes in a grant that the daemon does not know");
+            let promised = self.daemon.ping.1.map(|came| came + TTL);
+            assert!(Some(grant.validity.deadline()) <= promised, "more than was promised");
+        }
+    }
+
+    /// Lets everything arrive, with the others out of the way.
+    fn settle(&mut self) {
+        for lock in 0..LOCKS {
+            self.on(&Event::OthersFree(lock));
+        }
+        for round in 0.. {
+            assert!(round < 200, "it goes in circles");
+            self.on(&Event::Attach);
+            while !self.to_daemon.is_empty() || !self.to_client.is_empty() {
+                self.on(&Event::ToDaemon);
+                self.on(&Event::ToClient);
+            }
+            // Long enough for what was broken to end.
+            if self.attached && (self.open.is_empty() || round > 20) {
+                return;
+            }
+            self.on(&Event::Pass(1000));
+            self.on(&Event::Ping);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_events_breaks_the_promises(
+        generous: bool,
+        events in prop::collection::vec(events(), 0..120),
+    ) {
+        let mut world = World::new(generous);
+        for event in &events {
+            world.on(event);
+        }
+        world.settle();
+        while !world.guards.is_empty() || !world.open.is_empty() {
+            // A lock that the session itself holds is not free for its others.
+            prop_assert!(!world.guards.is_empty(), "a waiter is never served");
+            world.on(&Event::LetGo(0));
+            world.settle();
+        }
+        // One that was broken before the client heard of it ends by itself.
+        let ours = (world.daemon.held.values())
+            .any(|held| matches!(held, Held::Ours { ending: None, .. }));
+        prop_assert!(!ours, "a lock that nobody stands for is still held");
+        prop_assert!(world.daemon.waiting.is_empty(), "the daemon waits for nobody");
+        prop_assert!(world.state.requests.is_empty() && world.state.releases.is_empty());
+        prop_assert!(world.state.handles.is_empty() && world.state.grants.is_empty());
+    }
+}

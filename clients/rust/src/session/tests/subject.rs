@@ -1,0 +1,179 @@
+//! A session under test, and the daemon's messages for it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::session::{
+    Profile, Wait,
+    ask::Ask,
+    attachment::{Next, Setback},
+    grant::GrantId,
+    pings::Sent,
+    state::{Action, Outcome, State, Ticket},
+};
+use crate::{
+    Reason,
+    clock::Moment,
+    pb,
+    pb::{attach_request::Message, attach_response::Message as Heard},
+};
+
+pub(super) const TTL: Duration = Duration::from_secs(9);
+
+/// A session, a clock of its own, and what the session has done since it was
+/// last looked at.
+pub(super) struct Subject {
+    pub(super) state: State,
+    pub(super) now: Moment,
+}
+
+impl Subject {
+    pub(super) fn new(fenced: bool) -> Self {
+        let profile = Profile { ttl: Some(TTL), holder: pb::Holder::default(), fenced };
+        Self {
+            state: State::new(Arc::new(profile)),
+            now: Moment::from_boot(Duration::from_secs(1000)),
+        }
+    }
+
+    /// With a stream on which everything may be sent.
+    pub(super) fn attached() -> Self {
+        let mut subject = Self::new(false);
+        subject.open();
+        assert_eq!(subject.actions(), []);
+        subject
+    }
+
+    pub(super) fn open(&mut self) {
+        let first = self.state.begin(Sent::then(self.now));
+        assert!(matches!(first, Message::Open(_)), "{first:?}");
+        self.hear(Heard::Opened(opened(false)));
+    }
+
+    /// On a new stream, up to the list of what still stands.
+    pub(super) fn resume(&mut self) -> u64 {
+        let Message::Resume(resume) = self.state.begin(Sent::then(self.now)) else {
+            panic!("it did not resume")
+        };
+        assert_eq!(resume.resume_secret.as_ref(), [9; 16]);
+        self.hear(Heard::Opened(opened(true)));
+        resume.ping
+    }
+
+    pub(super) fn later(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+    }
+
+    pub(super) fn ask(&mut self, name: &str, wait: Wait) -> Ticket {
+        let limit = match wait {
+            Wait::Not => Some(self.now + Duration::from_secs(5)),
+            Wait::AtMost(wait) => Some(self.now + wait),
+            Wait::Forever => None,
+        };
+        let lock = pb::LockRef { namespace: "default".into(), name: name.into() };
+        self.state.acquire(Ask::new(lock, wait, None, limit), self.now)
+    }
+
+    pub(super) fn hear(&mut self, heard: Heard) {
+        self.state.hear(heard, self.now);
+    }
+
+    pub(super) fn detach(&mut self) -> Next {
+        self.state.detach(Setback::Broken("cut".into()), self.now)
+    }
+
+    pub(super) fn ping(&mut self) {
+        self.state.ping(Sent::then(self.now));
+    }
+
+    pub(super) fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.state.next_action()).collect()
+    }
+
+    /// What was sent since the last look; nothing else may have been done.
+    pub(super) fn sent(&mut self) -> Vec<Message> {
+        let sent = |action| match action {
+            Action::Send(message) => message,
+            other => panic!("{other:?}"),
+        };
+        self.actions().into_iter().map(sent).collect()
+    }
+
+    /// The number of the one acquire that was sent.
+    pub(super) fn sent_acquire(&mut self) -> pb::Acquire {
+        match self.sent().pop() {
+            Some(Message::Acquire(acquire)) => acquire,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn sent_release(&mut self) -> pb::Release {
+        match self.sent().pop() {
+            Some(Message::Release(release)) => release,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks for a lock and is granted it.
+    pub(super) fn grant(&mut self, name: &str, handle: u8) -> GrantId {
+        self.ask(name, Wait::Forever);
+        let request = self.sent_acquire().request;
+        self.hear(granted(request, handle, 0, 9000));
+        self.granted()
+    }
+
+    pub(super) fn granted(&mut self) -> GrantId {
+        match self.actions().pop() {
+            Some(Action::Answer(_, Outcome::Granted { grant, .. })) => grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn deadline(&self, grant: GrantId) -> Moment {
+        self.state.grant(grant).expect("it has users").validity.deadline()
+    }
+
+    pub(super) fn lost_by(&self, grant: GrantId) -> Option<Reason> {
+        self.state.grant(grant).expect("it has users").loss().map(|loss| loss.reason)
+    }
+}
+
+pub(super) fn opened(resumed: bool) -> pb::Opened {
+    let ttl_ms = u32::try_from(TTL.as_millis()).expect("it is short");
+    let resume_secret = if resumed { vec![] } else { vec![9; 16] }.into();
+    pb::Opened {
+        protocol_version: 1,
+        session_id: "s".into(),
+        resume_secret,
+        ttl_ms,
+        keep_alive_every_ms: ttl_ms / 3,
+        valid_for_ms: ttl_ms.into(),
+        resumed,
+        ..Default::default()
+    }
+}
+
+pub(super) fn granted(request: u64, handle: u8, ping: u64, valid_for_ms: u64) -> Heard {
+    let handle = vec![handle; 16].into();
+    Heard::Granted(pb::Granted { request, token: 1, handle, ping, valid_for_ms })
+}
+
+pub(super) fn refused(request: u64, reason: pb::Reason) -> Heard {
+    Heard::Refused(pb::Refused { request, reason: reason.into(), ..Default::default() })
+}
+
+pub(super) fn kept_alive(ping: u64, valid_for_ms: u64) -> Heard {
+    Heard::KeptAlive(pb::KeptAlive { ping, valid_for_ms, limits: vec![] })
+}
+
+pub(super) fn queued(request: u64) -> Heard {
+    Heard::Queued(pb::Queued { request, position: 1, ..Default::default() })
+}
+
+pub(super) fn restored() -> Heard {
+    Heard::Restored(pb::Restored {})
+}
+
+pub(super) fn lost(handle: u8) -> Heard {
+    let handle = vec![handle; 16].into();
+    Heard::Lost(pb::Lost { handle, reason: pb::Reason::Broken.into(), message: "by ops".into() })
+}

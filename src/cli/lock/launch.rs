@@ -1,0 +1,78 @@
+//! Starting the command, in two steps: a process of this program that stops
+//! itself at once, and becomes the command only when it is continued.
+//!
+//! In between, the keeper is told of its process group and the terminal is
+//! handed to it. So there is no moment at which the command runs and would
+//! outlive us, and none at which it reads a terminal that is not its own.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+};
+
+use leasehold_client::Guard;
+
+use crate::cli::{
+    exit::{CANNOT_RUN, Failure, NOT_FOUND},
+    output::Output,
+    process::{self, Group},
+};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Launch {
+    #[arg(long)]
+    output: Output,
+    /// The process that continues this one
+    parent: u32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+impl Launch {
+    /// Waits to be continued, and becomes the command.
+    pub(in crate::cli) fn run(self) -> ExitCode {
+        let output = self.output;
+        self.become_command().unwrap_or_else(|failure| failure.report(output))
+    }
+
+    fn become_command(self) -> Result<ExitCode, Failure> {
+        process::stop_self()?;
+        // The system continues a stopped process when its parent dies.
+        if process::parent() != self.parent {
+            return Ok(ExitCode::FAILURE);
+        }
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let error = Command::new(program).args(arguments).exec();
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => NOT_FOUND,
+            _ => CANNOT_RUN,
+        };
+        let message = format!("can't run {}: {error}", program.to_string_lossy());
+        Err(Failure::new(code, "command", message))
+    }
+}
+
+/// Starts the process that will be the command, as the leader of a process
+/// group of its own.
+pub(super) fn start(guard: &Guard, command: &[OsString], output: Output) -> io::Result<Group> {
+    let format = match output {
+        Output::Text => "text",
+        Output::Json => "json",
+    };
+    let child = Command::new(process::this_program()?)
+        .arg0("leasehold")
+        .args(["launch", "--output", format])
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .args(command)
+        .env("LEASEHOLD_LOCK", guard.name())
+        .env("LEASEHOLD_NAMESPACE", guard.namespace())
+        .env("LEASEHOLD_TOKEN", guard.token().to_string())
+        .process_group(0)
+        .spawn()?;
+    Group::of(child.id()).ok_or_else(|| io::Error::other("the command has no process group"))
+}

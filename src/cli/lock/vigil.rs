@@ -1,0 +1,172 @@
+//! When to stop the command. Pure: told the deadline and the time, it says
+//! what to do.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// However long a grant is valid, this is time enough to kill a process.
+const LONGEST_MARGIN: Duration = Duration::from_millis(250);
+
+/// What is to be done to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Ask it to end.
+    Terminate,
+    /// End it.
+    Kill,
+}
+
+/// Watches over the deadline of a running command's lock.
+#[derive(Debug)]
+pub(super) struct Vigil {
+    validity: Duration,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// There is no way back from here, also if the lock can be kept after all:
+    /// the command has been told to end.
+    Terminating {
+        kill_at: Moment,
+    },
+    Killed,
+}
+
+impl Vigil {
+    /// Over a grant that is valid for this long after each sign of life.
+    pub(super) const fn over(validity: Duration) -> Self {
+        Self { validity, stage: Stage::Running }
+    }
+
+    /// What is to be done now.
+    pub(super) fn on(&mut self, deadline: Moment, lost: bool, now: Moment) -> Option<Order> {
+        let kill_at = match self.stage {
+            Stage::Running => deadline - self.margin(),
+            Stage::Terminating { kill_at } => kill_at.min(deadline - self.margin()),
+            Stage::Killed => return None,
+        };
+        if now >= kill_at {
+            self.stage = Stage::Killed;
+            return Some(Order::Kill);
+        }
+        if self.stage == Stage::Running && (lost || now >= self.terminate_at(deadline)) {
+            self.stage = Stage::Terminating { kill_at };
+            return Some(Order::Terminate);
+        }
+        None
+    }
+
+    /// When to ask [`on`](Self::on) again, if nothing happens before. `None`
+    /// once all has been done.
+    pub(super) fn next(&self, deadline: Moment, now: Moment) -> Option<Moment> {
+        match self.stage {
+            // The deadline moves while we wait.
+            Stage::Running => Some(self.terminate_at(deadline).min(now + self.refresh())),
+            Stage::Terminating { kill_at } => Some(kill_at),
+            Stage::Killed => None,
+        }
+    }
+
+    /// Whether the command has been left alone so far.
+    pub(super) fn is_calm(&self) -> bool {
+        self.stage == Stage::Running
+    }
+
+    /// When the keeper has to kill, if we have not: later than we would, and
+    /// before the deadline.
+    pub(super) fn keeper_kills_at(&self, deadline: Moment) -> Moment {
+        deadline - self.margin() / 2
+    }
+
+    /// How long before the deadline the command is asked to end. Keep-alives
+    /// are sent every third of the validity: when a quarter is left, two have
+    /// got no answer.
+    pub(super) fn early(&self) -> Duration {
+        self.validity / 4
+    }
+
+    fn terminate_at(&self, deadline: Moment) -> Moment {
+        deadline - self.early()
+    }
+
+    fn margin(&self) -> Duration {
+        (self.validity / 20).min(LONGEST_MARGIN)
+    }
+
+    fn refresh(&self) -> Duration {
+        (self.validity / 10).clamp(Duration::from_millis(50), Duration::from_secs(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_boot(Duration::from_millis(millis))
+    }
+
+    fn vigil() -> Vigil {
+        Vigil::over(Duration::from_secs(10))
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_leaves_the_command_alone() {
+        let mut vigil = vigil();
+        for now in (0..60_000).step_by(500) {
+            assert_eq!(vigil.on(at(now + 7_000), false, at(now)), None);
+        }
+        assert!(vigil.is_calm());
+    }
+
+    #[test]
+    fn without_keep_alives_it_terminates_early_and_kills_before_the_deadline() {
+        let mut vigil = vigil();
+        let deadline = at(10_000);
+        assert_eq!(vigil.on(deadline, false, at(7_499)), None);
+        assert_eq!(vigil.on(deadline, false, at(7_500)), Some(Order::Terminate));
+        assert_eq!(vigil.on(deadline, false, at(9_749)), None);
+        assert_eq!(vigil.next(deadline, at(9_749)), Some(at(9_750)));
+        assert_eq!(vigil.on(deadline, false, at(9_750)), Some(Order::Kill));
+        assert_eq!(vigil.on(deadline, false, at(9_751)), None);
+        assert_eq!(vigil.next(deadline, at(9_751)), None);
+    }
+
+    #[test]
+    fn a_loss_terminates_at_once() {
+        let mut vigil = vigil();
+        assert_eq!(vigil.on(at(10_000), true, at(1_000)), Some(Order::Terminate));
+        assert_eq!(vigil.on(at(10_000), true, at(1_001)), None);
+        assert_eq!(vigil.on(at(10_000), true, at(9_750)), Some(Order::Kill));
+    }
+
+    #[test]
+    fn after_a_long_sleep_it_kills_at_once() {
+        assert_eq!(vigil().on(at(10_000), false, at(10_001)), Some(Order::Kill));
+    }
+
+    #[test]
+    fn a_keep_alive_that_comes_too_late_changes_nothing() {
+        let mut vigil = vigil();
+        vigil.on(at(10_000), false, at(7_500));
+        assert_eq!(vigil.on(at(20_000), false, at(9_750)), Some(Order::Kill));
+    }
+
+    #[test]
+    fn a_short_grant_has_a_short_margin() {
+        let mut vigil = Vigil::over(Duration::from_secs(1));
+        assert_eq!(vigil.on(at(1_000), false, at(750)), Some(Order::Terminate));
+        assert_eq!(vigil.on(at(1_000), false, at(950)), Some(Order::Kill));
+        assert_eq!(vigil.keeper_kills_at(at(1_000)), at(975));
+    }
+
+    #[test]
+    fn it_looks_again_while_the_deadline_moves() {
+        let vigil = vigil();
+        assert_eq!(vigil.next(at(10_000), at(0)), Some(at(1_000)));
+        assert_eq!(vigil.next(at(10_000), at(7_000)), Some(at(7_500)));
+    }
+}

@@ -1,0 +1,250 @@
+//! The command line.
+
+mod exit;
+mod keeper;
+mod lock;
+mod look;
+mod output;
+mod process;
+mod serve;
+mod settings;
+mod show;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use leasehold_client::{Client, ClientBuilder};
+use tokio::runtime::Builder;
+
+use self::{
+    exit::{Failure, USAGE},
+    output::Output,
+};
+
+/// Named locks with fencing tokens.
+///
+/// `leasehold serve` runs the daemon. `leasehold lock` runs a command while it
+/// holds a lock. The other commands look at locks.
+#[derive(Debug, Parser)]
+#[command(
+    name = "leasehold",
+    version,
+    after_help = "Exit codes:
+  0    done
+  1    failed
+  64   the command line is wrong
+  65   a name, a ttl or the like is not acceptable; the message names the field and its limit
+  69   the daemon can't be reached, or can't serve this now
+  73   `lock`: the lock was lost while the command ran
+  75   `lock`: the lock was not granted in time
+  78   `serve`: the configuration has mistakes
+`lock` otherwise ends as its command did.
+
+With --output json, errors are one JSON object on standard error: {\"error\":{\"kind\":…,\"message\":…,…}}
+
+Examples:
+  leasehold serve
+  leasehold lock nightly-report -- ./report.sh
+  leasehold ls"
+)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What all commands that talk to a daemon need to know.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+struct Globals {
+    /// The daemon: http://HOST:PORT or unix:/PATH
+    #[arg(
+        long,
+        global = true,
+        value_name = "ENDPOINT",
+        env = "LEASEHOLD_ENDPOINT",
+        default_value = "http://127.0.0.1:7420"
+    )]
+    endpoint: String,
+    /// The namespace of the locks
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAMESPACE",
+        env = "LEASEHOLD_NAMESPACE",
+        default_value = "default"
+    )]
+    namespace: String,
+    /// For people, or one JSON object per line
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+}
+
+impl Globals {
+    fn builder(&self) -> ClientBuilder {
+        Client::builder(&self.endpoint).namespace(&self.namespace)
+    }
+
+    /// For looking only: no session is opened.
+    async fn connect(&self) -> Result<Client, Failure> {
+        Ok(self.builder().connect().await?)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon
+    Serve(serve::Serve),
+    /// Run a command while holding a lock
+    Lock(lock::Lock),
+    /// List the locks that are held or waited for
+    Ls(look::Ls),
+    /// Show one lock
+    Get(look::Get),
+    /// Show locks, and every change
+    Watch(look::WatchArgs),
+    /// Take a lock from its holder
+    Break(look::Break),
+    /// Say whether a token is that of the lock's present holder
+    Check(look::Check),
+    /// Write shell completions to standard output
+    #[command(after_help = "Examples:
+  leasehold completions bash > /etc/bash_completion.d/leasehold
+  leasehold completions zsh > ~/.zfunc/_leasehold")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// How `lock` calls this program again. Not for people, so not in their help
+/// and completions.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold")]
+enum Internal {
+    Keeper,
+    Launch(lock::Launch),
+}
+
+/// Runs the program that the arguments of this process ask for.
+#[must_use]
+pub fn main() -> ExitCode {
+    if matches!(std::env::args_os().nth(1), Some(word) if word == "keeper" || word == "launch") {
+        return match Internal::try_parse() {
+            Ok(Internal::Keeper) => {
+                keeper::run().unwrap_or_else(|failure| failure.report(Output::Text))
+            }
+            Ok(Internal::Launch(launch)) => launch.run(),
+            Err(error) => complain(&error),
+        };
+    }
+    let parsed = Cli::command()
+        .try_get_matches()
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    match parsed {
+        Ok((cli, matches)) => {
+            let output = cli.globals.output;
+            cli.run(&matches).unwrap_or_else(|failure| failure.report(output))
+        }
+        Err(error) if error.use_stderr() && wants_json(std::env::args_os()) => {
+            let message = error.to_string();
+            Failure::new(USAGE, "usage", message.trim_end()).report(Output::Json)
+        }
+        Err(error) => complain(&error),
+    }
+}
+
+/// Shows the help that was asked for, or what is wrong.
+fn complain(error: &clap::Error) -> ExitCode {
+    // That nobody reads it is no failure of its own.
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
+}
+
+impl Cli {
+    fn run(self, matches: &ArgMatches) -> Result<ExitCode, Failure> {
+        let globals = self.globals;
+        match self.command {
+            Command::Serve(serve) => {
+                let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+                serve.run(matches, globals.output)
+            }
+            Command::Completions { shell } => completions(shell),
+            Command::Lock(lock) => block_on(lock.run(&globals)),
+            Command::Ls(ls) => block_on(ls.run(&globals)),
+            Command::Get(get) => block_on(get.run(&globals)),
+            Command::Watch(watch) => block_on(watch.run(&globals)),
+            Command::Break(broken) => block_on(broken.run(&globals)),
+            Command::Check(check) => block_on(check.run(&globals)),
+        }
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+    Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was asked for on a command line that could not be understood.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let ours: Vec<OsString> = arguments.take_while(|argument| argument != "--").collect();
+    ours.iter().any(|argument| argument == "--output=json")
+        || ours.windows(2).any(|pair| pair[0] == "--output" && pair[1] == "json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_recognised_before_the_command_only() {
+        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
+        assert!(wants("leasehold ls --output json --no-such-flag"));
+        assert!(wants("leasehold --output=json"));
+        assert!(!wants("leasehold lock x --bad -- cmd --output json"));
+        assert!(!wants("leasehold ls --output text"));
+    }
+
+    #[test]
+    fn every_setting_is_a_flag() {
+        for setting in crate::config::SETTINGS {
+            let flag = format!("--{}=value", setting.flag());
+            assert!(Cli::try_parse_from(["leasehold", "serve", &flag]).is_ok(), "{flag}");
+        }
+        assert!(Cli::try_parse_from(["leasehold", "serve", "--reflection", "--check"]).is_ok());
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in [
+            "leasehold",
+            "leasehold lock x",
+            "leasehold lock x --wait 1s --no-wait -- true",
+            "leasehold lock x --wait soon -- true",
+            "leasehold lock x --label novalue -- true",
+            "leasehold watch x --prefix y",
+            "leasehold break x",
+            "leasehold check x notanumber",
+            "leasehold ls --output xml",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `serve`: the daemon.
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use clap::{ArgMatches, parser::ValueSource};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+};
+
+use super::{
+    exit::{FAILED, Failure},
+    output::{Output, line},
+    process::StopSignals,
+    settings::SettingFlags,
+};
+use crate::{
+    config::{self, Config, Effective, Layer, Source},
+    daemon::Daemon,
+    telemetry,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Settings come from the file, the environment (LEASEHOLD_<KEY>) and flags, \
+in rising precedence; the file's keys are the flags with underscores. Once it can be reached, one \
+line \"listening on ADDRESS\" per listener is written to standard output.
+
+The first SIGTERM or SIGINT drains: nothing more is granted, holders are told and waited for, then \
+it ends with 0. A second one stops it at once, and the next start has to wait until no holder can \
+still believe in its grant.
+
+Exit codes:
+  0    stopped after draining; with --check: the configuration is valid
+  1    could not start, failed, or was stopped at once
+  64   the command line is wrong
+  78   the configuration has mistakes; all of them are listed
+
+Examples:
+  leasehold serve
+  leasehold serve --listen unix:/run/leasehold.sock --data-dir /var/lib/leasehold
+  leasehold serve --config leasehold.toml --check"
+)]
+pub(super) struct Serve {
+    /// The configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_CONFIG")]
+    config: Option<OsString>,
+    /// Only check the configuration and show what would be in effect
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    settings: SettingFlags,
+}
+
+impl Serve {
+    /// Runs the daemon. `matches` tells flags from the environment.
+    pub(super) fn run(self, matches: &ArgMatches, output: Output) -> Result<ExitCode, Failure> {
+        let check = self.check;
+        let effective = self.load(matches)?;
+        if check {
+            match output {
+                Output::Text => line(effective.to_toml().trim_end())?,
+                Output::Json => line(effective.to_json())?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let config = effective.config;
+        telemetry::init(&config).map_err(|error| Failure::new(FAILED, "telemetry", error))?;
+        runtime(config.threads)?.block_on(serve(config))
+    }
+
+    fn load(self, matches: &ArgMatches) -> Result<Effective, Failure> {
+        let mut layers = Vec::new();
+        if let Some(path) = self.config.filter(|path| !path.is_empty()) {
+            let named_by = match matches.value_source("config") {
+                Some(ValueSource::EnvVariable) => Source::Environment("LEASEHOLD_CONFIG".into()),
+                _ => Source::Flag("config".into()),
+            };
+            layers.push(Layer::file(Path::new(&path), &named_by));
+        }
+        layers.push(Layer::environment(|variable| std::env::var_os(variable)));
+        layers.push(self.settings.layer());
+        Ok(config::load(layers)?)
+    }
+}
+
+fn runtime(threads: usize) -> Result<Runtime, Failure> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    // Ignored by the runtime of one thread.
+    builder.worker_threads(threads);
+    Ok(builder.enable_all().build()?)
+}
+
+async fn serve(config: Config) -> Result<ExitCode, Failure> {
+    // Before the daemon binds, so that no signal finds it unprepared.
+    let stops = count_stops()?;
+    let daemon =
+        Daemon::bind(config).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
+    for address in daemon.addresses() {
+        // The daemon serves also if nobody reads its output.
+        match line(format_args!("listening on {address}")).map_err(Failure::from) {
+            Ok(()) | Err(Failure::ReaderGone) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    match daemon.run(reached(stops.clone(), 1), reached(stops, 2)).await {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            tracing::error!("{error}");
+            Ok(ExitCode::from(FAILED))
+        }
+    }
+}
+
+/// How many signals have asked the daemon to stop.
+fn count_stops() -> Result<watch::Receiver<u32>, Failure> {
+    let mut signals = StopSignals::listen()?;
+    let (sender, receiver) = watch::channel(0);
+    tokio::spawn(async move {
+        loop {
+            signals.next().await;
+            sender.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(receiver)
+}
+
+async fn reached(mut stops: watch::Receiver<u32>, count: u32) {
+    // The sender lives as long as the runtime.
+    if stops.wait_for(|seen| *seen >= count).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

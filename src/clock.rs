@@ -1,0 +1,76 @@
+//! Time and randomness. Nothing else in this crate reads a clock, sleeps or
+//! draws a random number; clippy.toml and a test see to that.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+pub use leasehold_client::clock::{Anchor, Moment, sleep, sleep_until, wall};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+/// Seconds of the wall clock since 1970; zero if it is set to before that.
+pub fn unix_seconds() -> u64 {
+    wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Where unguessable ids and jitter come from: a generator fit for secrets,
+/// seeded by the operating system, or by a number so that a test can repeat
+/// itself.
+pub struct Entropy(StdRng);
+
+impl Entropy {
+    /// Seeded by the operating system.
+    pub fn system() -> Result<Self, std::io::Error> {
+        StdRng::try_from_rng(&mut rand::rngs::SysRng).map(Self).map_err(std::io::Error::other)
+    }
+
+    /// The same numbers for the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(StdRng::seed_from_u64(seed))
+    }
+
+    /// Another source, seeded by this one.
+    #[must_use]
+    pub fn seeded_by(other: &mut Self) -> Self {
+        Self(StdRng::from_rng(&mut other.0))
+    }
+
+    /// 128 random bits.
+    pub fn bits(&mut self) -> u128 {
+        let mut bytes = [0; 16];
+        self.0.fill_bytes(&mut bytes);
+        u128::from_le_bytes(bytes)
+    }
+
+    /// A length between three quarters of `length` and the whole of it, so that
+    /// what was started together does not stay together.
+    pub fn jitter(&mut self, length: Duration) -> Duration {
+        let share = u32::from(self.0.next_u32() as u16);
+        length - length / 4 * share / u32::from(u16::MAX)
+    }
+}
+
+impl std::fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Entropy")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_only_shortens() {
+        let mut entropy = Entropy::seeded(7);
+        for _ in 0..1000 {
+            let jittered = entropy.jitter(Duration::from_secs(8));
+            assert!((Duration::from_secs(6)..=Duration::from_secs(8)).contains(&jittered));
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_itself_and_the_system_does_not() {
+        assert_eq!(Entropy::seeded(1).bits(), Entropy::seeded(1).bits());
+        assert_ne!(Entropy::system().unwrap().bits(), Entropy::system().unwrap().bits());
+    }
+}

@@ -1,0 +1,129 @@
+//! Layers laid over each other, checked, and shown.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source};
+
+/// The configuration that counts, and where each value came from.
+#[derive(Debug)]
+pub struct Effective {
+    /// The values.
+    pub config: Config,
+    sources: BTreeMap<&'static str, Source>,
+}
+
+/// Lays the layers over each other, the last on top, and checks the whole.
+pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
+    let mut effective = Effective { config: Config::default(), sources: BTreeMap::new() };
+    let mut mistakes = Vec::new();
+    for layer in layers {
+        mistakes.extend(layer.mistakes);
+        for (setting, source, given) in layer.entries {
+            match setting.apply(&mut effective.config, &given) {
+                Ok(()) => {
+                    effective.sources.insert(setting.key, source);
+                }
+                Err(problem) => mistakes.push(Mistake {
+                    key: setting.key.to_owned(),
+                    source: source.to_string(),
+                    value: given.to_string(),
+                    problem,
+                }),
+            }
+        }
+    }
+    effective.check_together(&mut mistakes);
+    Mistakes::from(mistakes).map_or(Ok(effective), Err)
+}
+
+impl Effective {
+    /// Where the value of `key` came from.
+    #[must_use]
+    pub fn source(&self, key: &str) -> &Source {
+        self.sources.get(key).unwrap_or(&Source::Default)
+    }
+
+    /// What no setting can be checked for alone.
+    fn check_together(&mut self, mistakes: &mut Vec<Mistake>) {
+        let config = &mut self.config;
+        if config.default_ttl > config.longest_ttl {
+            if self.sources.contains_key("default_ttl") {
+                let longest = humantime::format_duration(config.longest_ttl);
+                let problem = format!("must not be longer than longest_ttl, which is {longest}");
+                mistakes.push(self.mistake("default_ttl", problem));
+            } else {
+                config.default_ttl = config.longest_ttl;
+            }
+        }
+        let remote = self.config.listen.iter().filter(|listener| !listener.is_local());
+        let remote: Vec<String> = remote.map(Listen::to_string).collect();
+        if !remote.is_empty() && !self.config.allow_remote {
+            mistakes.push(self.mistake("listen", remote_problem(&remote.join(" and "))));
+        }
+    }
+
+    fn mistake(&self, key: &str, problem: String) -> Mistake {
+        let value = Setting::find(key).map(|setting| setting.show(&self.config));
+        Mistake {
+            key: key.to_owned(),
+            source: self.source(key).to_string(),
+            value: value.map(plain).unwrap_or_default(),
+            problem,
+        }
+    }
+
+    /// As a file that would say the same, with the source of each value beside
+    /// it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for setting in SETTINGS {
+            let value = setting.show(&self.config);
+            // Writing to a string can't fail.
+            let _ = writeln!(text, "{} = {value} # {}", setting.key, self.source(setting.key));
+        }
+        text
+    }
+
+    /// As one object: the values by key, and the sources by key.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let values: serde_json::Map<_, _> = SETTINGS
+            .iter()
+            .map(|setting| (setting.key.to_owned(), json(setting.show(&self.config))))
+            .collect();
+        let sources: serde_json::Map<_, _> = SETTINGS
+            .iter()
+            .map(|setting| (setting.key.to_owned(), self.source(setting.key).to_string().into()))
+            .collect();
+        serde_json::json!({ "config": values, "sources": sources })
+    }
+}
+
+fn remote_problem(listeners: &str) -> String {
+    format!(
+        "{listeners} can be reached from other machines, and there is no authentication: anyone \
+         who can connect can take and break locks. Listen on a loopback address or a Unix \
+         socket; or, if the network is trusted, set allow_remote = true \
+         (flag --allow-remote, environment variable LEASEHOLD_ALLOW_REMOTE)"
+    )
+}
+
+/// Lists with commas, as in the environment.
+fn plain(value: toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text,
+        toml::Value::Array(parts) => parts.into_iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+fn json(value: toml::Value) -> serde_json::Value {
+    match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Boolean(switch) => switch.into(),
+        toml::Value::Array(parts) => parts.into_iter().map(json).collect::<Vec<_>>().into(),
+        other => other.to_string().into(),
+    }
+}

@@ -1,0 +1,201 @@
+//! The places that values come from, read without judging the values.
+
+use std::{ffi::OsString, fmt, path::Path};
+
+use super::{Mistake, SETTINGS, Setting};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// The file of this path.
+    File(String),
+    /// The environment variable of this name.
+    Environment(String),
+    /// The flag of this name, without dashes in front.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {path}"),
+            Self::Environment(variable) => write!(f, "environment variable {variable}"),
+            Self::Flag(flag) => write!(f, "flag --{flag}"),
+        }
+    }
+}
+
+/// A value as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given {
+    /// From the environment or a flag: a text that may stand for anything.
+    Words(Vec<String>),
+    /// From a file.
+    Value(toml::Value),
+}
+
+impl Given {
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Words(words) => words.last().map(String::as_str),
+            Self::Value(value) => value.as_str(),
+        }
+    }
+
+    pub(super) fn as_number(&self) -> Option<i64> {
+        match self {
+            Self::Words(words) => words.last()?.parse().ok(),
+            Self::Value(value) => value.as_integer(),
+        }
+    }
+
+    pub(super) fn as_switch(&self) -> Option<bool> {
+        match self {
+            Self::Words(words) => words.last()?.parse().ok(),
+            Self::Value(value) => value.as_bool(),
+        }
+    }
+
+    /// Commas divide words, and a text in a file.
+    pub(super) fn as_list(&self) -> Option<Vec<String>> {
+        let split = |text: &str| text.split(',').map(|part| part.trim().to_owned()).collect();
+        match self {
+            Self::Words(words) => Some(split(&words.join(","))),
+            Self::Value(toml::Value::String(text)) => Some(split(text)),
+            Self::Value(value) => {
+                value.as_array()?.iter().map(|part| part.as_str().map(str::to_owned)).collect()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => f.write_str(&words.join(",")),
+            Self::Value(toml::Value::String(text)) => f.write_str(text),
+            Self::Value(value) => value.fmt(f),
+        }
+    }
+}
+
+/// What one place says.
+#[derive(Debug, Default)]
+pub struct Layer {
+    pub(super) entries: Vec<(&'static Setting, Source, Given)>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+impl Layer {
+    /// A file, which `named_by` asked for. A file that can't be used is a
+    /// mistake like any other.
+    #[must_use]
+    pub fn file(path: &Path, named_by: &Source) -> Self {
+        let unusable = |problem: String| Self {
+            entries: Vec::new(),
+            mistakes: vec![Mistake {
+                key: "config".to_owned(),
+                source: named_by.to_string(),
+                value: path.display().to_string(),
+                problem,
+            }],
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => return unusable(format!("can't be read: {error}")),
+        };
+        match text.parse::<toml::Table>() {
+            Ok(table) => Self::table(table, &Source::File(path.display().to_string())),
+            Err(error) => unusable(format!("is not TOML: {}", error.to_string().trim_end())),
+        }
+    }
+
+    fn table(table: toml::Table, source: &Source) -> Self {
+        let mut layer = Self::default();
+        for (key, value) in table {
+            if let Some(setting) = Setting::find(&key) {
+                layer.entries.push((setting, source.clone(), Given::Value(value)));
+            } else {
+                let problem = nearest(&key).map_or_else(
+                    || "there is no such setting".to_owned(),
+                    |near| format!("there is no such setting; did you mean {near}?"),
+                );
+                let value = Given::Value(value).to_string();
+                layer.mistakes.push(Mistake { key, source: source.to_string(), value, problem });
+            }
+        }
+        layer
+    }
+
+    /// The environment. Only known variables are looked at, since orchestrators
+    /// put others with our prefix there. An empty one counts as not set.
+    #[must_use]
+    pub fn environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
+        let mut layer = Self::default();
+        for setting in SETTINGS {
+            let variable = setting.variable();
+            let source = Source::Environment(variable.clone());
+            match lookup(&variable).map(OsString::into_string) {
+                Some(Ok(text)) if !text.is_empty() => {
+                    layer.entries.push((setting, source, Given::Words(vec![text])));
+                }
+                Some(Err(bytes)) => layer.mistakes.push(Mistake {
+                    key: setting.key.to_owned(),
+                    source: source.to_string(),
+                    value: bytes.to_string_lossy().into_owned(),
+                    problem: "is not UTF-8".to_owned(),
+                }),
+                Some(Ok(_)) | None => {}
+            }
+        }
+        layer
+    }
+
+    /// Flags, with all that was given for each.
+    #[must_use]
+    pub fn flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
+        let entry = |(setting, words): (&'static Setting, Vec<String>)| {
+            (setting, Source::Flag(setting.flag()), Given::Words(words))
+        };
+        Self { entries: given.into_iter().map(entry).collect(), mistakes: Vec::new() }
+    }
+}
+
+/// The known key that `key` was most likely meant to be.
+fn nearest(key: &str) -> Option<&'static str> {
+    let key = key.replace('-', "_").to_lowercase();
+    let near = SETTINGS.iter().map(|setting| (distance(&key, setting.key), setting.key)).min()?;
+    (near.0 <= near.1.len() / 2).then_some(near.1)
+}
+
+/// How many letters must be added, taken away or changed.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_found() {
+        assert_eq!(nearest("listn"), Some("listen"));
+        assert_eq!(nearest("data-dir"), Some("data_dir"));
+        assert_eq!(nearest("DEFAULT_TTL"), Some("default_ttl"));
+        assert_eq!(nearest("quorum"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The daemon's configuration: from a file, the environment and flags, in
+//! rising precedence.
+//!
+//! One table ([`SETTINGS`]) says what can be set. The file's keys, the
+//! environment's variables, the flags, their help and the checks all follow
+//! from it.
+
+mod effective;
+mod layer;
+mod listen;
+mod mistake;
+mod settings;
+
+use std::{path::PathBuf, time::Duration};
+
+pub use effective::{Effective, load};
+pub use layer::{Given, Layer, Source};
+pub use listen::Listen;
+pub use mistake::{Mistake, Mistakes};
+pub use settings::{Group, SETTINGS, Setting};
+
+/// What the daemon is told. Every value that comes out of [`load`] is within
+/// its limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where clients connect.
+    pub listen: Vec<Listen>,
+    /// Whether it was said that other machines may connect.
+    pub allow_remote: bool,
+    /// The permission bits of Unix sockets.
+    pub socket_mode: u32,
+    /// Where leases are kept.
+    pub store: Store,
+    /// Where the embedded store keeps its files.
+    pub data_dir: PathBuf,
+    /// The ttl of sessions that ask for none.
+    pub default_ttl: Duration,
+    /// The longest ttl that a session may ask for.
+    pub longest_ttl: Duration,
+    /// How long holders are waited for at shutdown.
+    pub drain: Duration,
+    /// The duration of leases in stores whose leases expire.
+    pub lease_duration: Duration,
+    /// How many threads serve clients.
+    pub threads: usize,
+    /// Whether gRPC reflection is served.
+    pub reflection: bool,
+    /// The most connections at a time.
+    pub max_connections: usize,
+    /// The most sessions at a time.
+    pub max_sessions: usize,
+    /// The most locks that are held or waited for at a time.
+    pub max_locks: usize,
+    /// The most acquires that wait for one lock.
+    pub max_waiters_per_lock: usize,
+    /// The most locks that one session holds or waits for.
+    pub max_locks_per_session: usize,
+    /// What is logged, as a filter directive.
+    pub log: String,
+    /// How it is logged.
+    pub log_format: LogFormat,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: vec![Listen::DEFAULT],
+            allow_remote: false,
+            socket_mode: 0o600,
+            store: Store::Embedded,
+            data_dir: PathBuf::from("leasehold-data"),
+            default_ttl: Duration::from_secs(10),
+            longest_ttl: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+            lease_duration: Duration::from_secs(30),
+            threads: 1,
+            reflection: false,
+            max_connections: 10_000,
+            max_sessions: 50_000,
+            max_locks: 2_000_000,
+            max_waiters_per_lock: 10_000,
+            max_locks_per_session: 1_000_000,
+            log: "info".to_owned(),
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+/// Where leases are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// In this process, with the tokens in its data directory.
+    Embedded,
+}
+
+impl Store {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl LogFormat {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}

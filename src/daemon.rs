@@ -1,0 +1,169 @@
+//! The daemon: opens the store, binds the listeners, serves, and stops without
+//! leaving anybody in the dark.
+
+use std::{io, sync::Arc, time::Duration};
+
+use tokio::sync::{Semaphore, watch};
+use tonic_health::ServingStatus;
+
+use crate::{
+    clock::{Entropy, sleep},
+    config::{Config, Store},
+    driver::Driver,
+    lease::{
+        LeaseStore,
+        embedded::{Embedded, OpenError},
+    },
+    lock, rpc, session,
+};
+
+/// How long streams that were told to end are given to do so.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How often the health service is told how the store is doing.
+const CHECK_HEALTH: Duration = Duration::from_millis(500);
+
+/// Why the daemon did not start, or did not stop well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory can't be used.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// An address can't be listened on.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The operating system gave no random numbers.
+    #[error("can't get random numbers from the operating system: {0}")]
+    Entropy(io::Error),
+    /// A listener failed.
+    #[error("serving failed: {0}")]
+    Serve(#[from] tonic::transport::Error),
+    /// The clean stop could not be recorded.
+    #[error("the clean stop could not be recorded, so the next start will have to wait: {0}")]
+    Close(crate::lease::Error),
+    /// It was told to stop at once.
+    #[error(
+        "stopped at once, without waiting for holders: the next start grants nothing until what \
+         they were promised is over"
+    )]
+    Aborted,
+}
+
+/// A daemon that is bound but does not serve yet.
+pub struct Daemon {
+    config: Config,
+    driver: Driver,
+    store: Arc<dyn LeaseStore>,
+    listeners: Vec<rpc::Listener>,
+}
+
+impl Daemon {
+    /// Opens the store and binds the listeners.
+    pub async fn bind(config: Config) -> Result<Self, Error> {
+        let store: Arc<dyn LeaseStore> = match config.store {
+            Store::Embedded => Arc::new(Embedded::open(&config.data_dir)?),
+        };
+        if let Some(trouble) = store.trouble() {
+            tracing::warn!("{trouble}");
+        }
+        let mut listeners = Vec::new();
+        for listen in &config.listen {
+            let bound = rpc::Listener::bind(listen, config.socket_mode).await;
+            let address = listen.to_string();
+            listeners.push(bound.map_err(|source| Error::Listen { address, source })?);
+        }
+        let sessions = session::Settings {
+            default_ttl: config.default_ttl,
+            longest_ttl: config.longest_ttl,
+            max_sessions: config.max_sessions,
+            max_locks_per_session: config.max_locks_per_session,
+        };
+        let locks = lock::Settings {
+            lease_duration: config.lease_duration,
+            max_locks: config.max_locks,
+            max_waiters_per_lock: config.max_waiters_per_lock,
+        };
+        let entropy = Entropy::system().map_err(Error::Entropy)?;
+        let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
+        Ok(Self { config, driver, store, listeners })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        self.listeners.iter().map(rpc::Listener::address).collect()
+    }
+
+    /// Serves until `shutdown` completes. Then grants nothing more, tells
+    /// holders, waits until they have let go or what they were promised is
+    /// over, and ends cleanly. Stops at once when `abort` completes.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let Self { config, driver, store, listeners } = self;
+        let (routes, health) = rpc::routes(&driver, config.reflection);
+        let (stop, stopped) = watch::channel(false);
+        let permits = Arc::new(Semaphore::new(config.max_connections));
+        let mut servers = tokio::task::JoinSet::new();
+        for listener in listeners {
+            let mut stopped = stopped.clone();
+            let server = rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
+                rpc::Incoming::new(listener, Arc::clone(&permits)),
+                async move { _ = stopped.wait_for(|stopped| *stopped).await },
+            );
+            servers.spawn(server);
+        }
+        let timer = tokio::spawn(driver.clone().keep_time());
+        let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
+
+        let serve_and_drain = async {
+            tokio::select! {
+                () = shutdown => {}
+                Some(ended) = servers.join_next() => {
+                    if let Ok(Err(error)) = ended { return Err(Error::Serve(error)); }
+                }
+            }
+            checks.abort();
+            health.set_service_status("", ServingStatus::NotServing).await;
+            let (sessions, locks) = driver.counts();
+            tracing::info!(sessions, locks, "stopping: waiting for holders to let go");
+            driver.drain(config.drain).await;
+            let closed = store.close().await.map_err(Error::Close);
+            driver.end_streams();
+            _ = stop.send(true);
+            tokio::select! {
+                () = async { while servers.join_next().await.is_some() {} } => {}
+                () = sleep(FAREWELL) => {}
+            }
+            closed?;
+            tracing::info!("stopped");
+            Ok(())
+        };
+        let outcome = tokio::select! {
+            outcome = serve_and_drain => outcome,
+            () = abort => Err(Error::Aborted),
+        };
+        timer.abort();
+        outcome
+    }
+}
+
+/// Serving as long as the store can grant.
+async fn report_health(store: Arc<dyn LeaseStore>, health: tonic_health::server::HealthReporter) {
+    let mut last = None;
+    loop {
+        let serving = store.trouble().is_none();
+        if last.replace(serving) != Some(serving) {
+            let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+            health.set_service_status("", status).await;
+        }
+        sleep(CHECK_HEALTH).await;
+    }
+}

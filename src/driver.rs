@@ -1,0 +1,426 @@
+//! Drives the pure core: gives it the time, carries its calls to the store and
+//! its messages to the streams. The only place where it meets the outside.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::{
+    clock::{Anchor, Entropy, Moment, sleep_until},
+    error::{Problem, Reason},
+    lease::{self, Call, LeaseId, LeaseStore},
+    lock::{self, Answer, LockId},
+    name::{LockName, Namespace},
+    session::{
+        Action, Event, HeldView, LockView, Message, Open, Request, Secret, Sessions, Settings,
+        StoreCall, StreamId,
+    },
+    watch::{Target, WatchId, Watches},
+};
+
+/// A wall clock that runs ahead by less than this is being adjusted; by more,
+/// this machine may have been frozen.
+const LEAP: Duration = Duration::from_secs(1);
+
+/// Runs the core. Cheap to clone.
+#[derive(Clone)]
+pub struct Driver {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    store: Arc<dyn LeaseStore>,
+    settings: Settings,
+    /// The earliest deadline has changed.
+    rearmed: Notify,
+    /// Nothing is held any more.
+    drained: Notify,
+}
+
+struct State {
+    sessions: Sessions,
+    streams: Slab<Outbox>,
+    watches: Watches,
+    anchor: Anchor,
+    /// What the timer is waiting for.
+    timer: Option<Moment>,
+    /// Kept to be used again.
+    actions: Vec<Action>,
+}
+
+/// What a stream has yet to send. Bounded by what its session has asked for: a
+/// stream is read from only while nothing is left to be sent.
+#[derive(Default)]
+struct Outbox {
+    messages: VecDeque<Message>,
+    end: Option<Option<Box<Problem>>>,
+    waker: Option<Waker>,
+}
+
+impl Driver {
+    /// Nothing is held.
+    pub fn new(
+        settings: Settings,
+        locks: lock::Settings,
+        store: Arc<dyn LeaseStore>,
+        entropy: Entropy,
+    ) -> Self {
+        let state = State {
+            sessions: Sessions::new(settings, locks, entropy),
+            streams: Slab::new(),
+            watches: Watches::default(),
+            anchor: Anchor::now(),
+            timer: None,
+            actions: Vec::new(),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                store,
+                settings,
+                rearmed: Notify::new(),
+                drained: Notify::new(),
+            }),
+        }
+    }
+
+    /// The limits for sessions.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// Where leases are kept.
+    #[must_use]
+    pub fn store(&self) -> &dyn LeaseStore {
+        &*self.shared.store
+    }
+
+    /// Calls the core whenever something falls due. Never ends.
+    pub async fn keep_time(self) {
+        loop {
+            let due = {
+                let mut state = self.state();
+                state.timer = state.sessions.next_due();
+                state.timer
+            };
+            let come = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = come => self.handle(Event::Tick),
+                () = self.shared.rearmed.notified() => {}
+            }
+        }
+    }
+
+    /// A new stream, without a session yet.
+    #[must_use]
+    pub fn attach(&self) -> Stream {
+        let id = StreamId(self.state().streams.insert(Outbox::default()) as u32);
+        Stream { driver: self.clone(), id }
+    }
+
+    /// A lock as it is now.
+    pub async fn inspect(&self, name: &LockName) -> Result<LockView, lease::Error> {
+        let view = self.view(name);
+        if view.held.is_some() {
+            return Ok(view);
+        }
+        let stored = self.shared.store.inspect(name).await?;
+        Ok(self.overlay(stored.as_ref(), name))
+    }
+
+    /// Locks that are held or waited for, in the order of their names.
+    pub async fn list(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<LockView>, lease::Error> {
+        let stored = self.shared.store.list(namespace.as_str(), prefix, after, limit).await?;
+        Ok(stored.iter().map(|info| self.overlay(Some(info), &info.name)).collect())
+    }
+
+    /// What the store knows, and over it what this daemon knows.
+    fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
+        let mut view = self.view(name);
+        if view.held.is_none()
+            && let Some(info) = stored.filter(|info| info.held)
+        {
+            view.held = Some(HeldView::elsewhere(info.holder.clone()));
+        }
+        view
+    }
+
+    /// A lock as it is now, as far as this daemon knows.
+    #[must_use]
+    pub fn view(&self, name: &LockName) -> LockView {
+        self.state().sessions.view(name, Moment::now())
+    }
+
+    /// Takes a lock from its holder. Gives the lock as it was, and how long it
+    /// takes at most until it is free; none if nobody held it.
+    #[must_use]
+    pub fn break_lock(
+        &self,
+        name: LockName,
+        by: &str,
+        reason: &str,
+    ) -> (LockView, Option<Duration>) {
+        let mut state = self.state();
+        let now = Moment::now();
+        let before = state.sessions.view(&name, now);
+        let free_within = state.sessions.free_within(&name, now);
+        if free_within.is_some() {
+            tracing::warn!(lock = %name, by, reason, "a lock was broken");
+            self.run(&mut state, Event::Break { name, by: by.into(), reason: reason.into() });
+        }
+        (before, free_within)
+    }
+
+    /// Begins to collect changes.
+    pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
+        let id = self.state().watches.add(target)?;
+        Ok(Watch { driver: self.clone(), id })
+    }
+
+    /// Grants nothing more, gives holders until then to let go, then counts
+    /// what they hold as lost; ends when all is free.
+    pub async fn drain(&self, length: Duration) {
+        let until = Moment::now() + length;
+        self.handle(Event::Drain(until));
+        tokio::select! {
+            () = self.drained() => return,
+            () = sleep_until(until) => {}
+        }
+        self.handle(Event::EndDrain);
+        self.drained().await;
+    }
+
+    async fn drained(&self) {
+        loop {
+            let drained = self.shared.drained.notified();
+            if self.state().sessions.is_drained() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Ends all streams and watches.
+    pub fn end_streams(&self) {
+        let problem = Problem::new(Reason::ShuttingDown, "the daemon has stopped");
+        let mut state = self.state();
+        for (_, outbox) in &mut state.streams {
+            outbox.end.get_or_insert_with(|| Some(Box::new(problem.clone())));
+            outbox.wake();
+        }
+        state.watches.end(&problem);
+    }
+
+    /// How many sessions and locks there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        self.state().sessions.counts()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, event: Event) {
+        self.run(&mut self.state(), event);
+    }
+
+    fn run(&self, state: &mut State, event: Event) {
+        let here = Anchor::now();
+        let leap = state.anchor.leap_until(&here);
+        if leap > LEAP {
+            tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
+            self.step(state, Event::Leapt(leap), here.moment());
+        }
+        if leap > LEAP || here.moment().since(state.anchor.moment()) > 10 * LEAP {
+            state.anchor = here;
+        }
+        self.step(state, event, here.moment());
+
+        let due = state.sessions.next_due();
+        if due.is_some_and(|due| state.timer.is_none_or(|timer| due < timer)) {
+            state.timer = due;
+            self.shared.rearmed.notify_one();
+        }
+        if state.sessions.is_drained() {
+            self.shared.drained.notify_waiters();
+        }
+    }
+
+    /// One event, and what the store answers at once.
+    fn step(&self, state: &mut State, event: Event, now: Moment) {
+        let mut next = Some(event);
+        let mut more = Vec::new();
+        while let Some(event) = next {
+            let mut actions = std::mem::take(&mut state.actions);
+            state.sessions.on(event, now, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Send(stream, message) => {
+                        if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
+                            outbox.messages.push_back(message);
+                            outbox.wake();
+                        }
+                    }
+                    Action::End(stream, problem) => {
+                        if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
+                            outbox.end.get_or_insert(problem);
+                            outbox.wake();
+                        }
+                    }
+                    Action::Call(lock, call) => more.extend(self.call(lock, call)),
+                    Action::Changed(name) => state.watches.changed(&name),
+                }
+            }
+            state.actions = actions;
+            next = more.pop();
+        }
+    }
+
+    /// Asks the store. An answer that is there at once is given back; one that
+    /// takes time comes as an event of its own.
+    fn call(&self, lock: LockId, call: StoreCall) -> Option<Event> {
+        let store = &self.shared.store;
+        match call {
+            StoreCall::Acquire(claim) => {
+                let id = claim.id;
+                self.start(lock, id, store.acquire(claim), Answer::Acquire)
+            }
+            StoreCall::NextTokens(name, id) => {
+                self.start(lock, id, store.next_tokens(&name, id), Answer::NextTokens)
+            }
+            StoreCall::Renew(name, id) => {
+                self.start(lock, id, store.renew(&name, id), Answer::Renew)
+            }
+            StoreCall::Release(name, id) => {
+                self.start(lock, id, store.release(&name, id), Answer::Release)
+            }
+        }
+    }
+
+    fn start<T: Send + 'static>(
+        &self,
+        lock: LockId,
+        id: LeaseId,
+        mut call: Call<T>,
+        answer: fn(Result<T, lease::Error>) -> Answer,
+    ) -> Option<Event> {
+        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(Event::Answered(lock, id, answer(result))),
+            Poll::Pending => {
+                let driver = self.clone();
+                tokio::spawn(async move {
+                    let result = call.await;
+                    driver.handle(Event::Answered(lock, id, answer(result)));
+                });
+                None
+            }
+        }
+    }
+}
+
+impl Outbox {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// A client's stream. Dropping it says that the stream is gone.
+pub struct Stream {
+    driver: Driver,
+    id: StreamId,
+}
+
+impl Stream {
+    /// Begins a session. The store must have covered its ttl.
+    pub fn open(&self, open: Open) {
+        self.driver.handle(Event::Open(self.id, open));
+    }
+
+    /// Takes up a session.
+    pub fn resume(&self, secret: Secret, ping: u64) {
+        self.driver.handle(Event::Resume(self.id, secret, ping));
+    }
+
+    /// Asks for something.
+    pub fn request(&self, request: Request) {
+        self.driver.handle(Event::Request(self.id, request));
+    }
+
+    /// The next message to send; none once the stream has ended.
+    pub fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Result<Message, Problem>>> {
+        let mut state = self.driver.state();
+        let Some(outbox) = state.streams.get_mut(self.id.0 as usize) else {
+            return Poll::Ready(None);
+        };
+        if let Some(message) = outbox.messages.pop_front() {
+            return Poll::Ready(Some(Ok(message)));
+        }
+        // A session that once got a great many messages must not keep their
+        // room for ever.
+        if outbox.messages.capacity() > 64 {
+            outbox.messages = VecDeque::new();
+        }
+        match &mut outbox.end {
+            Some(end) => Poll::Ready(end.take().map(|problem| Err(*problem))),
+            None => {
+                if !outbox.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    outbox.waker = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut state = self.driver.state();
+        self.driver.run(&mut state, Event::Detached(self.id));
+        state.streams.try_remove(self.id.0 as usize);
+    }
+}
+
+/// A client that watches locks. Dropping it ends the watch.
+pub struct Watch {
+    driver: Driver,
+    id: WatchId,
+}
+
+impl Watch {
+    /// The next lock that has changed, as it is now.
+    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, Problem>>> {
+        let mut state = self.driver.state();
+        state
+            .watches
+            .poll_changed(self.id, cx)
+            .map(|changed| changed.map(|name| Ok(state.sessions.view(&name?, Moment::now()))))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.driver.state().watches.remove(self.id);
+    }
+}

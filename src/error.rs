@@ -1,0 +1,92 @@
+//! What can go wrong with a request, in terms of what to do about it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{holder::Holder, name::InvalidName, name::LockName};
+
+/// Why, for programs. The same list as `leasehold.v1.Reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Another session holds the lock, and the request was not to wait.
+    Held,
+    /// The wait ended before the lock was free.
+    TimedOut,
+    /// The client took the request back.
+    Cancelled,
+    /// A field is not acceptable.
+    Invalid,
+    /// The handle names no grant of this session.
+    UnknownHandle,
+    /// The daemon is stopping.
+    ShuttingDown,
+    /// The storage can't be reached or does not accept writes.
+    StoreUnavailable,
+    /// The daemon waits for holders from before a crash to give up.
+    Recovering,
+    /// What is stored contradicts what was seen before.
+    DataLoss,
+    /// A limit of the daemon is reached.
+    Limit,
+    /// The session was silent for longer than its ttl.
+    Expired,
+    /// An operator broke the lock.
+    Broken,
+    /// The longest hold that the acquire asked for is over.
+    HeldTooLong,
+    /// The storage lease ended without having been renewed.
+    LeaseLost,
+    /// The session is not known.
+    UnknownSession,
+    /// Client and daemon have no version of the protocol in common.
+    ProtocolVersion,
+    /// The messages came in an order that the protocol does not allow.
+    Protocol,
+}
+
+/// A request that did not do what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    /// Why, for programs.
+    pub reason: Reason,
+    /// What happened, to which lock, and what to do.
+    pub message: String,
+    /// The field that is not acceptable.
+    pub field: Option<&'static str>,
+    /// The lock.
+    pub lock: Option<LockName>,
+    /// Who holds it, if somebody does.
+    pub holder: Option<Arc<Holder>>,
+    /// For how long.
+    pub held_for: Option<Duration>,
+    /// When trying again makes sense.
+    pub retry_after: Option<Duration>,
+}
+
+impl Problem {
+    /// A problem with nothing but a message.
+    #[must_use]
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            field: None,
+            lock: None,
+            holder: None,
+            held_for: None,
+            retry_after: None,
+        }
+    }
+
+    /// A field that is not acceptable.
+    #[must_use]
+    pub fn invalid(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self { field: Some(field), ..Self::new(Reason::Invalid, format!("{field}: {problem}")) }
+    }
+}
+
+impl From<InvalidName> for Problem {
+    fn from(invalid: InvalidName) -> Self {
+        Self::invalid(invalid.field, invalid.problem)
+    }
+}

@@ -1,0 +1,395 @@
+//! The embedded store: leases in memory, tokens on disk.
+//!
+//! One durable write reserves a whole epoch of tokens for all locks; each hold
+//! takes a slice of it. So an acquire costs no disk write, and the file does
+//! not grow with the number of locks. The next epoch is reserved when half of
+//! the present one is used, so that an acquire hardly ever waits for the disk.
+//!
+//! No lease survives the process, so a lease lasts as long as the process. The
+//! longest ttl that any session was given is on disk before that session is
+//! given anything: after a crash, nothing is granted until that long has
+//! passed, for holders from before may still believe in their grants.
+
+mod directory;
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+pub use directory::OpenError;
+use directory::{Directory, Record};
+
+use super::{
+    Acquire, Acquired, Call, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Release, Renew, Tokens,
+};
+use crate::{
+    clock::{self, Moment},
+    holder::Holder,
+    name::LockName,
+};
+
+/// How many tokens a hold takes at once: enough that a contended lock seldom
+/// asks, few enough that an epoch lasts for 65,536 holds.
+const SLICE: u64 = 16;
+
+/// How long to wait before a failed write is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Leases of this process, in memory, with durable tokens in a directory.
+#[derive(Clone)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// One writer at a time, and what it wrote last.
+    disk: tokio::sync::Mutex<Disk>,
+}
+
+struct State {
+    leases: BTreeMap<LockName, Lease>,
+    /// Durable and unused.
+    tokens: Tokens,
+    /// The epoch after that, once it is durable.
+    spare: Option<Tokens>,
+    /// Set while a write that will fill `spare` is under way.
+    reserving: bool,
+    /// Why the last write failed. While it is set, nothing is granted.
+    trouble: Option<String>,
+    /// After a crash: when the last holder from before has given up.
+    recovered_at: Option<Moment>,
+    /// The longest ttl that is on disk.
+    covered: Duration,
+    closed: bool,
+}
+
+struct Lease {
+    id: LeaseId,
+    holder: Arc<Holder>,
+}
+
+struct Disk {
+    directory: Directory,
+    /// What was last written, successfully or not.
+    record: Record,
+}
+
+impl Embedded {
+    /// Opens the directory, creating it if it is not there, and reserves the
+    /// first epoch.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let (directory, found) = Directory::open(path)?;
+        let unclean = found.filter(|record| !record.clean);
+        let record = Record {
+            // A new directory starts at the wall clock's seconds: if somebody
+            // deletes the directory, tokens still rise.
+            epoch: found.map_or_else(clock::unix_seconds, |record| record.epoch) + 1,
+            longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
+            clean: false,
+        };
+        directory.write(&record)?;
+        directory.mark_used()?;
+        let state = State {
+            leases: BTreeMap::new(),
+            tokens: Tokens::of_epoch(record.epoch),
+            spare: None,
+            reserving: false,
+            trouble: None,
+            recovered_at: unclean.map(|record| Moment::now() + record.longest_ttl),
+            covered: record.longest_ttl,
+            closed: false,
+        };
+        let disk = tokio::sync::Mutex::new(Disk { directory, record });
+        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), disk }) })
+    }
+
+    /// Answers at once if that needs no write.
+    fn acquire_now(&self, claim: &Claim) -> Option<Result<Acquire, Error>> {
+        let mut state = self.shared.state();
+        if let Some(refusal) = state.refusal() {
+            return Some(Err(refusal));
+        }
+        match state.leases.get(&claim.name) {
+            Some(lease) if lease.id != claim.id => {
+                return Some(Ok(Acquire::Held { by: Some(Arc::clone(&lease.holder)) }));
+            }
+            _ => {}
+        }
+        let tokens = self.slice(&mut state)?;
+        let lease = Lease { id: claim.id, holder: Arc::clone(&claim.holder) };
+        state.leases.insert(claim.name.clone(), lease);
+        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+    }
+
+    fn next_tokens_now(&self, name: &LockName, id: LeaseId) -> Option<Result<Acquire, Error>> {
+        let mut state = self.shared.state();
+        if let Some(refusal) = state.refusal() {
+            return Some(Err(refusal));
+        }
+        match state.leases.get(name) {
+            Some(lease) if lease.id == id => {}
+            other => {
+                let by = other.map(|lease| Arc::clone(&lease.holder));
+                return Some(Ok(Acquire::Held { by }));
+            }
+        }
+        let tokens = self.slice(&mut state)?;
+        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+    }
+
+    /// Takes a slice, and has the next epoch reserved in good time. None if a
+    /// write must be waited for.
+    fn slice(&self, state: &mut State) -> Option<Tokens> {
+        if state.tokens.is_empty() {
+            state.tokens = state.spare.take()?;
+        }
+        let slice = state.tokens.split(SLICE);
+        let half = Tokens::of_epoch(0).len() / 2;
+        if state.tokens.len() < half && state.spare.is_none() && !state.reserving {
+            state.reserving = true;
+            let store = self.clone();
+            tokio::spawn(async move { store.reserve().await });
+        }
+        Some(slice)
+    }
+
+    /// Fills `spare`, unless another call has done so.
+    async fn reserve(&self) -> Result<(), Error> {
+        let mut disk = self.disk().await?;
+        if self.shared.state().spare.is_some() {
+            return Ok(());
+        }
+        let next = Record { epoch: disk.record.epoch + 1, ..disk.record };
+        let written = self.write(&mut disk, next).await;
+        let mut state = self.shared.state();
+        state.reserving = false;
+        if written.is_ok() {
+            state.spare = Some(Tokens::of_epoch(next.epoch));
+        }
+        written
+    }
+
+    /// The right to write, unless the last word was written.
+    async fn disk(&self) -> Result<tokio::sync::MutexGuard<'_, Disk>, Error> {
+        let disk = self.shared.disk.lock().await;
+        if self.shared.state().closed {
+            return Err(unavailable("it is closed".to_owned()));
+        }
+        Ok(disk)
+    }
+
+    /// Writes to disk. A failure stops granting until a later write succeeds,
+    /// and sees to it that one is tried. A failed write may have reached the
+    /// disk or not; its epoch is never used, so both are fine.
+    async fn write(&self, disk: &mut Disk, record: Record) -> Result<(), Error> {
+        disk.record = record;
+        let directory = disk.directory.clone();
+        let written = tokio::task::spawn_blocking(move || directory.write(&record)).await;
+        let problem = match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the write was cut short".to_owned()),
+        };
+        let mut state = self.shared.state();
+        let Some(why) = problem else {
+            if state.trouble.take().is_some() {
+                tracing::info!("the data directory can be written again: granting goes on");
+            }
+            return Ok(());
+        };
+        if state.trouble.replace(why.clone()).is_none() {
+            tracing::error!(%why, "the data directory can't be written: granting has stopped");
+            self.clone().retry_later();
+        }
+        Err(unavailable(why))
+    }
+
+    fn retry_later(self) {
+        tokio::spawn(async move { self.retry().await });
+    }
+
+    /// Tries to write until it works.
+    async fn retry(&self) {
+        loop {
+            clock::sleep(RETRY).await;
+            let Ok(mut disk) = self.disk().await else { return };
+            if self.shared.state().trouble.is_none() {
+                return;
+            }
+            let again = Record { epoch: disk.record.epoch + 1, ..disk.record };
+            if self.write(&mut disk, again).await.is_ok() {
+                self.shared.state().spare = Some(Tokens::of_epoch(again.epoch));
+                return;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Why nothing can be granted now.
+    fn refusal(&mut self) -> Option<Error> {
+        if self.closed {
+            return Some(unavailable("it is closed".to_owned()));
+        }
+        if let Some(why) = &self.trouble {
+            return Some(unavailable(why.clone()));
+        }
+        let remaining = self.recovered_at?.remaining();
+        if remaining.is_zero() {
+            self.recovered_at = None;
+            return None;
+        }
+        Some(Error::Recovering { remaining })
+    }
+}
+
+fn unavailable(why: String) -> Error {
+    Error::Unavailable { why, retry_after: Some(RETRY) }
+}
+
+fn ready<T: Send + 'static>(answer: Result<T, Error>) -> Call<T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl LeaseStore for Embedded {
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        if let Some(answer) = self.acquire_now(&claim) {
+            return ready(answer);
+        }
+        let store = self.clone();
+        Box::pin(async move {
+            loop {
+                store.reserve().await?;
+                if let Some(answer) = store.acquire_now(&claim) {
+                    return answer;
+                }
+            }
+        })
+    }
+
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        if let Some(answer) = self.next_tokens_now(name, id) {
+            return ready(answer);
+        }
+        let (store, name) = (self.clone(), name.clone());
+        Box::pin(async move {
+            loop {
+                store.reserve().await?;
+                if let Some(answer) = store.next_tokens_now(&name, id) {
+                    return answer;
+                }
+            }
+        })
+    }
+
+    fn renew(&self, name: &LockName, id: LeaseId) -> Call<Renew> {
+        let held = self.shared.state().leases.get(name).is_some_and(|lease| lease.id == id);
+        ready(Ok(if held {
+            Renew::Renewed { deadline: None }
+        } else {
+            Renew::Lost { why: "the lease was released or broken".to_owned() }
+        }))
+    }
+
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        let mut state = self.shared.state();
+        if state.leases.get(name).is_some_and(|lease| lease.id == id) {
+            state.leases.remove(name);
+        }
+        ready(Ok(Release::Released))
+    }
+
+    fn break_lease(&self, name: &LockName) -> Call<Release> {
+        self.shared.state().leases.remove(name);
+        ready(Ok(Release::Released))
+    }
+
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        let state = self.shared.state();
+        ready(Ok(state.leases.get(name).map(|lease| info(name, lease))))
+    }
+
+    fn list(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Call<Vec<LeaseInfo>> {
+        let state = self.shared.state();
+        let from =
+            LockName::start_of(namespace, after.filter(|after| *after > prefix).unwrap_or(prefix));
+        let leases = state
+            .leases
+            .range((Bound::Included(from), Bound::Unbounded))
+            .take_while(|(name, _)| {
+                name.namespace() == namespace && name.name().starts_with(prefix)
+            })
+            .filter(|(name, _)| after.is_none_or(|after| name.name() > after))
+            .take(limit)
+            .map(|(name, lease)| info(name, lease))
+            .collect();
+        ready(Ok(leases))
+    }
+
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        {
+            let state = self.shared.state();
+            if state.covered >= ttl && state.trouble.is_none() {
+                return ready(Ok(()));
+            }
+        }
+        let store = self.clone();
+        Box::pin(async move {
+            let mut disk = store.disk().await?;
+            if disk.record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
+                let longest_ttl = disk.record.longest_ttl.max(ttl);
+                let record = Record { longest_ttl, ..disk.record };
+                store.write(&mut disk, record).await?;
+            }
+            store.shared.state().covered = disk.record.longest_ttl;
+            Ok(())
+        })
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.shared.state().refusal()
+    }
+
+    fn close(&self) -> Call<()> {
+        let store = self.clone();
+        Box::pin(async move {
+            let mut disk = store.disk().await?;
+            let recovering = {
+                let mut state = store.shared.state();
+                state.closed = true;
+                if !state.leases.is_empty() {
+                    return Err(unavailable("leases are still held".to_owned()));
+                }
+                state.recovered_at.is_some_and(|moment| !moment.has_passed())
+            };
+            // Holders from before a crash may still believe in their grants:
+            // then the next start has to wait as well.
+            let record = Record { clean: !recovering, ..disk.record };
+            store.write(&mut disk, record).await
+        })
+    }
+}
+
+fn info(name: &LockName, lease: &Lease) -> LeaseInfo {
+    LeaseInfo { name: name.clone(), held: true, holder: Some(Arc::clone(&lease.holder)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! What only this store does: the directory, the wait after a crash, the disk.
+//! What every store does is in `tests/store_conformance.rs`.
+
+use std::{collections::HashSet, fs, os::unix::fs::symlink};
+
+use super::*;
+use crate::lease::Token;
+
+fn name(number: u64) -> LockName {
+    LockName::parse("", &format!("lock-{number}")).unwrap()
+}
+
+fn claim(number: u64, id: u128) -> Claim {
+    let duration = Duration::from_secs(30);
+    Claim { name: name(number), id: LeaseId::new(id), duration, holder: Arc::default() }
+}
+
+async fn tokens(store: &Embedded, number: u64, id: u128) -> Tokens {
+    match store.acquire(claim(number, id)).await {
+        Ok(Acquire::Acquired(acquired)) => acquired.tokens,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn first_token(store: &Embedded, number: u64, id: u128) -> Token {
+    tokens(store, number, id).await.take().unwrap()
+}
+
+#[tokio::test]
+async fn a_clean_stop_needs_no_wait_and_tokens_go_on_rising() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut last = None;
+    for id in 1..5 {
+        let store = Embedded::open(dir.path()).unwrap();
+        store.cover(Duration::from_secs(60)).await.unwrap();
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last);
+        last = Some(token);
+        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn after_a_crash_nothing_is_granted_for_the_longest_ttl_that_was_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.cover(Duration::from_millis(300)).await.unwrap();
+    let before = first_token(&store, 1, 1).await;
+    drop(store);
+
+    let opened = Moment::now();
+    let store = Embedded::open(dir.path()).unwrap();
+    let refused = store.acquire(claim(1, 2)).await.unwrap_err();
+    let Error::Recovering { remaining } = refused else { panic!("{refused}") };
+    assert!(remaining <= Duration::from_millis(300));
+    clock::sleep(remaining).await;
+    let after = loop {
+        match store.acquire(claim(1, 2)).await {
+            Ok(Acquire::Acquired(mut acquired)) => break acquired.tokens.take().unwrap(),
+            Err(Error::Recovering { remaining }) => clock::sleep(remaining).await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(Moment::now().since(opened) >= Duration::from_millis(300));
+    assert!(after > before);
+}
+
+#[tokio::test]
+async fn a_crash_while_recovering_makes_the_next_one_wait_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.cover(Duration::from_secs(60)).await.unwrap();
+    drop(store);
+    // Even a clean stop: holders from before the crash know nothing of it.
+    let store = Embedded::open(dir.path()).unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Embedded::open(dir.path()).unwrap();
+    assert!(matches!(store.trouble(), Some(Error::Recovering { .. })));
+}
+
+#[tokio::test]
+async fn a_crash_before_any_session_needs_no_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Embedded::open(dir.path()).unwrap());
+    assert_eq!(Embedded::open(dir.path()).unwrap().trouble(), None);
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_told_who_has_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = Embedded::open(dir.path()).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("in use by another daemon"), "{error}");
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_or_missing_file_is_never_a_fresh_start() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Embedded::open(dir.path()).unwrap());
+    let state = dir.path().join("state");
+    let good = fs::read(&state).unwrap();
+    for bad in [&b""[..], b"leasehold state 2\n", b"\xff\xfe", &good[..good.len() / 2]] {
+        fs::write(&state, bad).unwrap();
+        let error = Embedded::open(dir.path()).err().unwrap();
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+        assert_eq!(fs::read(&state).unwrap(), bad, "left as it was");
+    }
+    fs::remove_file(&state).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+    fs::write(&state, &good).unwrap();
+    Embedded::open(dir.path()).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_stops_granting_and_room_on_it_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let before = first_token(&store, 1, 1).await;
+    let new = dir.path().join("state.new");
+    symlink("/dev/full", &new).unwrap();
+    let error = store.cover(Duration::from_secs(5)).await.unwrap_err();
+    assert!(error.to_string().contains("No space left"), "{error}");
+    assert!(store.acquire(claim(2, 2)).await.is_err(), "tokens are left, but trust is not");
+    assert!(store.trouble().is_some());
+    assert_eq!(
+        store.renew(&name(1), LeaseId::new(1)).await,
+        Ok(Renew::Renewed { deadline: None }),
+        "who holds keeps"
+    );
+    fs::remove_file(&new).unwrap();
+    while store.trouble().is_some() {
+        clock::sleep(Duration::from_millis(20)).await;
+    }
+    store.cover(Duration::from_secs(5)).await.unwrap();
+    assert!(first_token(&store, 2, 2).await > before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_at_the_start_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/dev/full", dir.path().join("state.new")).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("can't write") && error.contains("No space left"), "{error}");
+}
+
+#[tokio::test]
+async fn tokens_rise_across_epochs_and_are_given_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let (mut seen, mut last) = (HashSet::new(), None);
+    for id in 1..=150_000_u128 {
+        let mut tokens = tokens(&store, 1, id).await;
+        let token = tokens.take().unwrap();
+        assert!(Some(token) > last && seen.insert(token));
+        last = Some(token);
+        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+    }
+    let epochs: HashSet<_> = seen.iter().map(|token| token.get() >> 20).collect();
+    assert!(epochs.len() >= 3, "{epochs:?}");
+    store.close().await.unwrap();
+    drop(store);
+    // A write that was under way keeps the directory a little longer.
+    let store = loop {
+        match Embedded::open(dir.path()) {
+            Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
+            opened => break opened.unwrap(),
+        }
+    };
+    assert!(Some(first_token(&store, 2, 1).await) > last);
+}
+
+#[tokio::test]
+async fn a_new_directory_starts_where_a_deleted_one_can_not_have_been() {
+    let old = tempfile::tempdir().unwrap();
+    let store = Embedded::open(old.path()).unwrap();
+    let before = first_token(&store, 1, 1).await;
+    // The clock moves by a second at least.
+    clock::sleep(Duration::from_millis(2100)).await;
+    let new = tempfile::tempdir().unwrap();
+    let store = Embedded::open(new.path()).unwrap();
+    assert!(first_token(&store, 1, 1).await > before);
+}

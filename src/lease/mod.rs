@@ -1,0 +1,188 @@
+//! Leases: what the storage promises, and how it is asked.
+//!
+//! A store keeps one lease per lock and makes tokens durable. Everything above
+//! it works with any store; everything that a store must do is checked by one
+//! conformance suite, `tests/store_conformance.rs`.
+
+pub mod embedded;
+mod token;
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+pub use token::{Token, Tokens};
+
+use crate::{clock::Moment, holder::Holder, name::LockName};
+
+/// Names one acquisition of a lease. A fresh random one for each, so that a
+/// call that was delayed can't touch a later hold (safety rule 1). Whoever has
+/// it can release the lease: it is never shown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseId([u8; 16]);
+
+impl LeaseId {
+    /// From 128 random bits.
+    #[must_use]
+    pub const fn new(bits: u128) -> Self {
+        Self(bits.to_be_bytes())
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseId(REDACTED)")
+    }
+}
+
+/// What is asked for when a lease is acquired.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The lock.
+    pub name: LockName,
+    /// This acquisition.
+    pub id: LeaseId,
+    /// How long the lease lasts without a renewal, where leases expire.
+    pub duration: Duration,
+    /// For whom: shown to other contenders.
+    pub holder: Arc<Holder>,
+}
+
+/// A lease that was acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// Durable for this hold, greater than any token of this lock before.
+    pub tokens: Tokens,
+    /// When to stop counting on the lease unless it was renewed (safety rule
+    /// 3). None where a lease lasts as long as this process.
+    pub deadline: Option<Moment>,
+}
+
+/// The answer to an acquire.
+#[derive(Clone, Debug)]
+pub enum Acquire {
+    /// The lease is ours.
+    Acquired(Acquired),
+    /// It is another's.
+    Held {
+        /// Whose, if that is known.
+        by: Option<Arc<Holder>>,
+    },
+    /// It may be ours or not: release it, then ask again with a fresh id.
+    Unknown {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renew {
+    /// The lease is ours until then.
+    Renewed {
+        /// As in [`Acquired`].
+        deadline: Option<Moment>,
+    },
+    /// The lease is not ours any more.
+    Lost {
+        /// What the storage said.
+        why: String,
+    },
+    /// Nothing is known; the old deadline stands.
+    Unknown {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// The answer to a release or a break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Whoever had that lease has it no more.
+    Released,
+    /// It may still be held: ask again.
+    Unknown {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// A lease as the storage shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseInfo {
+    /// The lock.
+    pub name: LockName,
+    /// Whether the lease is held.
+    pub held: bool,
+    /// The holder, as described when the lease was acquired.
+    pub holder: Option<Arc<Holder>>,
+}
+
+/// A store said no, and nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It can't be reached, or does not take writes.
+    #[error("the store is not available: {why}")]
+    Unavailable {
+        /// What went wrong, and what to do.
+        why: String,
+        /// When to ask again.
+        retry_after: Option<Duration>,
+    },
+    /// It waits until no holder from before a crash can believe in its grant.
+    #[error(
+        "the daemon did not stop cleanly before; nothing is granted for another {}",
+        humantime::format_duration(round(*.remaining))
+    )]
+    Recovering {
+        /// For how much longer.
+        remaining: Duration,
+    },
+    /// What is stored contradicts what was seen before.
+    #[error("what is stored for this lock can't be trusted: {why}")]
+    DataLoss {
+        /// What was found, and what to do.
+        why: String,
+    },
+}
+
+/// To a tenth of a second, and never down to nothing.
+fn round(length: Duration) -> Duration {
+    Duration::from_millis((length.as_millis() as u64).next_multiple_of(100).max(100))
+}
+
+/// A call under way. It goes on to its end even if nobody waits for it.
+pub type Call<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'static>>;
+
+/// A place where leases are kept. All calls may be repeated safely.
+pub trait LeaseStore: Send + Sync + 'static {
+    /// Acquires the lease and makes tokens durable. Asking again with the same
+    /// id while holding it is answered like the first time.
+    fn acquire(&self, claim: Claim) -> Call<Acquire>;
+    /// More tokens for a hold that has used up its own. [`Acquire::Held`] if
+    /// the lease is not ours any more.
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire>;
+    /// Keeps the lease for another duration.
+    fn renew(&self, name: &LockName, id: LeaseId) -> Call<Renew>;
+    /// Gives the lease up. One that is not ours is left alone.
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release>;
+    /// Takes the lease from whoever has it.
+    fn break_lease(&self, name: &LockName) -> Call<Release>;
+    /// Looks at one lease.
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>>;
+    /// Leases of a namespace whose name begins with `prefix` and comes after
+    /// `after`, in order, at most `limit`.
+    fn list(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Call<Vec<LeaseInfo>>;
+    /// Sees to it that a crash from now on is followed by a wait of at least
+    /// this long before anything is granted, where the store needs that. Must
+    /// have succeeded before a session with this ttl is given anything.
+    fn cover(&self, ttl: Duration) -> Call<()>;
+    /// Why nothing can be granted at present, if so.
+    fn trouble(&self) -> Option<Error>;
+    /// Ends cleanly, once nobody holds anything.
+    fn close(&self) -> Call<()>;
+}

@@ -1,0 +1,16 @@
+//! Leasehold: named locks with fencing tokens.
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod daemon;
+pub mod driver;
+pub mod error;
+pub mod holder;
+pub mod lease;
+pub mod lock;
+pub mod name;
+pub mod rpc;
+pub mod schedule;
+pub mod session;
+pub mod telemetry;
+pub mod watch;

@@ -1,0 +1,89 @@
+//! A grant: "session S holds lock L with token T".
+
+use std::fmt;
+
+use crate::{clock::Moment, lease::Token};
+
+/// A session, as locks know it: a number that stands for one session for as
+/// long as that session waits for or holds anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey(pub u32);
+
+/// A lock's place in the table, for as long as it is held or waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockId(pub u32);
+
+/// Gives the authority to release one grant: 128 random bits. The token is
+/// public and gives none (safety rule 12).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle([u8; 16]);
+
+impl Handle {
+    /// From 128 random bits.
+    #[must_use]
+    pub const fn new(bits: u128) -> Self {
+        Self(bits.to_be_bytes())
+    }
+
+    /// As it travels; none if it has another length.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// As it travels.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle(REDACTED)")
+    }
+}
+
+/// Why a grant ended, or will, without its holder having asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The session was silent for longer than its ttl.
+    Expired,
+    /// An operator broke the lock.
+    Broken {
+        /// Who.
+        by: Box<str>,
+        /// Why.
+        reason: Box<str>,
+    },
+    /// The longest hold that was asked for is over.
+    HeldTooLong,
+    /// The storage lease is not ours any more, or not surely.
+    LeaseLost {
+        /// What is known.
+        why: Box<str>,
+    },
+    /// The daemon stops.
+    ShuttingDown,
+}
+
+/// A session's right to a lock.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Who.
+    pub session: SessionKey,
+    /// What a release must name.
+    pub handle: Handle,
+    /// What the guarded resource compares.
+    pub token: Token,
+    /// The acquire that it answers.
+    pub request: u64,
+    /// Since when.
+    pub since: Moment,
+    /// The longest hold, if there is one.
+    pub hold_until: Option<Moment>,
+    /// Set once the holder was told that the grant is lost: when the lock is
+    /// free for others even if the holder never lets go. Until then the holder
+    /// may still be at work.
+    pub ends_at: Option<Moment>,
+}

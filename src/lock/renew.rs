@@ -1,0 +1,189 @@
+//! When to renew a lease, when to warn, and when to give up. Pure.
+
+use std::time::Duration;
+
+use crate::clock::{Entropy, Moment};
+
+/// The shortest wait before a failed renewal is tried again.
+const SHORTEST_RETRY: Duration = Duration::from_millis(250);
+
+/// What must be done about a lease now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Ask the store to renew it.
+    Renew,
+    /// Tell the holder that it may be lost.
+    Warn,
+    /// Count it as lost: its deadline has passed.
+    Lose,
+}
+
+/// The term of a lease that expires: renewed after a third of its duration,
+/// with jitter; tried again, ever less often, after a failure; the holder
+/// warned when a third is left; lost at the deadline, whatever was said since.
+#[derive(Clone, Debug)]
+pub(super) struct Term {
+    /// When the lease counts as lost (safety rule 3).
+    deadline: Moment,
+    duration: Duration,
+    /// When to renew next; none while an answer is awaited.
+    renew_at: Option<Moment>,
+    failures: u32,
+    warned: bool,
+    /// The clock can't be trusted to know the deadline: nothing new starts on
+    /// this lease, and it is not renewed.
+    spent: bool,
+}
+
+impl Term {
+    /// A lease that was just acquired.
+    pub(super) fn new(
+        deadline: Moment,
+        duration: Duration,
+        now: Moment,
+        entropy: &mut Entropy,
+    ) -> Self {
+        let renew_at = Some(now + entropy.jitter(duration / 3));
+        Self { deadline, duration, renew_at, failures: 0, warned: false, spent: false }
+    }
+
+    /// When the lease counts as lost.
+    #[must_use]
+    pub(super) const fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// Its duration.
+    #[must_use]
+    pub(super) const fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// Nothing new starts on this lease from now on.
+    pub(super) const fn spend(&mut self) {
+        self.spent = true;
+    }
+
+    /// Whether a grant may start on this lease (safety rule 6).
+    #[must_use]
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        self.spent || now >= self.deadline
+    }
+
+    /// When to look again.
+    #[must_use]
+    pub(super) fn due(&self) -> Moment {
+        if self.spent {
+            return self.deadline;
+        }
+        let next = if self.warned { self.deadline } else { self.warn_at() };
+        self.renew_at.map_or(next, |renew_at| renew_at.min(next))
+    }
+
+    /// What is due now; to be asked until it is none.
+    pub(super) fn step(&mut self, now: Moment) -> Option<Step> {
+        if now >= self.deadline {
+            return Some(Step::Lose);
+        }
+        if self.spent {
+            return None;
+        }
+        if self.renew_at.is_some_and(|renew_at| now >= renew_at) {
+            self.renew_at = None;
+            return Some(Step::Renew);
+        }
+        if !self.warned && now >= self.warn_at() {
+            self.warned = true;
+            return Some(Step::Warn);
+        }
+        None
+    }
+
+    /// The lease was renewed. An answer that came too late changes nothing: the
+    /// loss has been or will be told.
+    pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) {
+        self.failures = 0;
+        self.renew_at = Some(now + entropy.jitter(self.duration / 3));
+        if !self.is_over(now) {
+            self.deadline = self.deadline.max(deadline);
+            self.warned = false;
+        }
+    }
+
+    /// No clear answer: the old deadline stands (safety rule 7).
+    pub(super) fn unclear(&mut self, now: Moment, entropy: &mut Entropy) {
+        let wait = SHORTEST_RETRY * (1 << self.failures.min(4));
+        self.failures += 1;
+        self.renew_at = Some(now + entropy.jitter(wait.min(self.duration / 8)));
+    }
+
+    fn warn_at(&self) -> Moment {
+        self.deadline - self.duration / 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(30);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_boot(Duration::from_secs(seconds))
+    }
+
+    fn term() -> (Term, Entropy) {
+        let mut entropy = Entropy::seeded(1);
+        (Term::new(at(128), DURATION, at(100), &mut entropy), entropy)
+    }
+
+    #[test]
+    fn a_renewal_is_asked_for_once_within_the_first_third() {
+        let (mut term, _) = term();
+        assert!(term.due() > at(107) && term.due() <= at(110));
+        assert_eq!(term.step(at(110)), Some(Step::Renew));
+        assert_eq!(term.step(at(110)), None);
+    }
+
+    #[test]
+    fn failures_are_retried_then_warned_of_then_lost_at_the_old_deadline() {
+        let (mut term, mut entropy) = term();
+        let (mut now, mut steps) = (at(100), Vec::new());
+        while now <= at(130) {
+            now = term.due();
+            let step = term.step(now).unwrap();
+            match step {
+                Step::Renew => term.unclear(now, &mut entropy),
+                Step::Warn => assert_eq!(now, at(118)),
+                Step::Lose => {
+                    assert_eq!(now, at(128));
+                    steps.push(step);
+                    break;
+                }
+            }
+            steps.push(step);
+        }
+        assert!(steps.iter().filter(|step| **step == Step::Renew).count() > 5);
+        assert_eq!(steps.iter().filter(|step| **step == Step::Warn).count(), 1);
+        assert_eq!(steps.last(), Some(&Step::Lose));
+    }
+
+    #[test]
+    fn a_late_success_saves_nothing() {
+        let (mut term, mut entropy) = term();
+        term.renewed(at(160), at(128), &mut entropy);
+        assert_eq!(term.step(at(128)), Some(Step::Lose));
+    }
+
+    #[test]
+    fn a_success_moves_the_deadline_and_takes_the_warning_back() {
+        let (mut term, mut entropy) = term();
+        assert_eq!(term.step(at(120)), Some(Step::Renew));
+        assert_eq!(term.step(at(120)), Some(Step::Warn));
+        term.renewed(at(148), at(121), &mut entropy);
+        assert_eq!(term.deadline(), at(148));
+        assert_eq!(term.step(at(128)), None);
+        assert_eq!(term.step(at(138)), Some(Step::Renew));
+        assert_eq!(term.step(at(138)), Some(Step::Warn));
+    }
+}

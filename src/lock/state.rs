@@ -1,0 +1,557 @@
+//! One lock: its lease, its grant and its queue. Pure: it is told what happened
+//! and when, and says what to do.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Answer, Call, Cx, Due, Effect, Refusal,
+    grant::{Cause, Grant, Handle, SessionKey},
+    queue::{Patience, Queue, Ticket, Waiter},
+    renew::{Step, Term},
+};
+use crate::{
+    clock::Moment,
+    holder::Holder,
+    lease::{self, LeaseId, Token, Tokens},
+    name::LockName,
+};
+
+/// How long to wait before a lease that another daemon holds is asked for
+/// again: at first, and at most.
+const POLL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
+/// A lock that is held or waited for.
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) name: LockName,
+    lease: Lease,
+    grant: Option<Grant>,
+    /// None if nobody waits, as for most locks.
+    queue: Option<Box<Queue>>,
+    /// When the schedule will call, as it was told.
+    pub(super) armed: Option<Moment>,
+}
+
+/// What is known of the storage lease. One call is under way at most, except
+/// that a renewal may be.
+#[derive(Debug)]
+enum Lease {
+    /// Not ours, and not asked for.
+    None,
+    /// Asked for, after this many times in vain.
+    Acquiring { id: LeaseId, polls: u32 },
+    /// Not to be had now: asked for again later.
+    Waiting(Box<Waiting>),
+    /// Ours.
+    Held {
+        id: LeaseId,
+        tokens: Tokens,
+        /// None if it lasts as long as the process.
+        term: Option<Box<Term>>,
+        /// More tokens were asked for.
+        asking: bool,
+    },
+    /// Being given up; tried until the store says so.
+    Releasing {
+        id: LeaseId,
+        retry_at: Option<Moment>,
+        failures: u32,
+        /// What to wait for after that, if anything.
+        then: Option<Box<Waiting>>,
+    },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    until: Moment,
+    polls: u32,
+    obstacle: Obstacle,
+}
+
+/// Why the lease is not to be had.
+#[derive(Clone, Debug)]
+pub enum Obstacle {
+    /// Another daemon has it.
+    Elsewhere {
+        /// For whom, if that is known.
+        by: Option<Arc<Holder>>,
+    },
+    /// The store said no.
+    Trouble(lease::Error),
+}
+
+impl Lock {
+    pub(super) const fn new(name: LockName) -> Self {
+        Self { name, lease: Lease::None, grant: None, queue: None, armed: None }
+    }
+
+    /// Nobody holds it, nobody waits and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.grant.is_none()
+            && self.queue.is_none()
+            && matches!(self.lease, Lease::None | Lease::Waiting(_))
+    }
+
+    pub(super) const fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len())
+    }
+
+    pub(super) fn obstacle(&self) -> Option<&Obstacle> {
+        match &self.lease {
+            Lease::Waiting(waiting) => Some(&waiting.obstacle),
+            _ => None,
+        }
+    }
+
+    /// When the grant ends unless the lease is renewed, whatever its session
+    /// does.
+    pub(super) fn limit(&self) -> Option<Moment> {
+        let hold = self.grant.as_ref().and_then(|grant| grant.hold_until);
+        let lease = match &self.lease {
+            Lease::Held { term: Some(term), .. } => Some(term.deadline()),
+            _ => None,
+        };
+        earlier(hold, lease)
+    }
+
+    /// When something must be done without having been asked.
+    pub(super) fn due(&self) -> Option<Moment> {
+        let lease = match &self.lease {
+            Lease::None | Lease::Acquiring { .. } => None,
+            Lease::Waiting(waiting) => self.queue.is_some().then_some(waiting.until),
+            Lease::Held { term, .. } => term.as_ref().map(|term| term.due()),
+            Lease::Releasing { retry_at, .. } => *retry_at,
+        };
+        let grant = self.grant.as_ref().and_then(|grant| earlier(grant.ends_at, grant.hold_until));
+        earlier(lease, grant)
+    }
+
+    /// The session's own grant, if it stands.
+    pub(super) fn granted_to(&self, session: SessionKey) -> Option<&Grant> {
+        self.grant.as_ref().filter(|grant| grant.session == session && grant.ends_at.is_none())
+    }
+
+    /// A waiter joins, and is served if it is its turn.
+    pub(super) fn join(&mut self, waiter: Waiter, again: bool, cx: &mut Cx<'_>) {
+        let ticket = waiter.ticket;
+        let (session, request) = (waiter.session, waiter.request);
+        let queue = self.queue.get_or_insert_default();
+        queue.push(waiter, again);
+        if let Some(waiter) = queue.get_mut(ticket)
+            && let Patience::Until(moment) = waiter.patience
+        {
+            cx.schedule.rearm(Due::Wait(cx.lock, ticket), &mut waiter.armed, Some(moment));
+        }
+        cx.out.push(Effect::Waits { session, request, lock: cx.lock, ticket });
+        self.advance(cx);
+        self.settle(cx);
+    }
+
+    /// A waiter leaves; its session has been or will be answered.
+    pub(super) fn leave(&mut self, ticket: Ticket, cx: &mut Cx<'_>) -> Option<Waiter> {
+        let mut waiter = self.queue.as_mut()?.remove(ticket)?;
+        self.left(&mut waiter, cx);
+        self.advance(cx);
+        Some(waiter)
+    }
+
+    /// A waiter's session has lost its stream, or has one again.
+    pub(super) fn set_present(&mut self, ticket: Ticket, present: bool, cx: &mut Cx<'_>) {
+        if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
+            waiter.present = present;
+            self.advance(cx);
+        }
+    }
+
+    /// Where a waiter stands, if that has changed since it was last told.
+    pub(super) fn position_news(&mut self, ticket: Ticket) -> Option<u32> {
+        let queue = self.queue.as_mut()?;
+        let position = queue.position(ticket)?;
+        let waiter = queue.get_mut(ticket)?;
+        if waiter.told == position {
+            return None;
+        }
+        waiter.told = position;
+        Some(position)
+    }
+
+    /// Forgets what a waiter was told, so that it will be told again.
+    pub(super) fn forget_told(&mut self, ticket: Ticket) {
+        if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
+            waiter.told = 0;
+        }
+    }
+
+    /// A waiter's patience has ended.
+    pub(super) fn give_up(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+        if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
+            waiter.armed = None;
+            self.refuse_while(Refusal::TimedOut, |queue| queue.remove(ticket), cx);
+            self.advance(cx);
+        }
+    }
+
+    /// The holder lets go, or its session has ended.
+    pub(super) fn free(&mut self, cx: &mut Cx<'_>) -> Option<Grant> {
+        let grant = self.grant.take();
+        self.advance(cx);
+        grant
+    }
+
+    /// The grant is lost: the holder is told, and the lock is free when it lets
+    /// go, at the latest at `at`.
+    pub(super) fn end(&mut self, at: Moment, cause: Cause, cx: &mut Cx<'_>) {
+        if let Some(grant) = &mut self.grant {
+            let told = grant.ends_at.is_some();
+            grant.ends_at = earlier(grant.ends_at, Some(at));
+            if !told {
+                let (session, handle) = (grant.session, grant.handle);
+                cx.out.push(Effect::Lost { session, handle, name: self.name.clone(), cause });
+            }
+        }
+    }
+
+    /// Refuses everyone who waits.
+    pub(super) fn refuse_all(&mut self, why: Refusal, cx: &mut Cx<'_>) {
+        self.refuse_while(why, Queue::pop, cx);
+        self.advance(cx);
+    }
+
+    /// What the store answered.
+    pub(super) fn answered(&mut self, id: LeaseId, answer: Answer, cx: &mut Cx<'_>) {
+        match (&mut self.lease, answer) {
+            (Lease::Acquiring { id: asked, polls }, Answer::Acquire(answer)) if *asked == id => {
+                let polls = *polls;
+                self.acquired(id, polls, answer, cx);
+            }
+            (Lease::Held { id: held, asking, .. }, Answer::NextTokens(answer)) if *held == id => {
+                *asking = false;
+                self.got_tokens(id, answer, cx);
+            }
+            (Lease::Held { id: held, .. }, Answer::Renew(answer)) if *held == id => {
+                self.renewed(answer, cx);
+            }
+            (
+                Lease::Releasing { id: given_up, retry_at, failures, then },
+                Answer::Release(answer),
+            ) if *given_up == id => match answer {
+                Ok(lease::Release::Released) => {
+                    self.lease = then.take().map_or(Lease::None, Lease::Waiting);
+                }
+                Ok(lease::Release::Unknown { .. }) | Err(_) => {
+                    *retry_at = Some(cx.now + backoff(*failures, cx));
+                    *failures += 1;
+                }
+            },
+            // An answer to a hold that is over. Its id was never used again,
+            // so there is nothing left that it could speak of.
+            _ => {}
+        }
+        self.advance(cx);
+        self.settle(cx);
+    }
+
+    fn acquired(
+        &mut self,
+        id: LeaseId,
+        polls: u32,
+        answer: Result<lease::Acquire, lease::Error>,
+        cx: &mut Cx<'_>,
+    ) {
+        match answer {
+            Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
+                let term = deadline.map(|deadline| {
+                    let duration = cx.settings.lease_duration;
+                    Box::new(Term::new(deadline, duration, cx.now, cx.entropy))
+                });
+                self.lease = Lease::Held { id, tokens, term, asking: false };
+            }
+            Ok(lease::Acquire::Held { by }) => {
+                self.lease = Lease::Waiting(wait(Obstacle::Elsewhere { by }, polls, cx));
+            }
+            Ok(lease::Acquire::Unknown { why }) => {
+                let trouble = lease::Error::Unavailable { why, retry_after: None };
+                let then = Some(wait(Obstacle::Trouble(trouble), polls, cx));
+                self.lease = Lease::Releasing { id, retry_at: None, failures: 0, then };
+                cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id } });
+            }
+            Err(error @ lease::Error::DataLoss { .. }) => {
+                self.lease = Lease::None;
+                let why = Refusal::Obstacle(Obstacle::Trouble(error));
+                self.refuse_while(why, Queue::pop, cx);
+            }
+            Err(error) => {
+                self.lease = Lease::Waiting(wait(Obstacle::Trouble(error), polls, cx));
+            }
+        }
+    }
+
+    fn got_tokens(
+        &mut self,
+        id: LeaseId,
+        answer: Result<lease::Acquire, lease::Error>,
+        cx: &mut Cx<'_>,
+    ) {
+        match (&mut self.lease, answer) {
+            (
+                Lease::Held { tokens, .. },
+                Ok(lease::Acquire::Acquired(lease::Acquired { tokens: more, .. })),
+            ) => *tokens = more,
+            (_, Ok(lease::Acquire::Held { .. })) => self.lease = Lease::None,
+            // Without tokens the hold is of no use: start anew.
+            _ => self.give_up_lease(id, cx),
+        }
+    }
+
+    fn renewed(&mut self, answer: Result<lease::Renew, lease::Error>, cx: &mut Cx<'_>) {
+        let Lease::Held { term: Some(term), .. } = &mut self.lease else {
+            return;
+        };
+        match answer {
+            Ok(lease::Renew::Renewed { deadline }) => {
+                let deadline = deadline.unwrap_or_else(|| term.deadline());
+                term.renewed(deadline, cx.now, cx.entropy);
+            }
+            Ok(lease::Renew::Unknown { .. }) | Err(_) => term.unclear(cx.now, cx.entropy),
+            Ok(lease::Renew::Lost { why }) => {
+                // The holder may act until the deadline that it knows.
+                let at = term.deadline();
+                self.lease = Lease::None;
+                self.end(at, Cause::LeaseLost { why: why.into() }, cx);
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
+        while let Lease::Held { id, term: Some(term), .. } = &mut self.lease {
+            let id = *id;
+            match term.step(cx.now) {
+                Some(Step::Renew) => {
+                    cx.out.push(Effect::Call { lock: cx.lock, call: Call::Renew { id } });
+                }
+                Some(Step::Warn) => {
+                    let until = term.deadline();
+                    if let Some(grant) = self.grant.as_ref().filter(|grant| grant.ends_at.is_none())
+                    {
+                        let (session, handle) = (grant.session, grant.handle);
+                        let name = self.name.clone();
+                        cx.out.push(Effect::AtRisk { session, handle, name, until });
+                    }
+                }
+                Some(Step::Lose) => self.lose_lease(id, cx),
+                None => break,
+            }
+        }
+        if self.grant.as_ref().and_then(|grant| grant.hold_until).is_some_and(|at| cx.now >= at) {
+            self.end(cx.now, Cause::HeldTooLong, cx);
+        }
+        self.bury(cx);
+        match &mut self.lease {
+            Lease::Waiting(waiting) if cx.now >= waiting.until => {
+                self.ask(cx);
+            }
+            Lease::Releasing { id, retry_at, .. } if retry_at.is_some_and(|at| cx.now >= at) => {
+                *retry_at = None;
+                cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id: *id } });
+            }
+            _ => {}
+        }
+        self.advance(cx);
+    }
+
+    /// The wall clock has run ahead of ours by this much: a lease that is
+    /// shorter may have run out unseen, so nothing more is done under it
+    /// (safety rule 5). But perhaps somebody only set the clock, and the holder
+    /// goes on until the deadline that it knows: until then, or until it lets
+    /// go, neither the lock nor the lease is given away.
+    pub(super) fn leapt(&mut self, by: Duration, cx: &mut Cx<'_>) {
+        if let Lease::Held { term: Some(term), .. } = &mut self.lease
+            && by > term.duration()
+        {
+            term.spend();
+            let at = term.deadline();
+            let why = "the clock stood still while time went on".into();
+            self.end(at, Cause::LeaseLost { why }, cx);
+            self.advance(cx);
+        }
+    }
+
+    /// The lease's deadline has passed: so has its holder's.
+    fn lose_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
+        self.end(cx.now, Cause::LeaseLost { why: "it was not renewed in time".into() }, cx);
+        self.give_up_lease(id, cx);
+    }
+
+    /// Removes a lost grant whose holder must have stopped by now.
+    fn bury(&mut self, cx: &mut Cx<'_>) {
+        if let Some(grant) =
+            self.grant.take_if(|grant| grant.ends_at.is_some_and(|at| cx.now >= at))
+        {
+            let (session, handle) = (grant.session, grant.handle);
+            cx.out.push(Effect::Ended { session, handle });
+        }
+    }
+
+    /// Does what can be done now: hands the lock to the next, asks for the
+    /// lease, or gives it up.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        if self.grant.is_some() {
+            return;
+        }
+        let wanted = self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some());
+        match &mut self.lease {
+            Lease::None if wanted => self.ask(cx),
+            Lease::Held { id, .. } if !wanted => {
+                let id = *id;
+                self.give_up_lease(id, cx);
+            }
+            // Safety rule 6: nothing starts on a lease that has run out.
+            Lease::Held { id, term: Some(term), .. } if term.is_over(cx.now) => {
+                let id = *id;
+                self.give_up_lease(id, cx);
+            }
+            Lease::Held { id, tokens, asking, .. } if !*asking => match tokens.take() {
+                Some(token) => self.grant_next(token, cx),
+                None => {
+                    *asking = true;
+                    let call = Call::NextTokens { id: *id };
+                    cx.out.push(Effect::Call { lock: cx.lock, call });
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn grant_next(&mut self, token: Token, cx: &mut Cx<'_>) {
+        let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_present()) else {
+            return;
+        };
+        self.left(&mut waiter, cx);
+        self.grant = Some(Grant {
+            session: waiter.session,
+            handle: Handle::new(cx.entropy.bits()),
+            token,
+            request: waiter.request,
+            since: cx.now,
+            hold_until: waiter.longest_hold.map(|longest| cx.now + longest),
+            ends_at: None,
+        });
+        self.tell_granted(waiter.request, cx);
+        // The session may have asked more than once: all are answered alike.
+        while let Some(mut twin) =
+            self.queue.as_mut().and_then(|queue| queue.remove_twin(waiter.session))
+        {
+            self.left(&mut twin, cx);
+            self.tell_granted(twin.request, cx);
+        }
+        self.refuse_impatient(Refusal::Held, cx);
+    }
+
+    /// Answers an acquire with the grant that stands.
+    pub(super) fn tell_granted(&self, request: u64, cx: &mut Cx<'_>) {
+        if let Some(grant) = &self.grant {
+            cx.out.push(Effect::Granted {
+                session: grant.session,
+                request,
+                lock: cx.lock,
+                handle: grant.handle,
+                token: grant.token,
+                limit: self.limit(),
+            });
+        }
+    }
+
+    /// Those who are not served at once are refused or told their place.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        let refusal = match &self.lease {
+            Lease::Waiting(waiting) => Refusal::Obstacle(waiting.obstacle.clone()),
+            _ if self.grant.is_some() => Refusal::Held,
+            // An answer is awaited, and may bring the lock.
+            _ => return,
+        };
+        self.refuse_impatient(refusal, cx);
+        let Some(queue) = &mut self.queue else { return };
+        for (position, waiter) in queue.untold() {
+            waiter.told = position;
+            let (session, request) = (waiter.session, waiter.request);
+            cx.out.push(Effect::Queued { session, request, lock: cx.lock, position });
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_>) {
+        let Some(waiter) = self.queue.as_ref().and_then(|queue| queue.first_present()) else {
+            self.lease = Lease::None;
+            return;
+        };
+        let polls = match &self.lease {
+            Lease::Waiting(waiting) => waiting.polls + 1,
+            _ => 0,
+        };
+        let id = LeaseId::new(cx.entropy.bits());
+        let call = Call::Acquire { id, session: waiter.session };
+        self.lease = Lease::Acquiring { id, polls };
+        cx.out.push(Effect::Call { lock: cx.lock, call });
+    }
+
+    fn give_up_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
+        self.lease = Lease::Releasing { id, retry_at: None, failures: 0, then: None };
+        cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id } });
+    }
+
+    fn refuse_impatient(&mut self, why: Refusal, cx: &mut Cx<'_>) {
+        self.refuse_while(why, Queue::remove_impatient, cx);
+    }
+
+    fn refuse_while(
+        &mut self,
+        why: Refusal,
+        mut take: impl FnMut(&mut Queue) -> Option<Waiter>,
+        cx: &mut Cx<'_>,
+    ) {
+        while let Some(mut waiter) = self.queue.as_deref_mut().and_then(&mut take) {
+            self.left(&mut waiter, cx);
+            let (session, request) = (waiter.session, waiter.request);
+            cx.out.push(Effect::Refused {
+                session,
+                request,
+                name: self.name.clone(),
+                why: why.clone(),
+            });
+        }
+    }
+
+    /// Tidies up after a waiter that is out of the queue.
+    fn left(&mut self, waiter: &mut Waiter, cx: &mut Cx<'_>) {
+        cx.schedule.rearm(Due::Wait(cx.lock, waiter.ticket), &mut waiter.armed, None);
+        if self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
+            self.queue = None;
+        }
+    }
+}
+
+/// When to ask again for a lease that is not to be had.
+fn wait(obstacle: Obstacle, polls: u32, cx: &mut Cx<'_>) -> Box<Waiting> {
+    let wait = match &obstacle {
+        Obstacle::Trouble(lease::Error::Recovering { remaining }) => *remaining,
+        Obstacle::Trouble(lease::Error::Unavailable { retry_after: Some(after), .. }) => *after,
+        _ => backoff(polls, cx),
+    };
+    Box::new(Waiting { until: cx.now + wait, polls, obstacle })
+}
+
+fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The wait after this many failures in a row.
+fn backoff(failures: u32, cx: &mut Cx<'_>) -> Duration {
+    cx.entropy.jitter((POLL.0 * (1 << failures.min(6))).min(POLL.1))
+}

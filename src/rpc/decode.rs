@@ -1,0 +1,127 @@
+//! From the wire to values that are valid by construction.
+
+use std::{cmp, time::Duration};
+
+use super::{PROTOCOL_VERSIONS, pb};
+use crate::{
+    error::{Problem, Reason},
+    holder::Holder,
+    lock::Handle,
+    name::LockName,
+    session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
+};
+
+/// The first message of a stream.
+pub(super) enum First {
+    Open(Open),
+    Resume(Secret, u64),
+}
+
+pub(super) fn first(message: pb::AttachRequest, settings: &Settings) -> Result<First, Problem> {
+    use pb::attach_request::Message;
+    match message.message {
+        Some(Message::Open(open)) => {
+            version(open.protocol_version, open.oldest_protocol_version)?;
+            let ttl = settings.ttl(Duration::from_millis(open.ttl_ms.into()))?;
+            let holder = holder(open.holder.unwrap_or_default())?;
+            Ok(First::Open(Open { ttl, holder, fenced: open.fenced }))
+        }
+        Some(Message::Resume(resume)) => {
+            version(resume.protocol_version, resume.oldest_protocol_version)?;
+            let secret = Secret::from_bytes(&resume.resume_secret).ok_or_else(|| {
+                let bytes = resume.resume_secret.len();
+                Problem::invalid(
+                    "resume_secret",
+                    format_args!("has {bytes} bytes; it must have 16"),
+                )
+            })?;
+            Ok(First::Resume(secret, resume.ping))
+        }
+        _ => Err(Problem::new(
+            Reason::Protocol,
+            "the first message of a stream must be `open` or `resume`",
+        )),
+    }
+}
+
+fn version(newest: u32, oldest: u32) -> Result<(), Problem> {
+    let oldest = if oldest == 0 { newest } else { oldest };
+    let (ours_oldest, ours_newest) = (*PROTOCOL_VERSIONS.start(), *PROTOCOL_VERSIONS.end());
+    if cmp::min(newest, ours_newest) < cmp::max(oldest, ours_oldest) {
+        return Err(Problem::new(
+            Reason::ProtocolVersion,
+            format!(
+                "the client speaks versions {oldest} to {newest} of the protocol, this daemon \
+                 ({}) {ours_oldest} to {ours_newest}: update the older of the two",
+                env!("CARGO_PKG_VERSION")
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn holder(holder: pb::Holder) -> Result<Holder, Problem> {
+    let pb::Holder { client, host, pid, pod, labels } = holder;
+    Ok(Holder::try_new(&client, &host, pid, &pod, labels)?)
+}
+
+/// A later message of a stream. A request that has a number is answered by it;
+/// anything else that is wrong ends the stream.
+pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
+    use pb::attach_request::Message;
+    match message.message {
+        Some(Message::KeepAlive(pb::KeepAlive { ping })) => Ok(Request::KeepAlive { ping }),
+        Some(Message::Acquire(acquire)) => {
+            let request = number(acquire.request)?;
+            Ok(acquire_request(acquire)
+                .unwrap_or_else(|problem| Request::Malformed { request, problem }))
+        }
+        Some(Message::Cancel(pb::Cancel { request })) => Ok(Request::Cancel { request }),
+        Some(Message::Release(pb::Release { request, handle })) => {
+            let request = number(request)?;
+            Ok(match Handle::from_bytes(&handle) {
+                Some(handle) => Request::Release { request, handle },
+                None => {
+                    let bytes = handle.len();
+                    let problem = format_args!("has {bytes} bytes; it must have 16");
+                    Request::Malformed { request, problem: Problem::invalid("handle", problem) }
+                }
+            })
+        }
+        Some(Message::Close(pb::Close {})) => Ok(Request::Close),
+        Some(Message::Open(_) | Message::Resume(_)) => Err(Problem::new(
+            Reason::Protocol,
+            "`open` and `resume` are allowed only as the first message of a stream",
+        )),
+        None => Err(Problem::new(
+            Reason::Protocol,
+            "a message of a kind that this daemon does not know, or an empty one",
+        )),
+    }
+}
+
+fn number(request: u64) -> Result<u64, Problem> {
+    if request == 0 {
+        return Err(Problem::invalid("request", "is 0; requests are numbered from 1"));
+    }
+    Ok(request)
+}
+
+fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
+    let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
+    if longest_hold.is_some_and(|hold| hold < SHORTEST_HOLD) {
+        let least = SHORTEST_HOLD.as_millis();
+        return Err(Problem::invalid("longest_hold_ms", format_args!("is less than {least}")));
+    }
+    Ok(Request::Acquire {
+        request: acquire.request,
+        name: lock(acquire.lock)?,
+        wait: acquire.wait_ms.map(Duration::from_millis),
+        longest_hold,
+    })
+}
+
+pub(super) fn lock(lock: Option<pb::LockRef>) -> Result<LockName, Problem> {
+    let lock = lock.ok_or_else(|| Problem::invalid("lock", "is missing"))?;
+    Ok(LockName::parse(&lock.namespace, &lock.name)?)
+}

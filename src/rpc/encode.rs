@@ -1,0 +1,117 @@
+//! From values to the wire.
+
+use std::time::Duration;
+
+use super::{PROTOCOL_VERSIONS, pb, status::reason};
+use crate::{
+    holder::Holder,
+    name::LockName,
+    session::{LockView, Message, Opened, Queued},
+};
+
+/// Whole milliseconds, rounded down: a promise must not grow on the way.
+pub(super) const fn millis(length: Duration) -> u64 {
+    length.as_millis() as u64
+}
+
+pub(super) fn message(message: Message) -> pb::AttachResponse {
+    use pb::attach_response::Message as Out;
+    let message = match message {
+        Message::Opened(opened) => Out::Opened(self::opened(&opened)),
+        Message::KeptAlive { ping, valid_for, limits } => Out::KeptAlive(pb::KeptAlive {
+            ping,
+            valid_for_ms: millis(valid_for),
+            limits: limits
+                .into_iter()
+                .map(|(handle, length)| pb::GrantLimit {
+                    handle: handle.to_bytes().to_vec(),
+                    valid_for_ms: millis(length),
+                })
+                .collect(),
+        }),
+        Message::Granted { request, token, handle, ping, valid_for } => Out::Granted(pb::Granted {
+            request,
+            token: token.get(),
+            handle: handle.to_bytes().to_vec(),
+            ping,
+            valid_for_ms: millis(valid_for),
+        }),
+        Message::Refused { request, problem } => Out::Refused(pb::Refused {
+            request,
+            reason: reason(problem.reason).into(),
+            message: problem.message,
+            holder: problem.holder.as_deref().map(holder),
+            held_for_ms: problem.held_for.map(millis),
+            retry_after_ms: problem.retry_after.map(millis),
+            field: problem.field.unwrap_or_default().to_owned(),
+        }),
+        Message::Queued(queued) => {
+            let Queued { request, position, holder, held_for, note } = *queued;
+            Out::Queued(pb::Queued {
+                request,
+                position,
+                holder: holder.as_deref().map(self::holder),
+                held_for_ms: held_for.map(millis),
+                note,
+            })
+        }
+        Message::AtRisk { handle, reason, message, ends_in } => Out::AtRisk(pb::AtRisk {
+            handle: handle.to_bytes().to_vec(),
+            reason: self::reason(reason).into(),
+            message: message.into(),
+            ends_in_ms: millis(ends_in),
+        }),
+        Message::Lost { handle, reason, message } => Out::Lost(pb::Lost {
+            handle: handle.to_bytes().to_vec(),
+            reason: self::reason(reason).into(),
+            message: message.into(),
+        }),
+        Message::Released { request } => Out::Released(pb::Released { request }),
+        Message::Restored => Out::Restored(pb::Restored {}),
+    };
+    pb::AttachResponse { message: Some(message) }
+}
+
+fn opened(opened: &Opened) -> pb::Opened {
+    pb::Opened {
+        protocol_version: *PROTOCOL_VERSIONS.end(),
+        daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
+        session_id: opened.id.to_string(),
+        resume_secret: opened.secret.map(|secret| secret.to_bytes().to_vec()).unwrap_or_default(),
+        ttl_ms: millis(opened.ttl) as u32,
+        keep_alive_every_ms: millis(opened.keep_alive_every) as u32,
+        valid_for_ms: millis(opened.valid_for),
+        resumed: opened.secret.is_none(),
+    }
+}
+
+pub(super) fn holder(holder: &Holder) -> pb::Holder {
+    pb::Holder {
+        client: holder.client().to_owned(),
+        host: holder.host().to_owned(),
+        pid: holder.pid(),
+        pod: holder.pod().to_owned(),
+        labels: holder.labels().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    }
+}
+
+fn lock_ref(name: &LockName) -> pb::LockRef {
+    pb::LockRef { namespace: name.namespace().to_owned(), name: name.name().to_owned() }
+}
+
+pub(super) fn lock_info(view: &LockView) -> pb::LockInfo {
+    let held = view.held.as_ref();
+    pb::LockInfo {
+        lock: Some(lock_ref(&view.name)),
+        held: held.is_some(),
+        holder: held.and_then(|held| held.holder.as_deref()).map(holder),
+        session_id: held
+            .and_then(|held| held.session)
+            .map(|session| session.to_string())
+            .unwrap_or_default(),
+        token: held.and_then(|held| held.token).map(|token| token.get()),
+        held_for_ms: held.and_then(|held| held.held_for).map(millis),
+        waiting: view.waiting as u32,
+        ending: held.is_some_and(|held| held.free_within.is_some()),
+    }
+}

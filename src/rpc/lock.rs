@@ -1,0 +1,197 @@
+//! Unary calls on locks, and watching them.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+use tonic::{Request, Response, Status};
+
+use super::{
+    decode, encode, pb,
+    status::{status, store_problem},
+};
+use crate::{
+    driver::{Driver, Watch},
+    error::Problem,
+    lease,
+    name::{Namespace, check_text},
+    session::LockView,
+    watch::Target,
+};
+
+/// The page size of those who ask for none, and the largest.
+const PAGE: (u32, u32) = (100, 1000);
+
+/// The longest reason for a break, and the longest name of who asks.
+const LONGEST_REASON: usize = 256;
+
+/// Serves those who look, and operators.
+pub(super) struct Service {
+    driver: Driver,
+}
+
+impl Service {
+    pub(super) const fn new(driver: Driver) -> Self {
+        Self { driver }
+    }
+
+    /// All locks with this prefix.
+    async fn all(&self, namespace: &Namespace, prefix: &str) -> Result<Vec<LockView>, Status> {
+        let mut all: Vec<LockView> = Vec::new();
+        loop {
+            let after = all.last().map(|view| view.name.name().to_owned());
+            let limit = PAGE.1 as usize;
+            let page = self.driver.list(namespace, prefix, after.as_deref(), limit).await;
+            let page = page.map_err(store_status)?;
+            let last = page.len() < limit;
+            all.extend(page);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+fn store_status(error: lease::Error) -> Status {
+    status(store_problem(error))
+}
+
+#[tonic::async_trait]
+impl pb::lock_service_server::LockService for Service {
+    type WatchStream = Watching;
+
+    async fn inspect(
+        &self,
+        request: Request<pb::InspectRequest>,
+    ) -> Result<Response<pb::InspectResponse>, Status> {
+        let name = decode::lock(request.into_inner().lock).map_err(status)?;
+        let view = self.driver.inspect(&name).await.map_err(store_status)?;
+        let lock = Some(encode::lock_info(&view));
+        Ok(Response::new(pb::InspectResponse { lock }))
+    }
+
+    async fn list(
+        &self,
+        request: Request<pb::ListRequest>,
+    ) -> Result<Response<pb::ListResponse>, Status> {
+        let request = request.into_inner();
+        let (namespace, prefix) = target(&request.namespace, &request.prefix).map_err(status)?;
+        let limit = match request.page_size {
+            0 => PAGE.0,
+            size => size.min(PAGE.1),
+        } as usize;
+        // A page token is the last name of the page before: it stays right
+        // whatever happens to locks in between.
+        let after = (!request.page_token.is_empty()).then_some(&*request.page_token);
+        if let Some(after) = after
+            && !after.starts_with(&prefix)
+        {
+            let problem = "is not from a page with this prefix";
+            return Err(status(Problem::invalid("page_token", problem)));
+        }
+        let mut page =
+            self.driver.list(&namespace, &prefix, after, limit + 1).await.map_err(store_status)?;
+        let more = page.len() > limit;
+        page.truncate(limit);
+        let last = page.last().filter(|_| more).map(|view| view.name.name().to_owned());
+        Ok(Response::new(pb::ListResponse {
+            locks: page.iter().map(encode::lock_info).collect(),
+            next_page_token: last.unwrap_or_default(),
+        }))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<pb::WatchRequest>,
+    ) -> Result<Response<Watching>, Status> {
+        use pb::watch_request::Target as Asked;
+        let pb::WatchRequest { namespace, target: asked } = request.into_inner();
+        // The watch begins before the state is read, so that no change falls
+        // in between.
+        let (watch, initial) = match asked {
+            Some(Asked::Name(name)) => {
+                let lock = pb::LockRef { namespace, name };
+                let name = decode::lock(Some(lock)).map_err(status)?;
+                let watch = self.driver.watch(Target::Name(name.clone())).map_err(status)?;
+                (watch, vec![self.driver.inspect(&name).await.map_err(store_status)?])
+            }
+            Some(Asked::Prefix(prefix)) => {
+                let (namespace, prefix) = target(&namespace, &prefix).map_err(status)?;
+                let target = Target::Prefix(namespace.clone(), prefix.clone());
+                let watch = self.driver.watch(target).map_err(status)?;
+                (watch, self.all(&namespace, &prefix).await?)
+            }
+            None => return Err(status(Problem::invalid("target", "is missing"))),
+        };
+        Ok(Response::new(Watching { initial: initial.into(), watch }))
+    }
+
+    async fn r#break(
+        &self,
+        request: Request<pb::BreakRequest>,
+    ) -> Result<Response<pb::BreakResponse>, Status> {
+        let pb::BreakRequest { lock, reason, by } = request.into_inner();
+        let name = decode::lock(lock).map_err(status)?;
+        if reason.is_empty() {
+            return Err(status(Problem::invalid("reason", "is empty; say why")));
+        }
+        check_text("reason", &reason, LONGEST_REASON).map_err(|error| status(error.into()))?;
+        check_text("by", &by, LONGEST_REASON).map_err(|error| status(error.into()))?;
+        let by = if by.is_empty() { "an operator" } else { &by };
+        let (before, free_within) = self.driver.break_lock(name, by, &reason);
+        Ok(Response::new(pb::BreakResponse {
+            broken: free_within.is_some(),
+            lock: Some(encode::lock_info(&before)),
+            free_within_ms: free_within.map(encode::millis).unwrap_or_default(),
+        }))
+    }
+
+    async fn check_token(
+        &self,
+        request: Request<pb::CheckTokenRequest>,
+    ) -> Result<Response<pb::CheckTokenResponse>, Status> {
+        let pb::CheckTokenRequest { lock, token } = request.into_inner();
+        let name = decode::lock(lock).map_err(status)?;
+        let view = self.driver.inspect(&name).await.map_err(store_status)?;
+        let state = match view.held.as_ref().and_then(|held| held.token) {
+            None => pb::TokenState::NotHeld,
+            Some(held) if token == held.get() => pb::TokenState::Current,
+            Some(held) if token < held.get() => pb::TokenState::Stale,
+            Some(_) => pb::TokenState::NeverGranted,
+        };
+        let lock = Some(encode::lock_info(&view));
+        Ok(Response::new(pb::CheckTokenResponse { state: state.into(), lock }))
+    }
+}
+
+fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), Problem> {
+    let namespace = Namespace::parse(namespace)?;
+    check_text("prefix", prefix, crate::name::LONGEST_NAME)?;
+    Ok((namespace, prefix.to_owned()))
+}
+
+/// The state at first, then the changes.
+pub(super) struct Watching {
+    initial: VecDeque<LockView>,
+    watch: Watch,
+}
+
+impl Stream for Watching {
+    type Item = Result<pb::WatchResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let (view, initial) = match self.initial.pop_front() {
+            Some(view) => (view, true),
+            None => match ready!(self.watch.poll_changed(cx)) {
+                Some(Ok(view)) => (view, false),
+                Some(Err(problem)) => return Poll::Ready(Some(Err(status(problem)))),
+                None => return Poll::Ready(None),
+            },
+        };
+        let lock = Some(encode::lock_info(&view));
+        Poll::Ready(Some(Ok(pb::WatchResponse { lock, initial })))
+    }
+}

@@ -1,0 +1,84 @@
+//! gRPC: decode, call, encode. Nothing is decided here.
+
+mod decode;
+mod encode;
+mod listen;
+mod lock;
+mod session;
+mod status;
+
+use std::time::Duration;
+
+pub use listen::{Incoming, Listener};
+use tonic::{
+    service::{Routes, RoutesBuilder},
+    transport::Server,
+};
+
+use crate::driver::Driver;
+
+/// What the protocol files generate.
+#[allow(missing_docs, clippy::all, reason = "generated; the protocol files are documented")]
+pub mod pb {
+    tonic::include_proto!("leasehold.v1");
+
+    /// The description of the protocol, for reflection.
+    pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/leasehold.v1.bin"));
+}
+
+/// The versions of the protocol that this daemon speaks.
+pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
+
+/// The largest message that a client may send.
+const LARGEST_REQUEST: usize = 64 * 1024;
+
+/// The largest message that a client is sent: a page of locks with large
+/// descriptions, or the limits of many grants.
+const LARGEST_RESPONSE: usize = 16 * 1024 * 1024;
+
+/// How many streams and calls one connection may have at a time.
+const MOST_STREAMS: u32 = 10_000;
+
+/// A peer that is silent for so long is asked whether it is there, and given up
+/// if it does not answer for as long again.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// The services.
+pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::server::HealthReporter) {
+    let sessions = pb::session_service_server::SessionServiceServer::new(session::Service::new(
+        driver.clone(),
+    ))
+    .max_decoding_message_size(LARGEST_REQUEST)
+    .max_encoding_message_size(LARGEST_RESPONSE);
+    let locks = pb::lock_service_server::LockServiceServer::new(lock::Service::new(driver.clone()))
+        .max_decoding_message_size(LARGEST_REQUEST)
+        .max_encoding_message_size(LARGEST_RESPONSE);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(sessions).add_service(locks).add_service(health);
+    if reflection {
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(pb::DESCRIPTION)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1();
+        match reflection {
+            Ok(reflection) => _ = routes.add_service(reflection),
+            Err(error) => tracing::error!(%error, "reflection is off"),
+        }
+    }
+    (routes.routes(), reporter)
+}
+
+/// A server with its limits.
+#[must_use]
+pub fn server() -> Server {
+    Server::builder()
+        .max_concurrent_streams(MOST_STREAMS)
+        .initial_stream_window_size(LARGEST_REQUEST as u32)
+        .initial_connection_window_size(16 * LARGEST_REQUEST as u32)
+        .max_frame_size(16 * 1024)
+        .http2_max_header_list_size(16 * 1024)
+        .http2_max_pending_accept_reset_streams(Some(64))
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+}

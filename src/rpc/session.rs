@@ -1,0 +1,134 @@
+//! The session stream.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    decode::{self, First},
+    encode, pb,
+    status::{status, store_problem, unreadable},
+};
+use crate::{
+    driver::{self, Driver},
+    lease::Call,
+    session::Open,
+};
+
+/// Serves sessions.
+pub(super) struct Service {
+    driver: Driver,
+}
+
+impl Service {
+    pub(super) const fn new(driver: Driver) -> Self {
+        Self { driver }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::session_service_server::SessionService for Service {
+    type AttachStream = Attached;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<pb::AttachRequest>>,
+    ) -> Result<Response<Attached>, Status> {
+        let stream = self.driver.attach();
+        Ok(Response::new(Attached {
+            driver: self.driver.clone(),
+            inbound: request.into_inner(),
+            stream,
+            phase: Phase::First,
+        }))
+    }
+}
+
+/// One stream, both ways. It is read from only while there is nothing to send,
+/// in the same task: so a session costs no task of its own, and a client that
+/// does not read what it is sent is not listened to either.
+pub(super) struct Attached {
+    driver: Driver,
+    inbound: Streaming<pb::AttachRequest>,
+    stream: driver::Stream,
+    phase: Phase,
+}
+
+enum Phase {
+    /// The first message is awaited.
+    First,
+    /// The store must cover the ttl before the session is opened.
+    Covering(Call<()>, Option<Open>),
+    /// The session is open, or has been refused.
+    Open,
+    /// The last word was said.
+    Done,
+}
+
+impl Attached {
+    fn received(&mut self, message: pb::AttachRequest) -> Result<(), Status> {
+        if matches!(self.phase, Phase::Open) {
+            self.stream.request(decode::request(message).map_err(status)?);
+            return Ok(());
+        }
+        self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
+            First::Open(open) => Phase::Covering(self.driver.store().cover(open.ttl), Some(open)),
+            First::Resume(secret, ping) => {
+                self.stream.resume(secret, ping);
+                Phase::Open
+            }
+        };
+        Ok(())
+    }
+
+    fn end(&mut self, with: Option<Status>) -> Poll<Option<Result<pb::AttachResponse, Status>>> {
+        self.phase = Phase::Done;
+        Poll::Ready(with.map(Err))
+    }
+}
+
+impl Stream for Attached {
+    type Item = Result<pb::AttachResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.phase {
+                Phase::Done => return Poll::Ready(None),
+                Phase::Covering(call, open) => {
+                    let covered = ready!(call.as_mut().poll(cx));
+                    if let (Ok(()), Some(open)) = (&covered, open.take()) {
+                        this.stream.open(open);
+                    }
+                    if let Err(error) = covered {
+                        return this.end(Some(status(store_problem(error))));
+                    }
+                    this.phase = Phase::Open;
+                    continue;
+                }
+                Phase::Open => match this.stream.poll_message(cx) {
+                    Poll::Ready(Some(Ok(message))) => {
+                        return Poll::Ready(Some(Ok(encode::message(message))));
+                    }
+                    Poll::Ready(Some(Err(problem))) => return this.end(Some(status(problem))),
+                    Poll::Ready(None) => return this.end(None),
+                    Poll::Pending => {}
+                },
+                Phase::First => {}
+            }
+            match ready!(Pin::new(&mut this.inbound).poll_next(cx)) {
+                Some(Ok(message)) => {
+                    if let Err(status) = this.received(message) {
+                        return this.end(Some(status));
+                    }
+                }
+                Some(Err(error)) => return this.end(Some(unreadable(error))),
+                None => return this.end(None),
+            }
+        }
+    }
+}

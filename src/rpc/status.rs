@@ -1,0 +1,108 @@
+//! Turns problems into gRPC statuses with machine-readable details. The only
+//! place that builds a status.
+
+use std::collections::HashMap;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::pb;
+use crate::{
+    error::{Problem, Reason},
+    lease,
+};
+
+/// As in the protocol.
+pub(super) const fn reason(reason: Reason) -> pb::Reason {
+    match reason {
+        Reason::Held => pb::Reason::Held,
+        Reason::TimedOut => pb::Reason::TimedOut,
+        Reason::Cancelled => pb::Reason::Cancelled,
+        Reason::Invalid => pb::Reason::Invalid,
+        Reason::UnknownHandle => pb::Reason::UnknownHandle,
+        Reason::ShuttingDown => pb::Reason::ShuttingDown,
+        Reason::StoreUnavailable => pb::Reason::StoreUnavailable,
+        Reason::Recovering => pb::Reason::Recovering,
+        Reason::DataLoss => pb::Reason::DataLoss,
+        Reason::Limit => pb::Reason::Limit,
+        Reason::Expired => pb::Reason::Expired,
+        Reason::Broken => pb::Reason::Broken,
+        Reason::HeldTooLong => pb::Reason::HeldTooLong,
+        Reason::LeaseLost => pb::Reason::LeaseLost,
+        Reason::UnknownSession => pb::Reason::UnknownSession,
+        Reason::ProtocolVersion => pb::Reason::ProtocolVersion,
+        Reason::Protocol => pb::Reason::Protocol,
+    }
+}
+
+const fn code(reason: Reason) -> Code {
+    match reason {
+        Reason::TimedOut => Code::DeadlineExceeded,
+        Reason::Cancelled => Code::Cancelled,
+        Reason::Invalid => Code::InvalidArgument,
+        Reason::UnknownHandle | Reason::UnknownSession => Code::NotFound,
+        Reason::ShuttingDown | Reason::StoreUnavailable | Reason::Recovering => Code::Unavailable,
+        Reason::DataLoss => Code::DataLoss,
+        Reason::Limit => Code::ResourceExhausted,
+        Reason::Held | Reason::ProtocolVersion | Reason::Protocol => Code::FailedPrecondition,
+        Reason::Expired | Reason::Broken | Reason::HeldTooLong | Reason::LeaseLost => Code::Aborted,
+    }
+}
+
+/// The status for a problem.
+pub(super) fn status(problem: Problem) -> Status {
+    let mut metadata = HashMap::new();
+    if let Some(lock) = &problem.lock {
+        metadata.insert("namespace".to_owned(), lock.namespace().to_owned());
+        metadata.insert("lock".to_owned(), lock.name().to_owned());
+    }
+    if let Some(holder) = &problem.holder {
+        metadata.insert("holder".to_owned(), holder.to_string());
+    }
+    if let Some(length) = problem.held_for {
+        metadata.insert("held_for_ms".to_owned(), length.as_millis().to_string());
+    }
+    let name = reason(problem.reason).as_str_name();
+    let mut details = ErrorDetails::new();
+    details.set_error_info(name.strip_prefix("REASON_").unwrap_or(name), "leasehold", metadata);
+    if let Some(field) = problem.field {
+        details.add_bad_request_violation(field, problem.message.clone());
+    }
+    if problem.retry_after.is_some() {
+        details.set_retry_info(problem.retry_after);
+    }
+    Status::with_error_details(code(problem.reason), problem.message, details)
+}
+
+/// What a store that says no means for those who only look.
+pub(super) fn store_problem(error: lease::Error) -> Problem {
+    let message = error.to_string();
+    match error {
+        lease::Error::Unavailable { retry_after, .. } => {
+            Problem { retry_after, ..Problem::new(Reason::StoreUnavailable, message) }
+        }
+        lease::Error::Recovering { remaining } => {
+            Problem { retry_after: Some(remaining), ..Problem::new(Reason::Recovering, message) }
+        }
+        lease::Error::DataLoss { .. } => Problem::new(Reason::DataLoss, message),
+    }
+}
+
+/// A message that could not be read at all.
+pub(super) fn unreadable(error: Status) -> Status {
+    match error.code() {
+        Code::OutOfRange => status(Problem::invalid(
+            "message",
+            format_args!(
+                "is larger than {} bytes, the most that is allowed ({})",
+                super::LARGEST_REQUEST,
+                error.message()
+            ),
+        )),
+        Code::Internal if error.message().contains("decode") => status(Problem::invalid(
+            "message",
+            format_args!("can't be decoded: {}", error.message()),
+        )),
+        _ => error,
+    }
+}

@@ -1,0 +1,137 @@
+//! What a session is told.
+
+use std::{sync::Arc, time::Duration};
+
+use super::SessionId;
+use crate::{
+    error::{Problem, Reason},
+    holder::Holder,
+    lease::Token,
+    lock::Handle,
+};
+
+/// A message to a session's client. Lengths of time count from when the client
+/// sent the ping that is named.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// The session is open, or taken up again.
+    Opened(Box<Opened>),
+    /// The answer to a keep-alive.
+    KeptAlive {
+        /// The ping that is answered.
+        ping: u64,
+        /// How long grants are valid.
+        valid_for: Duration,
+        /// Those that end earlier.
+        limits: Vec<(Handle, Duration)>,
+    },
+    /// The session holds the lock.
+    Granted {
+        /// The acquire that is answered.
+        request: u64,
+        /// The fencing token.
+        token: Token,
+        /// What a release must name.
+        handle: Handle,
+        /// The ping from which `valid_for` counts.
+        ping: u64,
+        /// How long the grant is valid.
+        valid_for: Duration,
+    },
+    /// A request did not do what it asked for.
+    Refused {
+        /// The request.
+        request: u64,
+        /// Why.
+        problem: Box<Problem>,
+    },
+    /// A waiting acquire's place.
+    Queued(Box<Queued>),
+    /// A grant may be lost soon.
+    AtRisk {
+        /// The grant.
+        handle: Handle,
+        /// Why, for programs.
+        reason: Reason,
+        /// Why, for people.
+        message: Box<str>,
+        /// When it will end unless things improve.
+        ends_in: Duration,
+    },
+    /// A grant is lost.
+    Lost {
+        /// The grant.
+        handle: Handle,
+        /// Why, for programs.
+        reason: Reason,
+        /// Why, for people.
+        message: Box<str>,
+    },
+    /// A lock was given back.
+    Released {
+        /// The release that is answered.
+        request: u64,
+    },
+    /// The list that follows a resume is complete.
+    Restored,
+}
+
+/// The session is open.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// Its public name.
+    pub id: SessionId,
+    /// What a resume must show. None in the answer to a resume.
+    pub secret: Option<Secret>,
+    /// Its ttl.
+    pub ttl: Duration,
+    /// How often to send a keep-alive.
+    pub keep_alive_every: Duration,
+    /// How long grants are valid from here.
+    pub valid_for: Duration,
+}
+
+/// A waiting acquire's place.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    /// The acquire.
+    pub request: u64,
+    /// How many are served before it, plus one.
+    pub position: u32,
+    /// Who holds the lock.
+    pub holder: Option<Arc<Holder>>,
+    /// For how long.
+    pub held_for: Option<Duration>,
+    /// Why nobody is granted the lock though nobody holds it.
+    pub note: String,
+}
+
+/// Gives the authority to take up a session on a new stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// From 128 random bits.
+    #[must_use]
+    pub const fn new(bits: u128) -> Self {
+        Self(bits.to_be_bytes())
+    }
+
+    /// As it travels; none if it has another length.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// As it travels.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(REDACTED)")
+    }
+}

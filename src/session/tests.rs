@@ -1,0 +1,753 @@
+//! The pure core under random orders of events: several daemons with clients,
+//! one store whose leases expire, answers that come late, are lost, or speak of
+//! something that never happened.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::lease::{self, Acquired, Tokens};
+
+const DURATION: Duration = Duration::from_secs(15);
+const TTL: Duration = Duration::from_secs(3);
+
+/// A store as the pure core sees it: what was asked and not answered yet, and
+/// what is true meanwhile.
+#[derive(Default)]
+struct Store {
+    blobs: HashMap<LockName, Blob>,
+    asked: Vec<(usize, LockId, StoreCall, Moment)>,
+}
+
+#[derive(Default)]
+struct Blob {
+    epoch: u64,
+    lease: Option<(LeaseId, Moment)>,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Answered,
+    AnswerLost,
+    NeverArrived,
+    Refused,
+}
+
+/// What a client believes.
+struct Belief {
+    name: LockName,
+    token: u64,
+    deadline: Moment,
+    over: bool,
+}
+
+struct Client {
+    daemon: usize,
+    stream: Option<StreamId>,
+    /// False: the client has lost its stream, and what it is sent is lost.
+    connected: bool,
+    secret: Option<Secret>,
+    pings: Vec<Moment>,
+    requests: u64,
+    asked: HashMap<u64, LockName>,
+    beliefs: HashMap<Handle, Belief>,
+}
+
+struct World {
+    now: Moment,
+    daemons: Vec<Sessions>,
+    store: Store,
+    clients: Vec<Client>,
+    streams: u32,
+    highest: HashMap<LockName, u64>,
+    grants: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Pass(u64),
+    Ping(usize, u64),
+    Acquire(usize, u8, Option<u64>, Option<u64>),
+    CancelAll(usize),
+    ReleaseAll(usize),
+    ReleaseForeign(usize, usize),
+    Cut(usize),
+    Noticed(usize),
+    Resume(usize),
+    Reopen(usize),
+    Close(usize),
+    Break(u8),
+    Store(usize, Fate),
+    Leap(usize, u64),
+    /// Seconds of ordinary life: pings arrive, the store answers; but not to
+    /// the daemon that is named.
+    Live(u8, Option<usize>),
+}
+
+fn op(clients: usize) -> impl Strategy<Value = Op> {
+    let client = 0..clients;
+    let fate = prop_oneof![
+        6 => Just(Fate::Answered),
+        1 => Just(Fate::AnswerLost),
+        1 => Just(Fate::NeverArrived),
+        1 => Just(Fate::Refused),
+    ];
+    prop_oneof![
+        6 => (1..2500_u64).prop_map(Op::Pass),
+        1 => (10_000..40_000_u64).prop_map(Op::Pass),
+        8 => (client.clone(), 0..1500_u64).prop_map(|(c, d)| Op::Ping(c, d)),
+        8 => (
+            client.clone(),
+            0..3_u8,
+            prop_oneof![Just(Some(0)), Just(None), (1..9000_u64).prop_map(Some)],
+            prop::option::weighted(0.1, 1000..9000_u64),
+        ).prop_map(|(c, l, w, h)| Op::Acquire(c, l, w, h)),
+        1 => client.clone().prop_map(Op::CancelAll),
+        4 => client.clone().prop_map(Op::ReleaseAll),
+        1 => (client.clone(), client.clone()).prop_map(|(c, o)| Op::ReleaseForeign(c, o)),
+        3 => client.clone().prop_map(Op::Cut),
+        1 => client.clone().prop_map(Op::Noticed),
+        2 => client.clone().prop_map(Op::Resume),
+        2 => client.clone().prop_map(Op::Reopen),
+        1 => client.prop_map(Op::Close),
+        3 => (0..3_u8).prop_map(Op::Break),
+        6 => (1..20_u8, prop::option::of(0..2_usize)).prop_map(|(s, d)| Op::Live(s, d)),
+        16 => (0..8_usize, fate).prop_map(|(n, f)| Op::Store(n, f)),
+        1 => (0..2_usize, 500..40_000_u64).prop_map(|(d, l)| Op::Leap(d, l)),
+    ]
+}
+
+fn lock_name(number: u8) -> LockName {
+    LockName::parse("", &format!("lock-{number}")).unwrap()
+}
+
+/// As the store layer computes it (safety rule 3).
+fn lease_deadline(sent: Moment) -> Moment {
+    sent + (DURATION - DURATION / 500 - Duration::from_secs(1))
+}
+
+impl World {
+    fn new(daemons: usize, clients: usize, seed: u64) -> Self {
+        let settings = Settings {
+            default_ttl: TTL,
+            longest_ttl: Duration::from_secs(60),
+            max_sessions: 100,
+            max_locks_per_session: 100,
+        };
+        let locks =
+            lock::Settings { lease_duration: DURATION, max_locks: 100, max_waiters_per_lock: 100 };
+        let daemons: Vec<_> = (0..daemons)
+            .map(|n| Sessions::new(settings, locks, Entropy::seeded(seed + n as u64)))
+            .collect();
+        let count = daemons.len();
+        let mut world = Self {
+            now: Moment::from_boot(Duration::from_secs(1000)),
+            daemons,
+            store: Store::default(),
+            clients: Vec::new(),
+            streams: 0,
+            highest: HashMap::new(),
+            grants: 0,
+        };
+        for n in 0..clients {
+            world.clients.push(Client {
+                daemon: n % count,
+                stream: None,
+                connected: false,
+                secret: None,
+                pings: Vec::new(),
+                requests: 0,
+                asked: HashMap::new(),
+                beliefs: HashMap::new(),
+            });
+            world.open(n);
+        }
+        world
+    }
+
+    fn event(&mut self, daemon: usize, event: Event) {
+        let mut actions = Vec::new();
+        self.daemons[daemon].on(event, self.now, &mut actions);
+        for action in actions {
+            match action {
+                Action::Send(stream, message) => self.receive(daemon, stream, message),
+                Action::End(stream, _) => {
+                    for client in &mut self.clients {
+                        if client.daemon == daemon && client.stream == Some(stream) {
+                            client.stream = None;
+                            client.connected = false;
+                        }
+                    }
+                    self.event(daemon, Event::Detached(stream));
+                }
+                Action::Call(lock, call) => self.store.asked.push((daemon, lock, call, self.now)),
+                Action::Changed(_) => {}
+            }
+        }
+    }
+
+    fn new_stream(&mut self, client: usize) -> StreamId {
+        self.streams += 1;
+        let stream = StreamId(self.streams);
+        self.clients[client].stream = Some(stream);
+        self.clients[client].connected = true;
+        stream
+    }
+
+    fn open(&mut self, client: usize) {
+        let stream = self.new_stream(client);
+        let daemon = self.clients[client].daemon;
+        for belief in self.clients[client].beliefs.values_mut() {
+            belief.over = true;
+        }
+        self.clients[client].asked.clear();
+        self.clients[client].pings = vec![self.now];
+        let open = Open { ttl: TTL, holder: Holder::default(), fenced: false };
+        self.event(daemon, Event::Open(stream, open));
+    }
+
+    fn request(&mut self, client: usize, request: Request) {
+        let Client { daemon, stream, connected, .. } = self.clients[client];
+        if let (true, Some(stream)) = (connected, stream) {
+            self.event(daemon, Event::Request(stream, request));
+        }
+    }
+
+    /// The client's stream breaks, and the daemon knows.
+    fn cut(&mut self, client: usize) {
+        self.clients[client].connected = false;
+        if let Some(stream) = self.clients[client].stream.take() {
+            self.event(self.clients[client].daemon, Event::Detached(stream));
+        }
+    }
+
+    /// What a client makes of a message: the rules that every client follows.
+    fn receive(&mut self, daemon: usize, stream: StreamId, message: Message) {
+        let now = self.now;
+        let Some(at) = self.clients.iter().position(|client| {
+            client.daemon == daemon && client.stream == Some(stream) && client.connected
+        }) else {
+            return;
+        };
+        let client = &mut self.clients[at];
+        match message {
+            Message::Opened(opened) => {
+                if opened.secret.is_some() {
+                    client.secret = opened.secret;
+                }
+            }
+            Message::KeptAlive { ping, valid_for, limits } => {
+                let sent = client.pings[ping as usize];
+                let limits: HashMap<_, _> = limits.into_iter().collect();
+                for (handle, belief) in &mut client.beliefs {
+                    belief.deadline = sent + limits.get(handle).copied().unwrap_or(valid_for);
+                }
+            }
+            Message::Granted { request, token, handle, ping, valid_for } => {
+                let deadline = client.pings[ping as usize] + valid_for;
+                let Some(name) = client.asked.get(&request).cloned() else {
+                    // Granted to a request that was given up: let it go.
+                    return self.request(at, Request::Release { request: u64::MAX, handle });
+                };
+                let token = token.get();
+                if let Some(belief) = client.beliefs.get_mut(&handle) {
+                    assert_eq!(belief.token, token, "a handle belongs to one grant");
+                    belief.deadline = deadline;
+                    return;
+                }
+                let belief = Belief { name: name.clone(), token, deadline, over: false };
+                client.beliefs.insert(handle, belief);
+                self.grants += 1;
+                let epoch = self.store.blobs[&name].epoch;
+                assert!(token >> 20 <= epoch, "I5: a token of an epoch that is not durable");
+                let highest = self.highest.entry(name.clone()).or_default();
+                assert!(token > *highest, "I1, I2: {name} token {token} after {highest}");
+                *highest = token;
+                for (other, client) in self.clients.iter().enumerate() {
+                    for (held, belief) in &client.beliefs {
+                        assert!(
+                            *held == handle
+                                || belief.name != name
+                                || belief.over
+                                || belief.deadline <= now,
+                            "I3: {name} granted to {at} while {other} may believe in it"
+                        );
+                    }
+                }
+            }
+            Message::Lost { handle, .. } => {
+                // The holder stops, and then lets go.
+                if let Some(belief) = client.beliefs.get_mut(&handle) {
+                    belief.over = true;
+                }
+            }
+            Message::Refused { request, .. } => _ = client.asked.remove(&request),
+            Message::Queued(_)
+            | Message::AtRisk { .. }
+            | Message::Released { .. }
+            | Message::Restored => {}
+        }
+    }
+
+    fn release_all(&mut self, client: usize) {
+        let handles: Vec<_> = self.clients[client].beliefs.keys().copied().collect();
+        for handle in handles {
+            if let Some(belief) = self.clients[client].beliefs.get_mut(&handle) {
+                belief.over = true;
+            }
+            self.clients[client].requests += 1;
+            let request = self.clients[client].requests;
+            self.request(client, Request::Release { request, handle });
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Pass(millis) => self.pass(Duration::from_millis(millis)),
+            Op::Ping(client, delay) => {
+                let sent = self.now - Duration::from_millis(delay);
+                let sent = self.clients[client].pings.last().map_or(sent, |last| sent.max(*last));
+                if self.clients[client].connected {
+                    self.clients[client].pings.push(sent);
+                    let ping = self.clients[client].pings.len() as u64 - 1;
+                    self.request(client, Request::KeepAlive { ping });
+                }
+            }
+            Op::Acquire(client, lock, wait, hold) => {
+                if self.clients[client].connected {
+                    self.clients[client].requests += 1;
+                    let request = self.clients[client].requests;
+                    let name = lock_name(lock);
+                    self.clients[client].asked.insert(request, name.clone());
+                    let wait = wait.map(Duration::from_millis);
+                    let longest_hold = hold.map(Duration::from_millis);
+                    self.request(client, Request::Acquire { request, name, wait, longest_hold });
+                }
+            }
+            Op::CancelAll(client) => {
+                let asked: Vec<_> = self.clients[client].asked.keys().copied().collect();
+                for request in asked {
+                    self.request(client, Request::Cancel { request });
+                }
+            }
+            Op::ReleaseAll(client) => self.release_all(client),
+            Op::ReleaseForeign(client, other) => {
+                let mine = self.clients[client].beliefs.keys().copied().collect::<Vec<_>>();
+                let theirs: Vec<_> = self.clients[other].beliefs.keys().copied().collect();
+                for handle in theirs.into_iter().filter(|handle| !mine.contains(handle)) {
+                    let before = self.daemons[self.clients[other].daemon].counts();
+                    self.request(client, Request::Release { request: u64::MAX, handle });
+                    let after = self.daemons[self.clients[other].daemon].counts();
+                    assert_eq!(before, after, "another session's handle freed something");
+                }
+            }
+            Op::Cut(client) => self.clients[client].connected = false,
+            Op::Noticed(client) => self.cut(client),
+            Op::Resume(client) => {
+                if let (false, Some(secret)) =
+                    (self.clients[client].connected, self.clients[client].secret)
+                {
+                    let stream = self.new_stream(client);
+                    self.clients[client].pings.push(self.now);
+                    let ping = self.clients[client].pings.len() as u64 - 1;
+                    self.event(self.clients[client].daemon, Event::Resume(stream, secret, ping));
+                }
+            }
+            Op::Reopen(client) => {
+                if self.clients[client].stream.is_none() {
+                    self.open(client);
+                }
+            }
+            Op::Close(client) => {
+                if self.clients[client].connected {
+                    for belief in self.clients[client].beliefs.values_mut() {
+                        belief.over = true;
+                    }
+                    self.request(client, Request::Close);
+                }
+            }
+            Op::Break(lock) => {
+                for daemon in 0..self.daemons.len() {
+                    let name = lock_name(lock);
+                    self.event(daemon, Event::Break { name, by: "x".into(), reason: "y".into() });
+                }
+            }
+            Op::Store(number, fate) => {
+                if !self.store.asked.is_empty() {
+                    let number = number % self.store.asked.len();
+                    let (daemon, lock, call, sent) = self.store.asked.remove(number);
+                    let (id, answer) = self.store.answer(&call, fate, sent, self.now);
+                    self.event(daemon, Event::Answered(lock, id, answer));
+                }
+            }
+            Op::Live(seconds, cut_off) => {
+                for _ in 0..seconds {
+                    self.pass(Duration::from_secs(1));
+                    for client in 0..self.clients.len() {
+                        self.apply(Op::Ping(client, 100));
+                    }
+                    for _ in 0..self.store.asked.len() {
+                        let daemon = self.store.asked[0].0;
+                        let lost = cut_off == Some(daemon);
+                        let fate = if lost { Fate::NeverArrived } else { Fate::Answered };
+                        self.apply(Op::Store(0, fate));
+                    }
+                }
+            }
+            Op::Leap(daemon, millis) => {
+                let daemon = daemon % self.daemons.len();
+                self.event(daemon, Event::Leapt(Duration::from_millis(millis)));
+            }
+        }
+    }
+
+    /// Time passes, and every daemon's timer goes off when it should.
+    fn pass(&mut self, length: Duration) {
+        let end = self.now + length;
+        while let Some((due, daemon)) = (0..self.daemons.len())
+            .filter_map(|daemon| Some((self.daemons[daemon].next_due()?, daemon)))
+            .min()
+            .filter(|(due, _)| *due <= end)
+        {
+            self.now = self.now.max(due);
+            self.event(daemon, Event::Tick);
+        }
+        self.now = end;
+    }
+
+    /// All clients leave and the store is well: nothing stays behind (L4, L5).
+    fn heal(&mut self) {
+        for client in 0..self.clients.len() {
+            self.cut(client);
+        }
+        for _ in 0..200 {
+            while !self.store.asked.is_empty() {
+                self.apply(Op::Store(0, Fate::Answered));
+            }
+            self.pass(Duration::from_secs(1));
+        }
+        for daemon in &self.daemons {
+            assert!(daemon.is_drained(), "locks are left behind: {daemon:?}");
+            assert_eq!(daemon.counts(), (0, 0));
+            assert_eq!(daemon.next_due(), None, "a timer is left behind");
+        }
+        // And the next one is served at once.
+        self.open(0);
+        self.apply(Op::Acquire(0, 0, Some(0), None));
+        let before = self.grants;
+        self.apply(Op::Store(0, Fate::Answered));
+        assert_eq!(self.grants, before + 1, "a free lock was not granted");
+    }
+}
+
+impl Store {
+    fn answer(
+        &mut self,
+        call: &StoreCall,
+        fate: Fate,
+        sent: Moment,
+        now: Moment,
+    ) -> (LeaseId, Answer) {
+        let applied = matches!(fate, Fate::Answered | Fate::AnswerLost);
+        let unavailable = || lease::Error::Unavailable { why: "x".into(), retry_after: None };
+        let why = || "no answer".to_owned();
+        let (StoreCall::NextTokens(name, id)
+        | StoreCall::Renew(name, id)
+        | StoreCall::Release(name, id)
+        | StoreCall::Acquire(Claim { name, id, .. })) = call;
+        let blob = self.blobs.entry(name.clone()).or_default();
+        let free = blob.lease.is_none_or(|(held, expires)| held == *id || expires <= now);
+        let ours = blob.lease.is_some_and(|(held, expires)| held == *id && expires > now);
+        let mut acquired = None;
+        match call {
+            StoreCall::Acquire(_) if applied && free => {
+                blob.lease = Some((*id, now + DURATION));
+                blob.epoch += 1;
+                acquired = Some(blob.epoch);
+            }
+            StoreCall::NextTokens(..) if applied && ours => {
+                blob.epoch += 1;
+                acquired = Some(blob.epoch);
+            }
+            StoreCall::Renew(..) if applied && ours => {
+                blob.lease = Some((*id, now + DURATION));
+            }
+            StoreCall::Release(..) if applied && ours => blob.lease = None,
+            _ => {}
+        }
+        let answer = match (call, fate) {
+            (StoreCall::Acquire(_), Fate::Refused) => Answer::Acquire(Err(unavailable())),
+            (StoreCall::NextTokens(..), Fate::Refused) => Answer::NextTokens(Err(unavailable())),
+            (StoreCall::Renew(..), Fate::Refused) => Answer::Renew(Err(unavailable())),
+            (StoreCall::Release(..), Fate::Refused) => Answer::Release(Err(unavailable())),
+            (StoreCall::Acquire(_) | StoreCall::NextTokens(..), Fate::Answered) => {
+                // Few tokens at a time, so that they run out.
+                let answer = match acquired {
+                    Some(epoch) => lease::Acquire::Acquired(Acquired {
+                        tokens: Tokens::of_epoch(epoch).split(2),
+                        deadline: Some(lease_deadline(sent)),
+                    }),
+                    None => lease::Acquire::Held { by: None },
+                };
+                match call {
+                    StoreCall::Acquire(_) => Answer::Acquire(Ok(answer)),
+                    _ => Answer::NextTokens(Ok(answer)),
+                }
+            }
+            (StoreCall::Renew(..), Fate::Answered) if ours => {
+                Answer::Renew(Ok(lease::Renew::Renewed { deadline: Some(lease_deadline(sent)) }))
+            }
+            (StoreCall::Renew(..), Fate::Answered) => {
+                Answer::Renew(Ok(lease::Renew::Lost { why: why() }))
+            }
+            (StoreCall::Release(..), Fate::Answered) => {
+                Answer::Release(Ok(lease::Release::Released))
+            }
+            (StoreCall::Acquire(_), _) => {
+                Answer::Acquire(Ok(lease::Acquire::Unknown { why: why() }))
+            }
+            (StoreCall::NextTokens(..), _) => {
+                Answer::NextTokens(Ok(lease::Acquire::Unknown { why: why() }))
+            }
+            (StoreCall::Renew(..), _) => Answer::Renew(Ok(lease::Renew::Unknown { why: why() })),
+            (StoreCall::Release(..), _) => {
+                Answer::Release(Ok(lease::Release::Unknown { why: why() }))
+            }
+        };
+        (*id, answer)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tokens_rise_holds_never_overlap_and_nothing_stays_behind(
+        seed: u64,
+        ops in prop::collection::vec(op(6), 1..200),
+    ) {
+        let mut world = World::new(2, 6, seed % (u64::MAX - 2));
+        for op in ops {
+            world.apply(op);
+        }
+        world.heal();
+    }
+}
+
+/// One daemon, whose store answers at once.
+fn calm(clients: usize) -> World {
+    World::new(1, clients, 1)
+}
+
+impl World {
+    fn ask(&mut self, client: usize, wait: Option<u64>) {
+        self.apply(Op::Acquire(client, 0, wait, None));
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while !self.store.asked.is_empty() {
+            self.apply(Op::Store(0, Fate::Answered));
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        for client in 0..self.clients.len() {
+            self.apply(Op::Ping(client, 0));
+        }
+        self.settle();
+    }
+
+    /// The clients that may count on a grant.
+    fn holders(&self) -> Vec<usize> {
+        (0..self.clients.len())
+            .filter(|client| {
+                let mut beliefs = self.clients[*client].beliefs.values();
+                beliefs.any(|belief| !belief.over && belief.deadline > self.now)
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn waiters_are_served_in_order_past_the_dead_and_the_cancelled() {
+    let mut world = calm(6);
+    for client in 0..6 {
+        world.ask(client, None);
+    }
+    assert_eq!(world.holders(), [0]);
+    world.cut(1);
+    world.apply(Op::CancelAll(3));
+    for next in [2, 4, 5] {
+        let holder = world.holders()[0];
+        world.release_all(holder);
+        world.settle();
+        assert_eq!(world.holders(), [next]);
+    }
+}
+
+#[test]
+fn a_waiter_that_comes_back_in_time_has_kept_its_place() {
+    let mut world = calm(4);
+    for client in 0..4 {
+        world.ask(client, None);
+    }
+    world.cut(1);
+    world.release_all(0);
+    world.settle();
+    assert_eq!(world.holders(), [2]);
+    world.apply(Op::Resume(1));
+    world.release_all(2);
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_silent_session_loses_all_at_its_ttl_and_not_before() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    world.cut(0);
+    world.pass(Duration::from_millis(2900));
+    world.apply(Op::Ping(1, 0));
+    assert_eq!(world.holders(), [0]);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_session_gets_its_own_grant_again_and_twins_share_one() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(0, Some(0));
+    assert_eq!(world.clients[0].beliefs.len(), 1, "the same grant");
+    world.ask(1, None);
+    world.ask(1, None);
+    world.release_all(0);
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+    assert_eq!(world.clients[1].beliefs.len(), 1, "one grant answers both");
+    world.release_all(1);
+    world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn a_broken_lock_is_free_when_the_holder_lets_go_or_its_promise_ends() {
+    for lets_go in [true, false] {
+        let mut world = calm(2);
+        world.ask(0, None);
+        world.ask(1, None);
+        world.clients[0].connected = lets_go;
+        world.apply(Op::Break(0));
+        world.apply(Op::Ping(1, 0));
+        if lets_go {
+            assert_eq!(world.holders(), [0; 0], "told, but the lock waits for it");
+            world.release_all(0);
+        } else {
+            assert_eq!(world.holders(), [0], "it does not know yet");
+            world.pass(Duration::from_millis(2999));
+            assert!(!world.holders().contains(&1));
+            world.apply(Op::Ping(1, 0));
+            world.pass(Duration::from_millis(2));
+        }
+        world.settle();
+        assert_eq!(world.holders(), [1]);
+    }
+}
+
+#[test]
+fn a_longest_hold_ends_the_grant() {
+    let mut world = calm(2);
+    world.apply(Op::Acquire(0, 0, None, Some(4000)));
+    world.settle();
+    world.ask(1, None);
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(1));
+        world.keep_alive();
+        assert_eq!(world.holders(), [0]);
+    }
+    world.pass(Duration::from_secs(1));
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_lease_that_can_not_be_renewed_warns_first_and_then_ends_everything() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    let deadline = lease_deadline(world.now);
+    for _ in 0..13 {
+        world.pass(Duration::from_secs(1));
+        world.apply(Op::Ping(0, 0));
+        while !world.store.asked.is_empty() {
+            world.apply(Op::Store(0, Fate::NeverArrived));
+        }
+        let belief = world.clients[0].beliefs.values().next().unwrap();
+        assert!(belief.deadline <= deadline, "I6: client deadline ≤ daemon deadline");
+    }
+    assert_eq!(world.holders(), [0]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.holders(), [0; 0]);
+}
+
+#[test]
+fn a_lease_taken_by_force_is_not_handed_on_while_the_holder_may_believe_in_it() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    while world.store.asked.is_empty() {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(0, 0));
+        world.apply(Op::Ping(1, 0));
+    }
+    // The holder hears nothing more; the renewal finds the lease broken.
+    world.clients[0].connected = false;
+    world.store.blobs.get_mut(&lock_name(0)).unwrap().lease = None;
+    world.settle();
+    assert_eq!(world.holders(), [0]);
+    while world.holders() != [1] {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(1, 0));
+        world.settle();
+    }
+}
+
+#[test]
+fn draining_refuses_warns_then_ends_and_is_over_when_all_is_free() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    let until = world.now + Duration::from_secs(1);
+    world.event(0, Event::Drain(until));
+    assert!(world.clients[1].asked.is_empty(), "whoever waits is refused");
+    assert_eq!(world.holders(), [0]);
+    world.keep_alive();
+    world.event(0, Event::EndDrain);
+    assert!(!world.daemons[0].is_drained(), "the holder has not let go");
+    world.pass(TTL);
+    world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn limits_are_kept_and_named() {
+    let mut world = calm(1);
+    let mut actions = Vec::new();
+    for number in 0..101 {
+        let request = Request::Acquire {
+            request: number + 1,
+            name: LockName::parse("", &number.to_string()).unwrap(),
+            wait: None,
+            longest_hold: None,
+        };
+        actions.clear();
+        let stream = world.clients[0].stream.unwrap();
+        world.daemons[0].on(Event::Request(stream, request), world.now, &mut actions);
+    }
+    let Some(Action::Send(_, Message::Refused { problem, .. })) = actions.first() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(problem.reason, Reason::Limit);
+    assert!(problem.message.contains("max_locks_per_session"), "{problem}");
+}

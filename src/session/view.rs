@@ -1,0 +1,201 @@
+//! What is shown of locks, and said about them, for people and programs.
+
+use std::{fmt::Write, sync::Arc, time::Duration};
+
+use super::{Message, Queued, SessionId, Sessions};
+use crate::{
+    clock::Moment,
+    error::{Problem, Reason},
+    holder::Holder,
+    lease::{self, Token},
+    lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal},
+    name::LockName,
+};
+
+/// A lock as it is now, as far as this daemon knows.
+#[derive(Clone, Debug)]
+pub struct LockView {
+    /// The lock.
+    pub name: LockName,
+    /// Its holder.
+    pub held: Option<HeldView>,
+    /// How many wait for it here.
+    pub waiting: usize,
+}
+
+/// A lock's holder.
+#[derive(Clone, Debug)]
+pub struct HeldView {
+    /// Who, as far as it is known.
+    pub holder: Option<Arc<Holder>>,
+    /// The session, if it is one of this daemon's.
+    pub session: Option<SessionId>,
+    /// The token, if it is known.
+    pub token: Option<Token>,
+    /// For how long, if it is known.
+    pub held_for: Option<Duration>,
+    /// Once the grant is lost: when the lock is free at the latest.
+    pub free_within: Option<Duration>,
+}
+
+impl HeldView {
+    /// Held through another daemon: only what that one wrote is known.
+    #[must_use]
+    pub const fn elsewhere(holder: Option<Arc<Holder>>) -> Self {
+        Self { holder, session: None, token: None, held_for: None, free_within: None }
+    }
+}
+
+impl Sessions {
+    /// A lock as it is now.
+    #[must_use]
+    pub fn view(&self, name: &LockName, now: Moment) -> LockView {
+        let lock = self.locks.find(name);
+        LockView {
+            name: name.clone(),
+            held: lock.and_then(|lock| self.held_view(lock, now)),
+            waiting: lock.map_or(0, |lock| self.locks.waiting(lock)),
+        }
+    }
+
+    /// When the lock would be free at the latest if it were broken now.
+    #[must_use]
+    pub fn free_within(&self, name: &LockName, now: Moment) -> Option<Duration> {
+        self.free_by(self.locks.find(name)?).map(|at| at.since(now))
+    }
+
+    fn held_view(&self, lock: LockId, now: Moment) -> Option<HeldView> {
+        if let Some(grant) = self.locks.grant(lock) {
+            let (holder, held_for) = self.holder(grant, now);
+            return Some(HeldView {
+                holder,
+                session: self.sessions.get(grant.session.0 as usize).map(|session| session.id),
+                token: Some(grant.token),
+                held_for: Some(held_for),
+                free_within: grant.ends_at.map(|at| at.since(now)),
+            });
+        }
+        match self.locks.obstacle(lock)? {
+            Obstacle::Elsewhere { by } => Some(HeldView::elsewhere(by.clone())),
+            Obstacle::Trouble(_) => None,
+        }
+    }
+
+    fn holder(&self, grant: &Grant, now: Moment) -> (Option<Arc<Holder>>, Duration) {
+        let session = self.sessions.get(grant.session.0 as usize);
+        (session.map(|session| Arc::clone(&session.holder)), now.since(grant.since))
+    }
+
+    pub(super) fn queued(&self, request: u64, lock: LockId, position: u32, now: Moment) -> Message {
+        let held = self.held_view(lock, now);
+        let note = match self.locks.obstacle(lock) {
+            Some(Obstacle::Trouble(error)) => error.to_string(),
+            _ => String::new(),
+        };
+        Message::Queued(Box::new(Queued {
+            request,
+            position,
+            holder: held.as_ref().and_then(|held| held.holder.clone()),
+            held_for: held.and_then(|held| held.held_for),
+            note,
+        }))
+    }
+
+    /// What a refused acquire is told: what happened, to which lock, who holds
+    /// it, what to do.
+    pub(super) fn refusal(&self, name: LockName, why: Refusal, now: Moment) -> Problem {
+        let held = self.locks.find(&name).and_then(|lock| self.held_view(lock, now));
+        let (reason, message, retry_after) = match why {
+            Refusal::Held => {
+                let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
+                (Reason::Held, text, None)
+            }
+            Refusal::TimedOut => {
+                let text = match self.locks.find(&name).and_then(|lock| self.locks.obstacle(lock)) {
+                    Some(Obstacle::Trouble(error)) => {
+                        format!("lock {name} could not be granted in time: {error}")
+                    }
+                    _ if held.is_none() => format!("lock {name} was not granted in time"),
+                    _ => {
+                        let held_by = held_by(&held);
+                        format!(
+                            "lock {name} was not granted in time: it is {held_by}; wait longer or try again"
+                        )
+                    }
+                };
+                (Reason::TimedOut, text, None)
+            }
+            Refusal::Obstacle(Obstacle::Elsewhere { by }) => {
+                let by = by.map_or_else(|| "another daemon".to_owned(), |by| by.to_string());
+                let text = format!("lock {name} is held by {by}; wait for it or try again");
+                (Reason::Held, text, None)
+            }
+            Refusal::Obstacle(Obstacle::Trouble(error)) => {
+                let text = format!("lock {name} can't be granted: {error}");
+                let (reason, retry_after) = match error {
+                    lease::Error::Unavailable { retry_after, .. } => {
+                        (Reason::StoreUnavailable, retry_after)
+                    }
+                    lease::Error::Recovering { remaining } => (Reason::Recovering, Some(remaining)),
+                    lease::Error::DataLoss { .. } => (Reason::DataLoss, None),
+                };
+                (reason, text, retry_after)
+            }
+            Refusal::ShuttingDown => {
+                let text = format!("lock {name} can't be granted: the daemon is stopping");
+                (Reason::ShuttingDown, text, None)
+            }
+            Refusal::Limit(limit) => {
+                (Reason::Limit, format!("lock {name} can't be granted: {limit}"), None)
+            }
+        };
+        Problem {
+            lock: Some(name),
+            holder: held.as_ref().and_then(|held| held.holder.clone()),
+            held_for: held.and_then(|held| held.held_for),
+            retry_after,
+            ..Problem::new(reason, message)
+        }
+    }
+}
+
+fn held_by(held: &Option<HeldView>) -> String {
+    let mut text = String::from("held by ");
+    match held.as_ref().and_then(|held| held.holder.as_ref()) {
+        Some(holder) => _ = write!(text, "{holder}"),
+        None => text.push_str("another session"),
+    }
+    if let Some(length) = held.as_ref().and_then(|held| held.held_for) {
+        let seconds = Duration::from_secs(length.as_secs());
+        _ = write!(text, " for {}", humantime::format_duration(seconds));
+    }
+    text
+}
+
+pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
+    let (reason, why) = match cause {
+        Cause::Expired => (
+            Reason::Expired,
+            "its session was silent for longer than its ttl; the lock is free for others".into(),
+        ),
+        Cause::Broken { by, reason } => (
+            Reason::Broken,
+            format!("{by} broke it ({reason}); stop, and release it to let others have it"),
+        ),
+        Cause::HeldTooLong => (Reason::HeldTooLong, "its longest hold is over".into()),
+        Cause::LeaseLost { why } => (Reason::LeaseLost, format!("its lease is lost: {why}")),
+        Cause::ShuttingDown => {
+            (Reason::ShuttingDown, "the daemon is stopping; stop, and release it".into())
+        }
+    };
+    Message::Lost { handle, reason, message: format!("lock {name} is lost: {why}").into() }
+}
+
+pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
+    let seconds = ends_in.as_secs();
+    let message = format!(
+        "lock {name} is at risk: its lease could not be renewed of late; it is lost in {seconds} s \
+         unless the storage answers"
+    );
+    Message::AtRisk { handle, reason: Reason::StoreUnavailable, message: message.into(), ends_in }
+}
