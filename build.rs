@@ -10,6 +10,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.open_files(["leasehold/v1/session.proto", "leasehold/v1/lock.proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("leasehold.v1.bin"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    tonic_prost_build::configure()
+        .codec_path("crate::rpc::codec::SmallBuffers")
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

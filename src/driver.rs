@@ -321,12 +321,12 @@ impl Driver {
         &self,
         lock: LockId,
         id: LeaseId,
-        mut call: Call<T>,
+        call: Call<T>,
         answer: fn(Result<T, lease::Error>) -> Answer,
     ) -> Option<Event> {
-        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => Some(Event::Answered(lock, id, answer(result))),
-            Poll::Pending => {
+        match call {
+            Call::Done(result) => Some(Event::Answered(lock, id, answer(result))),
+            Call::Pending(call) => {
                 let driver = self.clone();
                 tokio::spawn(async move {
                     let result = call.await;
@@ -355,7 +355,7 @@ pub struct Stream {
 impl Stream {
     /// Begins a session. The store must have covered its ttl.
     pub fn open(&self, open: Open) {
-        self.driver.handle(Event::Open(self.id, open));
+        self.driver.handle(Event::Open(self.id, Box::new(open)));
     }
 
     /// Takes up a session.
@@ -363,9 +363,14 @@ impl Stream {
         self.driver.handle(Event::Resume(self.id, secret, ping));
     }
 
-    /// Asks for something.
+    /// Asks for something. Messages must be polled for after that: whoever
+    /// asks is awake, and is not woken for the answer.
     pub fn request(&self, request: Request) {
-        self.driver.handle(Event::Request(self.id, request));
+        let mut state = self.driver.state();
+        if let Some(outbox) = state.streams.get_mut(self.id.0 as usize) {
+            outbox.waker = None;
+        }
+        self.driver.run(&mut state, Event::Request(self.id, request));
     }
 
     /// The next message to send; none once the stream has ended.

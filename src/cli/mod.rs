@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod exit;
 mod keeper;
 mod lock;
@@ -113,6 +114,8 @@ enum Command {
     Break(look::Break),
     /// Say whether a token is that of the lock's present holder
     Check(look::Check),
+    /// Measure a daemon
+    Bench(bench::Bench),
     /// Write shell completions to standard output
     #[command(after_help = "Examples:
   leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -182,6 +185,7 @@ impl Cli {
             Command::Watch(watch) => block_on(watch.run(&globals)),
             Command::Break(broken) => block_on(broken.run(&globals)),
             Command::Check(check) => block_on(check.run(&globals)),
+            Command::Bench(bench) => block_on(bench.run(&globals)),
         }
     }
 }

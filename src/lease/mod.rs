@@ -149,8 +149,32 @@ fn round(length: Duration) -> Duration {
     Duration::from_millis((length.as_millis() as u64).next_multiple_of(100).max(100))
 }
 
-/// A call under way. It goes on to its end even if nobody waits for it.
-pub type Call<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'static>>;
+/// A call to a store.
+pub enum Call<T> {
+    /// Answered without waiting for anything.
+    Done(Result<T, Error>),
+    /// Under way.
+    Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'static>>),
+}
+
+impl<T> Call<T> {
+    /// A call that must be waited for.
+    pub fn pending(call: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
+        Self::Pending(Box::pin(call))
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for Call<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'static>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        match self {
+            Self::Done(result) => Box::pin(std::future::ready(result)),
+            Self::Pending(call) => call,
+        }
+    }
+}
 
 /// A place where leases are kept. All calls may be repeated safely.
 pub trait LeaseStore: Send + Sync + 'static {

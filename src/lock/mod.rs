@@ -13,8 +13,8 @@ mod state;
 use std::{collections::HashMap, time::Duration};
 
 pub use grant::{Cause, Grant, Handle, LockId, SessionKey};
-use queue::Waiter;
 pub use queue::{Patience, Ticket};
+use queue::{Queue, Waiter};
 use slab::Slab;
 use state::Lock;
 pub use state::Obstacle;
@@ -169,6 +169,8 @@ struct Cx<'a> {
     entropy: &'a mut Entropy,
     settings: &'a Settings,
     schedule: &'a mut Schedule<Due>,
+    /// An empty queue, to be used again.
+    spare: &'a mut Option<Box<Queue>>,
     out: &'a mut Vec<Effect>,
 }
 
@@ -189,6 +191,7 @@ pub struct Locks {
     entropy: Entropy,
     tickets: u64,
     draining: bool,
+    spare: Option<Box<Queue>>,
 }
 
 impl Locks {
@@ -203,6 +206,7 @@ impl Locks {
             entropy,
             tickets: 0,
             draining: false,
+            spare: None,
         }
     }
 
@@ -374,6 +378,7 @@ impl Locks {
             entropy: &mut self.entropy,
             settings: &self.settings,
             schedule: &mut self.schedule,
+            spare: &mut self.spare,
             out,
         };
         act(lock, &mut cx);

@@ -62,6 +62,12 @@ impl Queue {
         self.waiters.push_back(waiter);
     }
 
+    /// Makes an empty queue as good as new, without the room that a crowd took.
+    pub(super) fn shrink(&mut self) {
+        self.waiters.shrink_to(8);
+        self.twins = false;
+    }
+
     /// How many wait.
     #[must_use]
     pub(super) fn len(&self) -> usize {

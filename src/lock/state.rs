@@ -139,7 +139,7 @@ impl Lock {
     pub(super) fn join(&mut self, waiter: Waiter, again: bool, cx: &mut Cx<'_>) {
         let ticket = waiter.ticket;
         let (session, request) = (waiter.session, waiter.request);
-        let queue = self.queue.get_or_insert_default();
+        let queue = self.queue.get_or_insert_with(|| cx.spare.take().unwrap_or_default());
         queue.push(waiter, again);
         if let Some(waiter) = queue.get_mut(ticket)
             && let Patience::Until(moment) = waiter.patience
@@ -528,8 +528,9 @@ impl Lock {
     /// Tidies up after a waiter that is out of the queue.
     fn left(&mut self, waiter: &mut Waiter, cx: &mut Cx<'_>) {
         cx.schedule.rearm(Due::Wait(cx.lock, waiter.ticket), &mut waiter.armed, None);
-        if self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
-            self.queue = None;
+        if let Some(mut empty) = self.queue.take_if(|queue| queue.is_empty()) {
+            empty.shrink();
+            *cx.spare = Some(empty);
         }
     }
 }

@@ -73,8 +73,10 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
         Some(Message::KeepAlive(pb::KeepAlive { ping })) => Ok(Request::KeepAlive { ping }),
         Some(Message::Acquire(acquire)) => {
             let request = number(acquire.request)?;
-            Ok(acquire_request(acquire)
-                .unwrap_or_else(|problem| Request::Malformed { request, problem }))
+            Ok(acquire_request(acquire).unwrap_or_else(|problem| Request::Malformed {
+                request,
+                problem: Box::new(problem),
+            }))
         }
         Some(Message::Cancel(pb::Cancel { request })) => Ok(Request::Cancel { request }),
         Some(Message::Release(pb::Release { request, handle })) => {
@@ -84,7 +86,10 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
                 None => {
                     let bytes = handle.len();
                     let problem = format_args!("has {bytes} bytes; it must have 16");
-                    Request::Malformed { request, problem: Problem::invalid("handle", problem) }
+                    Request::Malformed {
+                        request,
+                        problem: Box::new(Problem::invalid("handle", problem)),
+                    }
                 }
             })
         }

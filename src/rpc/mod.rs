@@ -1,5 +1,6 @@
 //! gRPC: decode, call, encode. Nothing is decided here.
 
+mod codec;
 mod decode;
 mod encode;
 mod listen;

@@ -62,7 +62,7 @@ enum Phase {
     /// The first message is awaited.
     First,
     /// The store must cover the ttl before the session is opened.
-    Covering(Call<()>, Option<Open>),
+    Covering(<Call<()> as IntoFuture>::IntoFuture, Option<Open>),
     /// The session is open, or has been refused.
     Open,
     /// The last word was said.
@@ -76,7 +76,9 @@ impl Attached {
             return Ok(());
         }
         self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
-            First::Open(open) => Phase::Covering(self.driver.store().cover(open.ttl), Some(open)),
+            First::Open(open) => {
+                Phase::Covering(self.driver.store().cover(open.ttl).into_future(), Some(open))
+            }
             First::Resume(secret, ping) => {
                 self.stream.resume(secret, ping);
                 Phase::Open

@@ -9,7 +9,11 @@
 mod message;
 mod view;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
+
+// Its hasher is fast; what is looked up by it is chosen by the daemon or
+// concerns one session only.
+use hashbrown::HashMap;
 
 pub use message::{Message, Opened, Queued, Secret};
 use slab::Slab;
@@ -129,7 +133,7 @@ pub enum Request {
         /// The client's number for this request.
         request: u64,
         /// What is wrong with it.
-        problem: Problem,
+        problem: Box<Problem>,
     },
 }
 
@@ -137,7 +141,7 @@ pub enum Request {
 #[derive(Debug)]
 pub enum Event {
     /// A stream asks for a new session.
-    Open(StreamId, Open),
+    Open(StreamId, Box<Open>),
     /// A stream takes up a session, with a fresh ping.
     Resume(StreamId, Secret, u64),
     /// A stream asks for something.
@@ -249,7 +253,8 @@ pub struct Sessions {
     lease_duration: Duration,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
-    streams: HashMap<StreamId, SessionKey>,
+    /// By stream: numbers that are used again, so few.
+    streams: Vec<Option<SessionKey>>,
     locks: Locks,
     schedule: Schedule<SessionKey>,
     entropy: Entropy,
@@ -267,7 +272,7 @@ impl Sessions {
             lease_duration: locks.lease_duration,
             sessions: Slab::new(),
             secrets: HashMap::new(),
-            streams: HashMap::new(),
+            streams: Vec::new(),
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),
             entropy,
@@ -284,12 +289,12 @@ impl Sessions {
             self.tick(now, out);
         }
         match event {
-            Event::Open(stream, open) => self.open(stream, open, now, out),
+            Event::Open(stream, open) => self.open(stream, *open, now, out),
             Event::Resume(stream, secret, ping) => self.resume(stream, secret, ping, now, out),
             Event::Request(stream, request) => {
                 // Without a session, the stream has been told so already.
-                if let Some(key) = self.streams.get(&stream).copied() {
-                    self.request(key, request, now, out);
+                if let Some(Some(key)) = self.streams.get(stream.0 as usize) {
+                    self.request(*key, request, now, out);
                 }
             }
             Event::Detached(stream) => self.detached(stream, now, out),
@@ -390,9 +395,18 @@ impl Sessions {
         let secret = session.secret;
         let key = SessionKey(self.sessions.insert(session) as u32);
         self.secrets.insert(secret, key);
-        self.streams.insert(stream, key);
+        self.bind(stream, Some(key));
         self.arm(key);
         out.push(Action::Send(stream, opened));
+    }
+
+    /// Which session a stream carries; gives what it carried before.
+    fn bind(&mut self, stream: StreamId, key: Option<SessionKey>) -> Option<SessionKey> {
+        let at = stream.0 as usize;
+        if self.streams.len() <= at {
+            self.streams.resize(at + 1, None);
+        }
+        std::mem::replace(&mut self.streams[at], key)
     }
 
     fn opened(&self, session: &Session, secret: Option<Secret>) -> Message {
@@ -436,11 +450,11 @@ impl Sessions {
         session.pinged_at = now;
         if let Some(old) = session.stream.replace(stream) {
             // From here on nothing that arrives on the old stream counts.
-            self.streams.remove(&old);
+            self.bind(old, None);
             let problem = Problem::new(Reason::Protocol, "the session was resumed elsewhere");
             out.push(Action::End(old, Some(Box::new(problem))));
         }
-        self.streams.insert(stream, key);
+        self.bind(stream, Some(key));
         let session = &self.sessions[key.0 as usize];
         out.push(Action::Send(stream, self.opened(session, None)));
         for held in session.grants.values() {
@@ -470,7 +484,7 @@ impl Sessions {
     }
 
     fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
-        let Some(key) = self.streams.remove(&stream) else { return };
+        let Some(key) = self.bind(stream, None) else { return };
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         session.stream = None;
         if session.fenced {
@@ -522,7 +536,7 @@ impl Sessions {
                 }
             }
             Request::Close => self.end_session(key, None, now, out),
-            Request::Malformed { request, problem } => self.refuse(key, request, problem, out),
+            Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
         }
     }
 
@@ -648,7 +662,7 @@ impl Sessions {
         }
         let session = self.sessions.remove(key.0 as usize);
         if let Some(stream) = session.stream {
-            self.streams.remove(&stream);
+            self.bind(stream, None);
             let problem = cause.map(|_| {
                 let ttl = humantime::format_duration(session.ttl);
                 let message = format!(

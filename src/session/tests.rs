@@ -203,7 +203,7 @@ impl World {
         self.clients[client].asked.clear();
         self.clients[client].pings = vec![self.now];
         let open = Open { ttl: TTL, holder: Holder::default(), fenced: false };
-        self.event(daemon, Event::Open(stream, open));
+        self.event(daemon, Event::Open(stream, Box::new(open)));
     }
 
     fn request(&mut self, client: usize, request: Request) {

@@ -258,17 +258,13 @@ fn unavailable(why: String) -> Error {
     Error::Unavailable { why, retry_after: Some(RETRY) }
 }
 
-fn ready<T: Send + 'static>(answer: Result<T, Error>) -> Call<T> {
-    Box::pin(std::future::ready(answer))
-}
-
 impl LeaseStore for Embedded {
     fn acquire(&self, claim: Claim) -> Call<Acquire> {
         if let Some(answer) = self.acquire_now(&claim) {
-            return ready(answer);
+            return Call::Done(answer);
         }
         let store = self.clone();
-        Box::pin(async move {
+        Call::pending(async move {
             loop {
                 store.reserve().await?;
                 if let Some(answer) = store.acquire_now(&claim) {
@@ -280,10 +276,10 @@ impl LeaseStore for Embedded {
 
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
         if let Some(answer) = self.next_tokens_now(name, id) {
-            return ready(answer);
+            return Call::Done(answer);
         }
         let (store, name) = (self.clone(), name.clone());
-        Box::pin(async move {
+        Call::pending(async move {
             loop {
                 store.reserve().await?;
                 if let Some(answer) = store.next_tokens_now(&name, id) {
@@ -295,7 +291,7 @@ impl LeaseStore for Embedded {
 
     fn renew(&self, name: &LockName, id: LeaseId) -> Call<Renew> {
         let held = self.shared.state().leases.get(name).is_some_and(|lease| lease.id == id);
-        ready(Ok(if held {
+        Call::Done(Ok(if held {
             Renew::Renewed { deadline: None }
         } else {
             Renew::Lost { why: "the lease was released or broken".to_owned() }
@@ -307,17 +303,17 @@ impl LeaseStore for Embedded {
         if state.leases.get(name).is_some_and(|lease| lease.id == id) {
             state.leases.remove(name);
         }
-        ready(Ok(Release::Released))
+        Call::Done(Ok(Release::Released))
     }
 
     fn break_lease(&self, name: &LockName) -> Call<Release> {
         self.shared.state().leases.remove(name);
-        ready(Ok(Release::Released))
+        Call::Done(Ok(Release::Released))
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         let state = self.shared.state();
-        ready(Ok(state.leases.get(name).map(|lease| info(name, lease))))
+        Call::Done(Ok(state.leases.get(name).map(|lease| info(name, lease))))
     }
 
     fn list(
@@ -340,18 +336,18 @@ impl LeaseStore for Embedded {
             .take(limit)
             .map(|(name, lease)| info(name, lease))
             .collect();
-        ready(Ok(leases))
+        Call::Done(Ok(leases))
     }
 
     fn cover(&self, ttl: Duration) -> Call<()> {
         {
             let state = self.shared.state();
             if state.covered >= ttl && state.trouble.is_none() {
-                return ready(Ok(()));
+                return Call::Done(Ok(()));
             }
         }
         let store = self.clone();
-        Box::pin(async move {
+        Call::pending(async move {
             let mut disk = store.disk().await?;
             if disk.record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
                 let longest_ttl = disk.record.longest_ttl.max(ttl);
@@ -369,7 +365,7 @@ impl LeaseStore for Embedded {
 
     fn close(&self) -> Call<()> {
         let store = self.clone();
-        Box::pin(async move {
+        Call::pending(async move {
             let mut disk = store.disk().await?;
             let recovering = {
                 let mut state = store.shared.state();

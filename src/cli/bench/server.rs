@@ -1,0 +1,108 @@
+//! Servers started for a benchmark, and what they cost: read from /proc, so
+//! only on Linux.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use crate::cli::exit::{FAILED, Failure};
+
+/// The kernel counts CPU time in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A process of this program. Ends when this is dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) endpoint: String,
+    dir: PathBuf,
+}
+
+impl Server {
+    /// A daemon with a data directory of its own.
+    pub(super) fn daemon(name: &str, unix: bool, arguments: &[String]) -> Result<Self, Failure> {
+        Self::start(name, unix, |command, dir, listen| {
+            command.arg("serve").arg("--data-dir").arg(dir.join("data"));
+            command.args(["--listen", listen, "--log", "error"]).args(arguments);
+        })
+    }
+
+    /// The floor.
+    pub(super) fn floor(unix: bool) -> Result<Self, Failure> {
+        Self::start("floor", unix, |command, _, listen| {
+            command.args(["bench", "floor", "--listen", listen]);
+        })
+    }
+
+    fn start(
+        name: &str,
+        unix: bool,
+        arguments: impl FnOnce(&mut Command, &PathBuf, &str),
+    ) -> Result<Self, Failure> {
+        let dir =
+            std::env::temp_dir().join(format!("leasehold-bench-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir)?;
+        let listen = if unix {
+            format!("unix:{}", dir.join("socket").display())
+        } else {
+            "127.0.0.1:0".to_owned()
+        };
+        let mut command = Command::new(std::env::current_exe()?);
+        arguments(&mut command, &dir, &listen);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut said = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut said)?;
+        }
+        let mut server = Self { child, endpoint: String::new(), dir };
+        let Some(address) = said.trim().strip_prefix("listening on ") else {
+            return Err(Failure::new(FAILED, "bench", format!("{name} did not start")));
+        };
+        server.endpoint = if unix { address.to_owned() } else { format!("http://{address}") };
+        Ok(server)
+    }
+
+    /// Memory that is its own or shared, resident, in bytes.
+    pub(super) fn memory(&self) -> Result<u64, Failure> {
+        let status = self.read("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+        kib.map(|kib: u64| kib * 1024).ok_or_else(|| unreadable("status"))
+    }
+
+    /// CPU time used so far.
+    pub(super) fn cpu(&self) -> Result<Duration, Failure> {
+        let stat = self.read("stat")?;
+        // The name in parentheses may hold anything; fields are counted after it.
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
+        let mut times = fields.split(' ').skip(11).map(str::parse::<u32>);
+        match (times.next(), times.next()) {
+            (Some(Ok(user)), Some(Ok(system))) => Ok(TICK * (user + system)),
+            _ => Err(unreadable("stat")),
+        }
+    }
+
+    fn read(&self, file: &str) -> Result<String, Failure> {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => unreadable(file),
+            _ => error.into(),
+        })
+    }
+}
+
+fn unreadable(file: &str) -> Failure {
+    let message = format!("can't read /proc/PID/{file}: this benchmark needs Linux");
+    Failure::new(FAILED, "bench", message)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+        _ = fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,106 @@
+//! A session stream, by hand: as little between the benchmark and the server
+//! as there can be.
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::{
+    Streaming,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    cli::exit::{FAILED, Failure, UNAVAILABLE},
+    rpc::pb::{
+        self, attach_request::Message as Ask, attach_response::Message as Tell,
+        session_service_client::SessionServiceClient,
+    },
+};
+
+/// Connects, or says that nobody is there.
+pub(super) async fn connect(endpoint: &str) -> Result<Channel, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("can't reach the server at {endpoint}: {error}");
+        Failure::new(UNAVAILABLE, "unavailable", message)
+    };
+    let target = Endpoint::from_shared(endpoint.to_owned()).map_err(|error| failed(&error))?;
+    target.tcp_nodelay(true).connect().await.map_err(|error| failed(&error))
+}
+
+/// One session.
+pub(super) struct Stream {
+    ask: mpsc::UnboundedSender<pb::AttachRequest>,
+    tell: Streaming<pb::AttachResponse>,
+    requests: u64,
+    pings: u64,
+}
+
+impl Stream {
+    /// Opens a session with this ttl.
+    pub(super) async fn open(channel: &Channel, ttl_ms: u32) -> Result<Self, Failure> {
+        let (ask, asked) = mpsc::unbounded_channel();
+        let mut client = SessionServiceClient::new(channel.clone());
+        let attached = client.attach(UnboundedReceiverStream::new(asked)).await.map_err(broken)?;
+        let mut stream = Self { ask, tell: attached.into_inner(), requests: 0, pings: 0 };
+        let open = pb::Open { protocol_version: 1, ttl_ms, ..pb::Open::default() };
+        stream.send(Ask::Open(open));
+        match stream.next().await? {
+            Tell::Opened(_) => Ok(stream),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Locks; gives the handle and the token.
+    pub(super) async fn acquire(&mut self, name: &str) -> Result<(Vec<u8>, u64), Failure> {
+        self.requests += 1;
+        let lock = Some(pb::LockRef { namespace: String::new(), name: name.to_owned() });
+        let request = self.requests;
+        self.send(Ask::Acquire(pb::Acquire { request, lock, ..pb::Acquire::default() }));
+        loop {
+            match self.next().await? {
+                Tell::Granted(granted) => return Ok((granted.handle, granted.token)),
+                Tell::Queued(_) => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Unlocks.
+    pub(super) async fn release(&mut self, handle: Vec<u8>) -> Result<(), Failure> {
+        self.requests += 1;
+        self.send(Ask::Release(pb::Release { request: self.requests, handle }));
+        match self.next().await? {
+            Tell::Released(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Keeps the session alive.
+    pub(super) async fn keep_alive(&mut self) -> Result<(), Failure> {
+        self.pings += 1;
+        self.send(Ask::KeepAlive(pb::KeepAlive { ping: self.pings }));
+        match self.next().await? {
+            Tell::KeptAlive(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn send(&self, message: Ask) {
+        // A stream that is gone is noticed where the answer is awaited.
+        _ = self.ask.send(pb::AttachRequest { message: Some(message) });
+    }
+
+    async fn next(&mut self) -> Result<Tell, Failure> {
+        let message = self.tell.message().await.map_err(broken)?;
+        message
+            .and_then(|message| message.message)
+            .ok_or_else(|| Failure::new(FAILED, "bench", "the server ended the stream"))
+    }
+}
+
+fn broken(status: tonic::Status) -> Failure {
+    Failure::new(FAILED, "bench", format!("the stream broke: {}", status.message()))
+}
+
+fn unexpected(message: &Tell) -> Failure {
+    Failure::new(FAILED, "bench", format!("the server said something unexpected: {message:?}"))
+}
