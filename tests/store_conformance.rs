@@ -41,7 +41,7 @@ macro_rules! suite {
         mod $store {
             use super::*;
             $(
-                #[tokio::test]
+                #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
                 async fn $check() {
                     super::$check(&$shelf.await).await;
                 }
@@ -187,7 +187,11 @@ async fn of_many_that_race_one_wins(shelf: &impl Shelf) {
     for round in 0..20 {
         let lock = name(&format!("race-{round}"));
         let racers: Vec<_> = (0..32)
-            .map(|racer| tokio::spawn(store.acquire(claim(&lock, round * 100 + racer, "racer"))))
+            .map(|racer| {
+                let store = Arc::clone(&store);
+                let claim = claim(&lock, round * 100 + racer, "racer");
+                tokio::spawn(async move { store.acquire(claim).await })
+            })
             .collect();
         let mut winners = 0;
         for racer in racers {
