@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long streams that were told to end are given to do so.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// How often the health service is told how the store is doing.
 const CHECK_HEALTH: Duration = Duration::from_millis(500);

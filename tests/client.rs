@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
-#[allow(unreachable_pub, reason = "shared by several tests")]
 mod support;
 
 use std::{
