@@ -11,6 +11,7 @@ pub mod lock;
 pub mod name;
 pub mod rpc;
 pub mod schedule;
+mod secret;
 pub mod session;
 pub mod telemetry;
 pub mod watch;

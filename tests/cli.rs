@@ -1,10 +1,12 @@
 //! The program as a whole: a daemon, and commands under its locks.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
-    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use nix::{
@@ -12,108 +14,27 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use tempfile::TempDir;
+use support::{Daemon, Running, program};
 
-/// A daemon of its own for each test.
-struct Daemon {
-    process: Running,
-    endpoint: String,
-    data: TempDir,
+/// Runs a script under a lock until it has said "ready".
+fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
+    let mut arguments = vec!["lock"];
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "-c", script]);
+    let mut held = daemon.begin(&arguments);
+    assert_eq!(held.line(), "ready");
+    held
 }
 
-impl Daemon {
-    fn start() -> Self {
-        Self::start_in(TempDir::new().unwrap())
-    }
-
-    fn start_in(data: TempDir) -> Self {
-        let mut command = leasehold(&["serve", "--listen", "127.0.0.1:0", "--log", "warn"]);
-        let mut process = Running::start(command.arg("--data-dir").arg(data.path()));
-        let line = process.line();
-        let address = line.strip_prefix("listening on ").unwrap();
-        Self { endpoint: format!("http://{address}"), process, data }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = leasehold(arguments);
-        command.env("LEASEHOLD_ENDPOINT", &self.endpoint);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn begin(&self, arguments: &[&str]) -> Running {
-        Running::start(&mut self.command(arguments))
-    }
-
-    /// Runs a script under a lock until it has said "ready".
-    fn hold(&self, options: &[&str], script: &str) -> Running {
-        let mut arguments = vec!["lock"];
-        arguments.extend(options);
-        arguments.extend(["--", "sh", "-c", script]);
-        let mut held = self.begin(&arguments);
-        assert_eq!(held.line(), "ready");
-        held
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(&[arguments, &["--output", "json"]].concat());
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
+fn json(daemon: &Daemon, arguments: &[&str]) -> Value {
+    let output = daemon.run(&[arguments, &["--output", "json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn leasehold(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments).stdin(Stdio::null());
+    let mut command = program();
+    command.args(arguments);
     command
-}
-
-/// A process whose standard output is read. Killed with the test.
-struct Running {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    /// Everything up to the end of the last process that could write.
-    fn rest(&mut self) -> String {
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).unwrap();
-        rest
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
-    fn code(&mut self) -> Option<i32> {
-        self.end().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn code(output: &Output) -> i32 {
@@ -141,7 +62,7 @@ fn the_command_sees_its_lock_and_ends_as_itself() {
     assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "orders in shop\n");
     assert_eq!(code(&output), 7);
     assert_eq!(code(&daemon.run(&["lock", "a", "--", "sh", "-c", "kill -USR1 $$"])), 128 + 10);
-    assert_eq!(daemon.json(&["get", "orders", "--namespace", "shop"])["held"], false);
+    assert_eq!(json(&daemon, &["get", "orders", "--namespace", "shop"])["held"], false);
 }
 
 #[test]
@@ -151,7 +72,7 @@ fn commands_that_cannot_be_run_end_as_in_shells_and_free_the_lock() {
     let output = daemon.run(&["lock", "a", "--no-wait", "--", "/"]);
     assert_eq!(code(&output), 126);
     assert!(stderr(&output).contains("can't run /"), "{}", stderr(&output));
-    assert_eq!(daemon.json(&["get", "a"])["held"], false);
+    assert_eq!(json(&daemon, &["get", "a"])["held"], false);
 }
 
 #[test]
@@ -162,7 +83,7 @@ fn two_commands_run_one_after_the_other_the_second_with_the_greater_token() {
     let mut first = Running::start(command.stdin(Stdio::piped()));
     let low: u64 = first.line().parse().unwrap();
     let mut second = daemon.begin(&["lock", "same", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
-    assert_eq!(daemon.json(&["check", "same", &low.to_string()])["state"], "current");
+    assert_eq!(json(&daemon, &["check", "same", &low.to_string()])["state"], "current");
     drop(first.child.stdin.take());
     let high: u64 = second.line().parse().unwrap();
     assert!(high > low, "{high} after {low}");
@@ -174,7 +95,7 @@ fn two_commands_run_one_after_the_other_the_second_with_the_greater_token() {
 #[test]
 fn who_does_not_get_the_lock_in_time_is_told_who_has_it() {
     let daemon = Daemon::start();
-    let _holder = daemon.hold(&["x", "--label", "job=nightly"], "echo ready; sleep 100");
+    let _holder = hold(&daemon, &["x", "--label", "job=nightly"], "echo ready; sleep 100");
     for limit in [&["--no-wait"][..], &["--wait", "100ms"]] {
         let output = daemon.run(&[&["lock", "x"], limit, &["--", "true"]].concat());
         assert_eq!(code(&output), 75);
@@ -193,7 +114,7 @@ fn signals_reach_the_command() {
     let daemon = Daemon::start();
     let script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; \
                   while :; do sleep 0.05; done";
-    let mut held = daemon.hold(&["x"], script);
+    let mut held = hold(&daemon, &["x"], script);
     held.signal(Signal::SIGUSR1);
     assert_eq!(held.line(), "usr1");
     held.signal(Signal::SIGTERM);
@@ -204,7 +125,7 @@ fn signals_reach_the_command() {
 #[test]
 fn a_signal_ends_the_wait() {
     let daemon = Daemon::start();
-    let _holder = daemon.hold(&["x"], "echo ready; sleep 100");
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
     let mut watch = daemon.begin(&["watch", "x", "--output", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&watch.line()).unwrap()["initial"], true);
     let mut waiter = daemon.begin(&["lock", "x", "--", "true"]);
@@ -220,13 +141,13 @@ fn a_broken_lock_takes_the_whole_group_with_it() {
     let daemon = Daemon::start();
     // The background process ignores the request to end, and holds the pipe.
     let script = "(trap '' TERM; sleep 1000) & trap 'echo asked; exit 0' TERM; echo ready; wait";
-    let mut held = daemon.hold(&["x", "--ttl", "30s"], script);
+    let mut held = hold(&daemon, &["x", "--ttl", "30s"], script);
     let output = daemon.run(&["break", "x", "--reason", "stuck"]);
     assert_eq!(code(&output), 0);
     assert_eq!(held.rest(), "asked\n");
     assert_eq!(held.code(), Some(73));
-    assert_eq!(daemon.json(&["get", "x"])["held"], false);
-    assert_eq!(daemon.json(&["break", "x", "--reason", "again"])["broken"], false);
+    assert_eq!(json(&daemon, &["get", "x"])["held"], false);
+    assert_eq!(json(&daemon, &["break", "x", "--reason", "again"])["broken"], false);
 }
 
 #[test]
@@ -243,7 +164,7 @@ fn the_longest_hold_ends_the_command() {
 fn a_stopped_cli_finds_its_command_dead() {
     let daemon = Daemon::start();
     // Only the command holds this one open: a stopped process keeps its output.
-    let fifo = daemon.data.path().join("fifo");
+    let fifo = daemon.dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = format!("exec >{}; {STUBBORN}", fifo.display());
     let arguments = ["lock", "x", "--ttl", "1s", "--", "sh", "-c", &script];
@@ -265,7 +186,7 @@ fn a_stopped_cli_finds_its_command_dead() {
 fn a_killed_cli_takes_its_command_with_it() {
     let daemon = Daemon::start();
     let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done";
-    let mut held = daemon.hold(&["x", "--ttl", "3s"], script);
+    let mut held = hold(&daemon, &["x", "--ttl", "3s"], script);
     held.signal(Signal::SIGKILL);
     assert_eq!(held.rest(), "asked\n");
     let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
@@ -275,7 +196,7 @@ fn a_killed_cli_takes_its_command_with_it() {
 #[test]
 fn a_dead_daemon_ends_the_command() {
     let daemon = Daemon::start();
-    let mut held = daemon.hold(&["x", "--ttl", "1s"], STUBBORN);
+    let mut held = hold(&daemon, &["x", "--ttl", "1s"], STUBBORN);
     daemon.process.signal(Signal::SIGKILL);
     held.rest();
     assert_eq!(held.code(), Some(73));
@@ -295,12 +216,12 @@ fn what_a_command_leaves_running_is_left_alone() {
 #[test]
 fn locks_are_listed_for_people_and_programs() {
     let daemon = Daemon::start();
-    let _a = daemon.hold(&["jobs/a"], "echo ready; sleep 100");
-    let _b = daemon.hold(&["other"], "echo ready; sleep 100");
+    let _a = hold(&daemon, &["jobs/a"], "echo ready; sleep 100");
+    let _b = hold(&daemon, &["other"], "echo ready; sleep 100");
     let text = String::from_utf8(daemon.run(&["ls"]).stdout).unwrap();
     assert!(text.starts_with("NAME "), "{text}");
     assert_eq!(text.lines().count(), 3, "{text}");
-    let jobs = daemon.json(&["ls", "jobs/"]);
+    let jobs = json(&daemon, &["ls", "jobs/"]);
     assert_eq!(jobs["name"], "jobs/a");
     assert_eq!(jobs["namespace"], "default");
     assert!(jobs["token"].is_u64() && jobs["held_for_ms"].is_u64(), "{jobs}");
@@ -313,7 +234,7 @@ fn locks_are_listed_for_people_and_programs() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let daemon = Daemon::start();
-    let _held = daemon.hold(&["x"], "echo ready; sleep 100");
+    let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
     let mut list = daemon.command(&["ls"]);
     let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(list.stdout.take());
@@ -361,9 +282,7 @@ fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
     assert_eq!(held.code(), Some(3));
     assert_eq!(daemon.process.code(), Some(0));
     // After that, nothing has to be waited for.
-    let Daemon { process, data, .. } = daemon;
-    drop(process);
-    let daemon = Daemon::start_in(data);
+    let daemon = daemon.restart(&[]);
     assert_eq!(code(&daemon.run(&["lock", "x", "--no-wait", "--", "true"])), 0);
 }
 
@@ -385,7 +304,7 @@ fn a_second_signal_stops_the_daemon_at_once() {
 fn a_daemon_that_cannot_start_says_why() {
     let daemon = Daemon::start();
     let mut second = leasehold(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
-    let output = second.arg(daemon.data.path()).output().unwrap();
+    let output = second.arg(daemon.dir.path().join("data")).output().unwrap();
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).starts_with("leasehold: "), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));

@@ -270,9 +270,9 @@ async fn a_daemon_that_falls_silent_for_a_while_costs_nothing() {
     let guard = client.lock("orders").acquire().await.unwrap();
     let (waiter, mut progress) = wait_in_background(&client, "taken");
     news(&mut progress, |progress| progress.position == 1).await;
-    daemon.signal(Signal::SIGSTOP);
+    daemon.process.signal(Signal::SIGSTOP);
     news(&mut progress, |progress| !progress.note.is_empty()).await;
-    daemon.signal(Signal::SIGCONT);
+    daemon.process.signal(Signal::SIGCONT);
     news(&mut progress, |progress| progress.position == 1).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
@@ -287,8 +287,8 @@ async fn a_daemon_that_was_killed_loses_grants_at_their_deadline_and_no_earlier(
     let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
     let guard = client.lock("orders").acquire().await.unwrap();
     let token = guard.token();
-    daemon.signal(Signal::SIGKILL);
-    daemon.wait();
+    daemon.process.signal(Signal::SIGKILL);
+    daemon.process.end();
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::Expired);
     assert!(guard.deadline().has_passed() && !guard.is_valid());
@@ -411,7 +411,7 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
     let mut daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    daemon.signal(Signal::SIGTERM);
+    daemon.process.signal(Signal::SIGTERM);
     assert_eq!(guard.at_risk().await.reason, Reason::ShuttingDown);
     assert!(guard.is_valid());
     let refused = client.another_session().lock("others").no_wait().acquire().await;
@@ -422,7 +422,7 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
     news(&mut progress, |progress| !progress.note.is_empty()).await;
     let token = guard.token();
     guard.release().await.unwrap();
-    assert!(daemon.wait().success());
+    assert!(daemon.process.end().success());
     let daemon = daemon.restart(&[]);
     assert!(waiter.await.unwrap().unwrap().token() > token);
     drop(daemon);

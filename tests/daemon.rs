@@ -83,7 +83,7 @@ async fn a_stop_tells_holders_waits_for_the_deaf_and_is_clean() {
     let holder = client(&daemon, Duration::from_secs(2)).await;
     let guard = holder.lock("a").acquire().await.unwrap();
     let waiter = client(&daemon, Duration::from_secs(2)).await;
-    daemon.signal(Signal::SIGTERM);
+    daemon.process.signal(Signal::SIGTERM);
     let risk = guard.at_risk().await;
     assert_eq!(risk.reason, Reason::ShuttingDown);
     let refused = waiter.lock("b").no_wait().acquire().await.unwrap_err();
@@ -92,7 +92,7 @@ async fn a_stop_tells_holders_waits_for_the_deaf_and_is_clean() {
     assert_eq!(loss.reason, Reason::ShuttingDown);
     let deadline = guard.deadline();
     // The holder does not let go: the daemon waits out what it was promised.
-    let status = tokio::task::spawn_blocking(move || (daemon.wait(), daemon)).await.unwrap();
+    let status = tokio::task::spawn_blocking(move || (daemon.process.end(), daemon)).await.unwrap();
     assert!(status.0.success());
     assert!(deadline.has_passed());
     let daemon = status.1.restart(&[]);
@@ -117,7 +117,7 @@ fn a_directory_that_is_in_use_is_refused() {
     let daemon = Daemon::start();
     let said = refusal(daemon.dir.path());
     assert!(said.contains("in use by another daemon"), "{said}");
-    assert!(said.contains(&format!("pid {}", daemon.pid())), "{said}");
+    assert!(said.contains(&format!("pid {}", daemon.process.pid())), "{said}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ async fn a_socket_is_private_survives_a_crash_and_is_taken_by_one_daemon_only() 
     let listen = format!("unix:{}", path.display());
     let daemon = Daemon::start_in(Arc::clone(&dir), &listen, &[]);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    client(&daemon, Duration::from_secs(1)).await.lock("a").acquire().await.unwrap();
+    drop(client(&daemon, Duration::from_secs(1)).await.lock("a").acquire().await.unwrap());
 
     let other = TempDir::new().unwrap();
     let said = failed(&serve(other.path(), &listen, &[]).output().unwrap());
@@ -249,5 +249,5 @@ async fn a_disk_that_fills_up_stops_granting_and_says_so_and_holders_keep_what_t
         leasehold::clock::sleep(Duration::from_millis(100)).await;
     }
     fs::remove_file(&new).unwrap();
-    other.lock("b").acquire().await.unwrap();
+    drop(other.lock("b").acquire().await.unwrap());
 }

@@ -7,30 +7,17 @@
 pub mod embedded;
 mod token;
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 pub use token::{Token, Tokens};
 
-use crate::{clock::Moment, holder::Holder, name::LockName};
+use crate::{clock::Moment, holder::Holder, name::LockName, secret::secret};
 
-/// Names one acquisition of a lease. A fresh random one for each, so that a
-/// call that was delayed can't touch a later hold (safety rule 1). Whoever has
-/// it can release the lease: it is never shown.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LeaseId([u8; 16]);
-
-impl LeaseId {
-    /// From 128 random bits.
-    #[must_use]
-    pub const fn new(bits: u128) -> Self {
-        Self(bits.to_be_bytes())
-    }
-}
-
-impl fmt::Debug for LeaseId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LeaseId(REDACTED)")
-    }
+secret! {
+    /// Names one acquisition of a lease. A fresh random one for each, so that a
+    /// call that was delayed can't touch a later hold (safety rule 1). Whoever
+    /// has it can release the lease.
+    LeaseId
 }
 
 /// What is asked for when a lease is acquired.

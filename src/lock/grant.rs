@@ -1,8 +1,6 @@
 //! A grant: "session S holds lock L with token T".
 
-use std::fmt;
-
-use crate::{clock::Moment, lease::Token};
+use crate::{clock::Moment, lease::Token, secret::secret};
 
 /// A session, as locks know it: a number that stands for one session for as
 /// long as that session waits for or holds anything.
@@ -13,35 +11,10 @@ pub struct SessionKey(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(pub u32);
 
-/// Gives the authority to release one grant: 128 random bits. The token is
-/// public and gives none (safety rule 12).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle([u8; 16]);
-
-impl Handle {
-    /// From 128 random bits.
-    #[must_use]
-    pub const fn new(bits: u128) -> Self {
-        Self(bits.to_be_bytes())
-    }
-
-    /// As it travels; none if it has another length.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// As it travels.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; 16] {
-        self.0
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handle(REDACTED)")
-    }
+secret! {
+    /// Gives the authority to release one grant. The token is public and gives
+    /// none (safety rule 12).
+    Handle
 }
 
 /// Why a grant ended, or will, without its holder having asked for it.

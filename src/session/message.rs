@@ -8,6 +8,7 @@ use crate::{
     holder::Holder,
     lease::Token,
     lock::Handle,
+    secret::secret,
 };
 
 /// A message to a session's client. Lengths of time count from when the client
@@ -106,32 +107,7 @@ pub struct Queued {
     pub note: String,
 }
 
-/// Gives the authority to take up a session on a new stream.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Secret([u8; 16]);
-
-impl Secret {
-    /// From 128 random bits.
-    #[must_use]
-    pub const fn new(bits: u128) -> Self {
-        Self(bits.to_be_bytes())
-    }
-
-    /// As it travels; none if it has another length.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// As it travels.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; 16] {
-        self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(REDACTED)")
-    }
+secret! {
+    /// Gives the authority to take up a session on a new stream.
+    Secret
 }

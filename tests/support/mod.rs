@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
     sync::Arc,
 };
 
@@ -19,13 +19,63 @@ use tempfile::TempDir;
 /// The program under test.
 pub const LEASEHOLD: &str = env!("CARGO_BIN_EXE_leasehold");
 
-/// A running daemon. It is killed when this is dropped; its directory stays as
-/// long as somebody holds it.
+/// A process whose standard output is read. It is killed when this is dropped.
+pub struct Running {
+    pub child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// The next line that it writes.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Everything up to the end of the last process that could write.
+    pub fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        rest
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid() as i32), signal).unwrap();
+    }
+
+    pub fn end(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub fn code(&mut self) -> Option<i32> {
+        self.end().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// A running daemon. Its directory stays as long as somebody holds it.
 pub struct Daemon {
-    child: Child,
+    pub process: Running,
     /// As for `--endpoint`.
     pub endpoint: String,
-    /// Where its data is.
+    /// What its data directory is in.
     pub dir: Arc<TempDir>,
 }
 
@@ -42,27 +92,23 @@ impl Daemon {
 
     /// Starts a daemon in a directory.
     pub fn start_in(dir: Arc<TempDir>, listen: &str, arguments: &[&str]) -> Self {
-        let mut child = serve(dir.path(), listen, arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the daemon can be started");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut process = Running::start(&mut serve(dir.path(), listen, arguments));
+        let line = process.line();
         let address = line
-            .trim()
             .strip_prefix("listening on ")
             .unwrap_or_else(|| panic!("the daemon said {line:?}"));
         let endpoint = match address.strip_prefix("unix:") {
             Some(_) => address.to_owned(),
             None => format!("http://{address}"),
         };
-        Self { child, endpoint, dir }
+        Self { process, endpoint, dir }
     }
 
-    /// Starts another in the same directory, on the same address.
+    /// Kills it with -9 if it still runs, and starts another in the same
+    /// directory, on the same address.
     pub fn restart(mut self, arguments: &[&str]) -> Self {
-        _ = self.child.kill();
-        self.child.wait().unwrap();
+        _ = self.process.child.kill();
+        self.process.end();
         Self::start_in(Arc::clone(&self.dir), self.address(), arguments)
     }
 
@@ -71,25 +117,10 @@ impl Daemon {
         self.endpoint.strip_prefix("http://").unwrap_or(&self.endpoint)
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: Signal) {
-        send(self.pid(), signal);
-    }
-
-    /// Waits for its end.
-    pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
-
     /// Ends it as an operator would.
     pub fn stop(&mut self) -> ExitStatus {
-        self.signal(Signal::SIGTERM);
-        self.wait()
+        self.process.signal(Signal::SIGTERM);
+        self.process.end()
     }
 
     /// A command of the same program, with this daemon as its endpoint.
@@ -98,12 +129,15 @@ impl Daemon {
         command.env("LEASEHOLD_ENDPOINT", &self.endpoint).args(arguments);
         command
     }
-}
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
+    /// The same, run to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The same, begun.
+    pub fn begin(&self, arguments: &[&str]) -> Running {
+        Running::start(&mut self.command(arguments))
     }
 }
 
@@ -123,11 +157,6 @@ pub fn serve(dir: &Path, listen: &str, arguments: &[&str]) -> Command {
     let mut command = program();
     command.arg("serve").arg("--data-dir").arg(data).args(["--listen", listen]).args(arguments);
     command
-}
-
-/// Sends a signal to a process.
-pub fn send(pid: u32, signal: Signal) {
-    kill(Pid::from_raw(pid as i32), signal).unwrap();
 }
 
 /// Looks again and again until something is there. For what no event tells;

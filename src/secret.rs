@@ -1,0 +1,51 @@
+//! Numbers that give authority to whoever knows them.
+
+/// Defines a kind of secret: 128 random bits that are never shown.
+macro_rules! secret {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// From 128 random bits.
+            #[must_use]
+            pub const fn new(bits: u128) -> Self {
+                Self(bits.to_be_bytes())
+            }
+
+            /// As it travels; none if it has another length.
+            #[must_use]
+            pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self)
+            }
+
+            /// As it travels.
+            #[must_use]
+            pub const fn to_bytes(self) -> [u8; 16] {
+                self.0
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(REDACTED)"))
+            }
+        }
+    };
+}
+
+pub(crate) use secret;
+
+#[cfg(test)]
+mod tests {
+    use crate::lock::Handle;
+
+    #[test]
+    fn is_carried_but_not_shown() {
+        let handle = Handle::new(0x1234_5678);
+        assert_eq!(Handle::from_bytes(&handle.to_bytes()), Some(handle));
+        assert_eq!(Handle::from_bytes(b"short"), None);
+        assert_eq!(format!("{handle:?}"), "Handle(REDACTED)");
+    }
+}
