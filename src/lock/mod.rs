@@ -10,7 +10,10 @@ mod queue;
 mod renew;
 mod state;
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
+
+// Its hasher is fast, and seeded at random for each table.
+use hashbrown::HashMap;
 
 pub use grant::{Cause, Grant, Handle, LockId, SessionKey};
 pub use queue::{Patience, Ticket};

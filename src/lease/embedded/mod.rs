@@ -13,7 +13,7 @@
 mod directory;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     ops::Bound,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -114,15 +114,19 @@ impl Embedded {
         if let Some(refusal) = state.refusal() {
             return Some(Err(refusal));
         }
-        match state.leases.get(&claim.name) {
-            Some(lease) if lease.id != claim.id => {
-                return Some(Ok(Acquire::Held { by: Some(Arc::clone(&lease.holder)) }));
-            }
-            _ => {}
+        if state.tokens.is_empty() {
+            state.tokens = state.spare.take()?;
         }
-        let tokens = self.slice(&mut state)?;
-        let lease = Lease { id: claim.id, holder: Arc::clone(&claim.holder) };
-        state.leases.insert(claim.name.clone(), lease);
+        match state.leases.entry(claim.name.clone()) {
+            Entry::Occupied(held) if held.get().id != claim.id => {
+                return Some(Ok(Acquire::Held { by: Some(Arc::clone(&held.get().holder)) }));
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => {
+                free.insert(Lease { id: claim.id, holder: Arc::clone(&claim.holder) });
+            }
+        }
+        let tokens = self.slice(&mut state);
         Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
 
@@ -138,16 +142,16 @@ impl Embedded {
                 return Some(Ok(Acquire::Held { by }));
             }
         }
-        let tokens = self.slice(&mut state)?;
-        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
-    }
-
-    /// Takes a slice, and has the next epoch reserved in good time. None if a
-    /// write must be waited for.
-    fn slice(&self, state: &mut State) -> Option<Tokens> {
         if state.tokens.is_empty() {
             state.tokens = state.spare.take()?;
         }
+        let tokens = self.slice(&mut state);
+        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+    }
+
+    /// Takes a slice of what there is, and has the next epoch reserved in good
+    /// time.
+    fn slice(&self, state: &mut State) -> Tokens {
         let slice = state.tokens.split(SLICE);
         let half = Tokens::of_epoch(0).len() / 2;
         if state.tokens.len() < half && state.spare.is_none() && !state.reserving {
@@ -155,7 +159,7 @@ impl Embedded {
             let store = self.clone();
             tokio::spawn(async move { store.reserve().await });
         }
-        Some(slice)
+        slice
     }
 
     /// Fills `spare`, unless another call has done so.
@@ -300,8 +304,10 @@ impl LeaseStore for Embedded {
 
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
         let mut state = self.shared.state();
-        if state.leases.get(name).is_some_and(|lease| lease.id == id) {
-            state.leases.remove(name);
+        if let Entry::Occupied(held) = state.leases.entry(name.clone())
+            && held.get().id == id
+        {
+            held.remove();
         }
         Call::Done(Ok(Release::Released))
     }
