@@ -3,6 +3,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tonic_health::ServingStatus;
 
@@ -19,6 +20,9 @@ use crate::{
 
 /// How long streams that were told to end are given to do so.
 const FAREWELL: Duration = Duration::from_millis(300);
+
+/// Files that are open besides connections, at most.
+const OTHER_FILES: usize = 64;
 
 /// How often the health service is told how the store is doing.
 const CHECK_HEALTH: Duration = Duration::from_millis(500);
@@ -42,7 +46,7 @@ pub enum Error {
     Entropy(io::Error),
     /// A listener failed.
     #[error("serving failed: {0}")]
-    Serve(#[from] tonic::transport::Error),
+    Serve(String),
     /// The clean stop could not be recorded.
     #[error("the clean stop could not be recorded, so the next start will have to wait: {0}")]
     Close(crate::lease::Error),
@@ -110,7 +114,7 @@ impl Daemon {
         let Self { config, driver, store, listeners } = self;
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
-        let permits = Arc::new(Semaphore::new(config.max_connections));
+        let permits = Arc::new(Semaphore::new(limit_connections(config.max_connections)));
         let mut servers = tokio::task::JoinSet::new();
         for listener in listeners {
             let mut stopped = stopped.clone();
@@ -124,12 +128,14 @@ impl Daemon {
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
-            tokio::select! {
-                () = shutdown => {}
-                Some(ended) = servers.join_next() => {
-                    if let Ok(Err(error)) = ended { return Err(Error::Serve(error)); }
-                }
-            }
+            let served = tokio::select! {
+                () = shutdown => Ok(()),
+                Some(ended) = servers.join_next() => match ended {
+                    Ok(Ok(())) => Err(Error::Serve("a listener ended".to_owned())),
+                    Ok(Err(error)) => Err(Error::Serve(error.to_string())),
+                    Err(error) => Err(Error::Serve(error.to_string())),
+                },
+            };
             checks.abort();
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
@@ -142,7 +148,7 @@ impl Daemon {
                 () = async { while servers.join_next().await.is_some() {} } => {}
                 () = sleep(FAREWELL) => {}
             }
-            closed?;
+            served.and(closed)?;
             tracing::info!("stopped");
             Ok(())
         };
@@ -153,6 +159,21 @@ impl Daemon {
         timer.abort();
         outcome
     }
+}
+
+/// How many connections there may be: as many as were asked for, unless the
+/// operating system allows fewer open files, of which some are needed for the
+/// store.
+fn limit_connections(asked: usize) -> usize {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+        Ok(usize::try_from(hard).unwrap_or(usize::MAX))
+    });
+    let most = limit.map_or(asked, |files| files.saturating_sub(OTHER_FILES).max(1));
+    if asked > most {
+        tracing::warn!(asked, most, "max_connections is lowered: the limit of open files is low");
+    }
+    asked.min(most)
 }
 
 /// Serving as long as the store can grant.

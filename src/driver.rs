@@ -2,8 +2,8 @@
 //! its messages to the streams. The only place where it meets the outside.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -27,6 +27,13 @@ use crate::{
 /// A wall clock that runs ahead by less than this is being adjusted; by more,
 /// this machine may have been frozen.
 const LEAP: Duration = Duration::from_secs(1);
+
+/// How many streams there may be beyond one for each session: some have none
+/// yet, others none any more.
+const SPARE_STREAMS: usize = 1000;
+
+/// How much room is kept for actions after a crowd has gone.
+const KEPT: usize = 1024;
 
 /// Runs the core. Cheap to clone.
 #[derive(Clone)]
@@ -125,10 +132,15 @@ impl Driver {
     }
 
     /// A new stream, without a session yet.
-    #[must_use]
-    pub fn attach(&self) -> Stream {
-        let id = StreamId(self.state().streams.insert(Outbox::default()) as u32);
-        Stream { driver: self.clone(), id }
+    pub fn attach(&self) -> Result<Stream, Problem> {
+        let mut state = self.state();
+        let most = self.shared.settings.max_sessions + SPARE_STREAMS;
+        if state.streams.len() >= most {
+            let message = format!("this daemon keeps at most {most} streams (max_sessions)");
+            return Err(Problem::new(Reason::Limit, message));
+        }
+        let id = StreamId(state.streams.insert(Outbox::default()) as u32);
+        Ok(Stream { driver: self.clone(), id })
     }
 
     /// A lock as it is now.
@@ -150,13 +162,30 @@ impl Driver {
         limit: usize,
     ) -> Result<Vec<LockView>, lease::Error> {
         let stored = self.shared.store.list(namespace.as_str(), prefix, after, limit).await?;
-        Ok(stored.iter().map(|info| self.overlay(Some(info), &info.name)).collect())
+        let mut names: BTreeMap<_, _> =
+            stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
+        let stranded: Vec<_> = {
+            let state = self.settled();
+            let stranded = state.sessions.stranded(namespace.as_str(), prefix, after);
+            stranded.take(limit).cloned().collect()
+        };
+        for name in stranded {
+            names.entry(name).or_default();
+        }
+        Ok(names
+            .into_iter()
+            .take(limit)
+            .map(|(name, info)| self.overlay(info.as_ref(), &name))
+            .collect())
     }
 
     /// What the store knows, and over it what this daemon knows.
     fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
-        let mut view = self.view(name);
+        let state = self.settled();
+        let mut view = state.sessions.view(name, Moment::now());
+        // A lease of our own says who was first, not who holds the lock now.
         if view.held.is_none()
+            && !state.sessions.is_ours(name)
             && let Some(info) = stored.filter(|info| info.held)
         {
             view.held = Some(HeldView::elsewhere(info.holder.clone()));
@@ -167,7 +196,7 @@ impl Driver {
     /// A lock as it is now, as far as this daemon knows.
     #[must_use]
     pub fn view(&self, name: &LockName) -> LockView {
-        self.state().sessions.view(name, Moment::now())
+        self.settled().sessions.view(name, Moment::now())
     }
 
     /// Takes a lock from its holder. Gives the lock as it was, and how long it
@@ -179,7 +208,7 @@ impl Driver {
         by: &str,
         reason: &str,
     ) -> (LockView, Option<Duration>) {
-        let mut state = self.state();
+        let mut state = self.settled();
         let now = Moment::now();
         let before = state.sessions.view(&name, now);
         let free_within = state.sessions.free_within(&name, now);
@@ -237,7 +266,15 @@ impl Driver {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // After a panic in the middle of a change nothing here can be trusted.
+        self.shared.state.lock().unwrap_or_else(|_| std::process::abort())
+    }
+
+    /// The state after all that has fallen due by now.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        self.run(&mut state, Event::Tick);
+        state
     }
 
     fn handle(&self, event: Event) {
@@ -249,12 +286,12 @@ impl Driver {
         let leap = state.anchor.leap_until(&here);
         if leap > LEAP {
             tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
-            self.step(state, Event::Leapt(leap), here.moment());
+            self.step(state, Event::Leapt(leap), here.at());
         }
-        if leap > LEAP || here.moment().since(state.anchor.moment()) > 10 * LEAP {
+        if leap > LEAP || here.at().since(state.anchor.at()) > 10 * LEAP {
             state.anchor = here;
         }
-        self.step(state, event, here.moment());
+        self.step(state, event, here.at());
 
         let due = state.sessions.next_due();
         if due.is_some_and(|due| state.timer.is_none_or(|timer| due < timer)) {
@@ -287,10 +324,20 @@ impl Driver {
                             outbox.wake();
                         }
                     }
+                    Action::Supersede(stream) => {
+                        if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
+                            let elsewhere = "the session was resumed on another stream";
+                            let problem = Problem::new(Reason::Protocol, elsewhere);
+                            outbox.messages = VecDeque::new();
+                            outbox.end = Some(Some(Box::new(problem)));
+                            outbox.wake();
+                        }
+                    }
                     Action::Call(lock, call) => more.extend(self.call(lock, call)),
                     Action::Changed(name) => state.watches.changed(&name),
                 }
             }
+            actions.shrink_to(KEPT);
             state.actions = actions;
             next = more.pop();
         }

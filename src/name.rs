@@ -60,8 +60,8 @@ impl fmt::Debug for Namespace {
     }
 }
 
-/// The name of a lock within its namespace. Cheap to clone; ordered by
-/// namespace, then by name.
+/// The name of a lock within its namespace. Cheap to clone; the names of one
+/// namespace are next to each other, in their order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(
     // `namespace/name`: a namespace has no slash, so the first one divides.
@@ -91,6 +91,12 @@ impl LockName {
     #[must_use]
     pub(crate) fn start_of(namespace: &str, prefix: &str) -> Self {
         Self(format!("{namespace}/{prefix}").into())
+    }
+
+    /// Whether it is in this namespace and its name begins so.
+    #[must_use]
+    pub(crate) fn begins_with(&self, namespace: &str, prefix: &str) -> bool {
+        self.namespace() == namespace && self.name().starts_with(prefix)
     }
 
     /// The namespace.

@@ -2,7 +2,7 @@
 //! lock that changed, not a backlog.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     task::{Context, Poll, Waker},
 };
 
@@ -15,10 +15,13 @@ use crate::{
 
 /// So many locks may have changed before a reader that has not looked is sent
 /// away.
-const MOST_UNREAD: usize = 100_000;
+const MOST_UNREAD: usize = 10_000;
 
-/// So many may watch at a time.
+/// So many may watch one lock or another at a time.
 const MOST_WATCHERS: usize = 10_000;
+
+/// So many may watch a prefix: each of them looks at every change.
+const MOST_PREFIXES: usize = 256;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -33,9 +36,7 @@ impl Target {
     fn covers(&self, name: &LockName) -> bool {
         match self {
             Self::Name(only) => only == name,
-            Self::Prefix(namespace, prefix) => {
-                name.namespace() == namespace.as_str() && name.name().starts_with(&**prefix)
-            }
+            Self::Prefix(namespace, prefix) => name.begins_with(namespace.as_str(), prefix),
         }
     }
 }
@@ -47,6 +48,8 @@ pub type WatchId = usize;
 #[derive(Debug, Default)]
 pub struct Watches {
     watchers: Slab<Watcher>,
+    by_name: HashMap<LockName, Vec<WatchId>>,
+    prefixes: Vec<WatchId>,
 }
 
 #[derive(Debug)]
@@ -61,22 +64,48 @@ struct Watcher {
 impl Watches {
     /// Begins to collect changes.
     pub fn add(&mut self, target: Target) -> Result<WatchId, Problem> {
-        if self.watchers.len() >= MOST_WATCHERS {
-            let message = format!("at most {MOST_WATCHERS} may watch at a time");
+        let (count, most) = match &target {
+            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MOST_WATCHERS),
+            Target::Prefix(..) => (self.prefixes.len(), MOST_PREFIXES),
+        };
+        if count >= most {
+            let message = format!("at most {most} may watch in this way at a time");
             return Err(Problem::new(Reason::Limit, message));
         }
-        let watcher = Watcher { target, changed: BTreeSet::new(), waker: None, end: None };
-        Ok(self.watchers.insert(watcher))
+        let slot = self.watchers.vacant_entry();
+        match &target {
+            Target::Name(name) => self.by_name.entry(name.clone()).or_default().push(slot.key()),
+            Target::Prefix(..) => self.prefixes.push(slot.key()),
+        }
+        let watch = slot.key();
+        slot.insert(Watcher { target, changed: BTreeSet::new(), waker: None, end: None });
+        Ok(watch)
     }
 
     /// Ends a watch.
     pub fn remove(&mut self, watch: WatchId) {
-        self.watchers.try_remove(watch);
+        let Some(watcher) = self.watchers.try_remove(watch) else { return };
+        match watcher.target {
+            Target::Name(name) => {
+                if let Some(watches) = self.by_name.get_mut(&name) {
+                    watches.retain(|other| *other != watch);
+                    if watches.is_empty() {
+                        self.by_name.remove(&name);
+                    }
+                }
+            }
+            Target::Prefix(..) => self.prefixes.retain(|other| *other != watch),
+        }
     }
 
     /// A lock has changed.
     pub fn changed(&mut self, name: &LockName) {
-        for (_, watcher) in &mut self.watchers {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let by_name = self.by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        for watch in by_name.iter().chain(&self.prefixes) {
+            let Some(watcher) = self.watchers.get_mut(*watch) else { continue };
             if watcher.target.covers(name) && watcher.end.is_none() {
                 if watcher.changed.len() >= MOST_UNREAD {
                     let message = format!(

@@ -4,17 +4,20 @@
 mod support;
 
 use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read},
+    fs::{self, File},
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
 use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    pty::openpty,
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::Value;
-use support::{Daemon, Running, program};
+use support::{Daemon, LEASEHOLD, Running, program, until};
 
 /// Runs a script under a lock until it has said "ready".
 fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
@@ -48,6 +51,38 @@ fn stderr(output: &Output) -> String {
 fn error(output: &Output) -> Value {
     let line = stderr(output);
     serde_json::from_str::<Value>(line.trim()).unwrap_or_else(|_| panic!("{line}"))["error"].clone()
+}
+
+/// The children of a process whose command line has this word.
+fn children(parent: u32, word: &str) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let children = children.unwrap_or_default();
+    let is_meant = |child: &&str| {
+        let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
+    };
+    let meant = children.split_whitespace().filter(is_meant);
+    meant.map(|child| Pid::from_raw(child.parse().unwrap())).collect()
+}
+
+fn is_stopped(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().any(|line| line.starts_with("State:\tT"))
+}
+
+/// A pipe that takes nothing more, and nobody reads.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while writer.write(&[b'x'; 512]).is_ok() {}
+    while writer.write(b"x").is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+/// Lets the process that waits to open this pipe for reading go on.
+fn let_go_on(fifo: &Path) {
+    drop(File::options().write(true).open(fifo).unwrap());
 }
 
 /// Stays, whatever it is asked.
@@ -120,6 +155,76 @@ fn signals_reach_the_command() {
     held.signal(Signal::SIGTERM);
     assert_eq!(held.line(), "term");
     assert_eq!(held.code(), Some(5));
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
+async fn a_command_that_stands_still_can_be_ended() {
+    let daemon = Daemon::start();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        let script = "echo $$; kill -STOP $$; sleep 1000";
+        let mut held = daemon.begin(&["lock", "x", "--", "sh", "-c", script]);
+        let command = held.line();
+        until(async || is_stopped(&command).then_some(())).await;
+        held.signal(signal);
+        assert_eq!(held.code(), Some(128 + signal as i32));
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
+fn a_command_that_waits_for_a_terminal_that_is_not_there_does_not_keep_the_lock() {
+    let daemon = Daemon::start();
+    let script = "echo ready; kill -TTIN $$; sleep 1000";
+    let mut command = Command::new("setsid");
+    command.args([LEASEHOLD, "lock", "x", "--ttl", "1s", "--endpoint", &daemon.endpoint]);
+    let mut held = Running::start(command.args(["--", "sh", "-c", script]).stdin(Stdio::null()));
+    assert_eq!(held.line(), "ready");
+    let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
+    assert_eq!((code(&next), stderr(&next)), (0, String::new()));
+    held.signal(Signal::SIGCONT);
+    assert_eq!(held.code(), Some(73));
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
+fn the_command_gets_the_terminal_when_it_asks_for_it() {
+    let daemon = Daemon::start();
+    let terminal = openpty(None, None).unwrap();
+    // Neither standard input nor standard output is the terminal.
+    let script = "exec \"$0\" lock x -- sh -c 'read line </dev/tty; echo got $line' </dev/null";
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "sh", "-c", script, LEASEHOLD]);
+    command.env("LEASEHOLD_ENDPOINT", &daemon.endpoint).stdin(terminal.slave);
+    let mut held = Running::start(&mut command);
+    drop(command);
+    File::from(terminal.master.try_clone().unwrap()).write_all(b"this\n").unwrap();
+    assert_eq!(held.line(), "got this");
+    assert_eq!(held.code(), Some(0));
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
+async fn without_a_keeper_the_command_does_not_run() {
+    let daemon = Daemon::start();
+    // Each process of the program waits for this one when it is loaded.
+    let gate = daemon.dir.path().join("gate");
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut command = daemon.command(&["lock", "x", "--", "echo", "ran"]);
+    let mut held = Running::start(command.env("LD_PRELOAD", &gate).stderr(Stdio::piped()));
+    let_go_on(&gate);
+    let pid = held.pid();
+    let keeper = until(async || children(pid, "keeper").pop()).await;
+    until(async || children(pid, "launch").pop()).await;
+    kill(keeper, Signal::SIGKILL).unwrap();
+    until(async || children(pid, "keeper").is_empty().then_some(())).await;
+    let_go_on(&gate);
+    assert_eq!(held.rest(), "");
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("can't tell the keeper"), "{said}");
+    assert_eq!(held.code(), Some(1));
+    assert_eq!(json(&daemon, &["get", "x"])["held"], false);
 }
 
 #[test]
@@ -243,6 +348,22 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
+fn a_check_does_not_depend_on_who_reads_it() {
+    let daemon = Daemon::start();
+    let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let token = json(&daemon, &["get", "x"])["token"].to_string();
+    for (token, expected) in [(token.as_str(), 0), ("1", 1)] {
+        for output in ["text", "json"] {
+            let (reader, writer) = io::pipe().unwrap();
+            drop(reader);
+            let mut check = daemon.command(&["check", "x", token, "--output", output]);
+            let output = check.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+            assert_eq!((code(&output), stderr(&output)), (expected, String::new()));
+        }
+    }
+}
+
+#[test]
 fn bad_input_is_refused_with_its_field() {
     let daemon = Daemon::start();
     let long = "x".repeat(257);
@@ -284,6 +405,34 @@ fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
     // After that, nothing has to be waited for.
     let daemon = daemon.restart(&[]);
     assert_eq!(code(&daemon.run(&["lock", "x", "--no-wait", "--", "true"])), 0);
+}
+
+#[test]
+fn warnings_are_objects_for_programs() {
+    let daemon = Daemon::start();
+    let script = "echo ready; read line";
+    let mut command = daemon.command(&["lock", "x", "--output", "json", "--", "sh", "-c", script]);
+    let mut held = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGTERM);
+    let mut warning = String::new();
+    BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+    let warning: Value = serde_json::from_str(&warning).unwrap();
+    assert!(warning["note"]["message"].as_str().unwrap().contains("stopping"), "{warning}");
+}
+
+#[test]
+fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
+    let daemon = Daemon::start_with(&["--drain", "60s"]);
+    let (_reader, writer) = full_pipe();
+    // Longer than the lock would last if it were not kept alive.
+    let script = "echo ready; read line; sleep 6; exit 3";
+    let mut command = daemon.command(&["lock", "x", "--ttl", "3s", "--", "sh", "-c", script]);
+    let mut held = Running::start(command.stdin(Stdio::piped()).stderr(writer));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGTERM);
+    drop(held.child.stdin.take());
+    assert_eq!(held.code(), Some(3));
 }
 
 #[test]
@@ -338,6 +487,6 @@ fn the_configuration_can_be_checked() {
 
 #[test]
 fn the_keeper_does_not_run_alone() {
-    let output = leasehold(&["keeper"]).output().unwrap();
+    let output = leasehold(&["keeper", "--output", "text"]).output().unwrap();
     assert_eq!(code(&output), 64);
 }

@@ -388,6 +388,7 @@ async fn a_fenced_session_ends_with_its_connection() {
     let next = connect(&daemon).await.lock("orders").acquire().await.unwrap();
     assert!(next.token() > guard.token());
     assert_eq!(guard.lost().await.reason, Reason::UnknownSession);
+    assert!(guard.deadline().has_passed(), "somebody else has it");
     next.release().await.unwrap();
     assert!(fenced.lock("orders").acquire().await.unwrap().token() > guard.token());
 }
@@ -436,6 +437,7 @@ async fn closing_frees_everything_and_the_next_acquire_opens_a_new_session() {
     let session = client.session();
     client.close().await;
     assert!(!guard.is_valid() && !inspect(&client, "orders").await.held);
+    assert!(guard.deadline().has_passed(), "somebody else may have it");
     let again = client.lock("orders").acquire().await.unwrap();
     assert!(again.is_valid() && client.session() != session);
 }
@@ -451,6 +453,43 @@ async fn the_last_clone_takes_the_session_with_it_but_not_from_a_guard() {
     // Also where there is no runtime.
     thread::spawn(move || drop(guard)).join().unwrap();
     looker.lock("orders").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_is_dropped_while_the_daemon_is_away_comes_to_rest() {
+    let mut daemon = Daemon::start();
+    let ttl = Duration::from_secs(1);
+    let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
+    let guard = client.lock("orders").acquire().await.unwrap();
+    let tasks = tokio::runtime::Handle::current().metrics();
+    assert_ne!(tasks.num_alive_tasks(), 0);
+    daemon.process.signal(Signal::SIGKILL);
+    daemon.process.end();
+    drop((guard, client));
+    until(async || (tasks.num_alive_tasks() == 0).then_some(())).await;
+}
+
+#[test]
+fn a_client_whose_runtime_is_gone_says_so() {
+    let daemon = Daemon::start();
+    let [first, second] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
+    let client = first.block_on(connect(&daemon));
+    let fresh = client.another_session();
+    let guard = first.block_on(client.lock("orders").acquire()).unwrap();
+    drop(first);
+    second.block_on(async {
+        for client in [&fresh, &client, &client] {
+            let refused = client.lock("others").acquire().await;
+            assert!(
+                matches!(&refused, Err(Error::Unavailable { message, .. })
+                    if message.contains("runtime")),
+                "{refused:?}"
+            );
+        }
+        let refused = guard.release().await;
+        assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+        client.close().await;
+    });
 }
 
 #[tokio::test]

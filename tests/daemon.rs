@@ -55,7 +55,17 @@ async fn after_a_crash_nothing_is_granted_while_an_old_holder_may_believe_in_its
     assert!(retry_after.is_some());
     assert_eq!(health(&daemon).await, ServingStatus::NotServing);
 
-    let new = next.lock("a").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let next = next.clone();
+        async move { next.lock("a").acquire().await.unwrap() }
+    });
+    // Who looks sees it, though the store has no lease yet.
+    until(async || {
+        let listed = next.list("").next().await.transpose().unwrap();
+        listed.filter(|lock| lock.name == "a" && lock.waiting == 1 && !lock.held)
+    })
+    .await;
+    let new = waiter.await.unwrap();
     assert!(deadline.has_passed(), "granted while the old holder could believe in its grant");
     assert!(!old.is_valid());
     assert!(new.token() > old_token);

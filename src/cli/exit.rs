@@ -10,7 +10,7 @@ use std::{
 use leasehold_client::{Error, Holder, Reason};
 use serde_json::{Map, Value, json};
 
-use super::output::{Output, holder_json, millis, printable};
+use super::output::{Output, Unwritten, holder_json, millis, printable};
 use crate::config::Mistakes;
 
 /// Something went wrong that has no code of its own.
@@ -96,10 +96,15 @@ impl Report {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::ReaderGone
-        } else {
-            Self::new(FAILED, "io", error)
+        Self::new(FAILED, "io", error)
+    }
+}
+
+impl From<Unwritten> for Failure {
+    fn from(unwritten: Unwritten) -> Self {
+        match unwritten {
+            Unwritten::ReaderGone => Self::ReaderGone,
+            Unwritten::Failed(_) => Self::new(FAILED, "io", unwritten),
         }
     }
 }
@@ -251,8 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_error() {
-        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(matches!(Failure::from(gone), Failure::ReaderGone));
+    fn only_the_reader_of_our_output_may_go_away() {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(matches!(Failure::from(Unwritten::from(gone())), Failure::ReaderGone));
+        assert!(matches!(Failure::from(gone()), Failure::Told(Report { code: FAILED, .. })));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     Globals,
     exit::{FAILED, Failure},
-    output::{Output, length, line, millis},
+    output::{Output, length, line, millis, offer},
     process,
     show::{Shown, Table},
 };
@@ -159,9 +159,10 @@ impl Check {
             }
         };
         let shown = Shown::from(check.lock);
+        // The exit code is the answer, also if nobody reads why.
         match globals.output {
-            Output::Text => line(format!("token {token} {sentence}\n{}", shown.line()))?,
-            Output::Json => line(json!({
+            Output::Text => offer(format!("token {token} {sentence}\n{}", shown.line()))?,
+            Output::Json => offer(json!({
                 "name": name, "token": token, "state": state, "lock": shown.json(),
             }))?,
         }

@@ -11,11 +11,7 @@ mod serve;
 mod settings;
 mod show;
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -46,7 +42,9 @@ use self::{
   78   `serve`: the configuration has mistakes
 `lock` otherwise ends as its command did.
 
-With --output json, errors are one JSON object on standard error: {\"error\":{\"kind\":…,\"message\":…,…}}
+With --output json, standard error has one JSON object per line too:
+  {\"error\":{\"kind\":…,\"message\":…,…}}   why it failed
+  {\"note\":{\"message\":…}}               a warning; it goes on
 
 Examples:
   leasehold serve
@@ -131,7 +129,10 @@ enum Command {
 #[derive(Debug, Parser)]
 #[command(name = "leasehold")]
 enum Internal {
-    Keeper,
+    Keeper {
+        #[arg(long)]
+        output: Output,
+    },
     Launch(lock::Launch),
 }
 
@@ -140,8 +141,8 @@ enum Internal {
 pub fn main() -> ExitCode {
     if matches!(std::env::args_os().nth(1), Some(word) if word == "keeper" || word == "launch") {
         return match Internal::try_parse() {
-            Ok(Internal::Keeper) => {
-                keeper::run().unwrap_or_else(|failure| failure.report(Output::Text))
+            Ok(Internal::Keeper { output }) => {
+                keeper::run(output).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
             Err(error) => complain(&error),
@@ -197,7 +198,7 @@ fn block_on(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<
 fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
-    io::stdout().write_all(&script)?;
+    output::write(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 

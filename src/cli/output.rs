@@ -9,6 +9,7 @@ use std::{
 use clap::ValueEnum;
 use leasehold_client::Holder;
 use serde_json::{Value, json};
+use thiserror::Error;
 
 /// Who reads the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -19,18 +20,76 @@ pub(super) enum Output {
     Json,
 }
 
-/// Writes a line to standard output, at once, so that a reader in a pipeline
-/// is never behind.
-pub(super) fn line(text: impl fmt::Display) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+impl Output {
+    /// As `--output` has it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+
+    /// A note, as a line of standard error.
+    pub(super) fn noted(self, text: impl fmt::Display) -> String {
+        let text = text.to_string();
+        match self {
+            Self::Text => format!("leasehold: {}\n", printable(&text)),
+            Self::Json => format!("{}\n", json!({ "note": { "message": text } })),
+        }
+    }
+
+    /// Tells something on standard error. A failure to do so changes nothing.
+    pub(super) fn note(self, text: impl fmt::Display) {
+        let _ = io::stderr().write_all(self.noted(text).as_bytes());
+    }
 }
 
-/// Tells people something on standard error. A failure to do so changes
-/// nothing.
+/// Why something is not on standard output. Only here does a broken pipe mean
+/// that the reader has seen enough.
+#[derive(Debug, Error)]
+pub(super) enum Unwritten {
+    /// Nobody reads it any more.
+    #[error("nobody reads standard output any more")]
+    ReaderGone,
+    /// It could not be written.
+    #[error("can't write to standard output: {0}")]
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// Writes to standard output, at once, so that a reader in a pipeline is never
+/// behind.
+pub(super) fn write(bytes: &[u8]) -> Result<(), Unwritten> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
+/// Writes a line to standard output.
+pub(super) fn line(text: impl fmt::Display) -> Result<(), Unwritten> {
+    write(format!("{text}\n").as_bytes())
+}
+
+/// Writes a line to standard output for whoever still reads it: what happens
+/// next does not depend on that.
+pub(super) fn offer(text: impl fmt::Display) -> Result<(), Unwritten> {
+    match line(text) {
+        Err(Unwritten::ReaderGone) => Ok(()),
+        written => written,
+    }
+}
+
+/// Tells people something on standard error.
 pub(super) fn note(text: impl fmt::Display) {
-    let _ = writeln!(io::stderr(), "leasehold: {}", printable(&text.to_string()));
+    Output::Text.note(text);
 }
 
 /// Text from elsewhere, without anything that a terminal would obey.
@@ -80,6 +139,15 @@ mod tests {
         assert_eq!(length(Duration::from_millis(12_999)), "12s");
         assert_eq!(length(Duration::from_secs(3_723)), "1h 2m 3s");
         assert_eq!(length(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn notes_are_lines_for_people_and_objects_for_programs() {
+        assert_eq!(Output::Text.noted("may end"), "leasehold: may end\n");
+        let line = Output::Json.noted("may\nend");
+        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+        let object: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(object["note"]["message"], "may\nend");
     }
 
     #[test]

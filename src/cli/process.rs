@@ -2,6 +2,7 @@
 //! the terminal. The only such place of the command line.
 
 use std::{
+    fs::File,
     future::poll_fn,
     io::{self, IsTerminal},
     path::PathBuf,
@@ -11,7 +12,7 @@ use std::{
 use nix::{
     errno::Errno,
     sys::{
-        signal::{SigSet, killpg, raise},
+        signal::{SigSet, kill, killpg, raise},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::{Pid, User, gethostname, getpgrp, getppid, getuid, tcgetpgrp, tcsetpgrp},
@@ -47,6 +48,18 @@ impl Signals {
         })
         .await
     }
+
+    /// Forgets those that have arrived.
+    pub(super) async fn forget(&mut self) {
+        poll_fn(|context| {
+            for (_, stream) in &mut self.0 {
+                // However often it arrived, it is told once.
+                let _ = stream.poll_recv(context);
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
 }
 
 /// The signals that ask a daemon to stop. A container's first process may have
@@ -77,8 +90,8 @@ fn ignored() -> SigSet {
     Signal::iterator().filter(|signal| mask & (1 << (*signal as i32 - 1)) != 0).collect()
 }
 
-/// Keeps every signal that can be kept away from this process. For a process
-/// with one thread, before it starts others.
+/// Keeps every signal that can be kept away from this thread, and from those
+/// that it starts.
 pub(super) fn block_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_block()?)
 }
@@ -86,6 +99,12 @@ pub(super) fn block_signals() -> io::Result<()> {
 /// Stops this process until it is continued.
 pub(super) fn stop_self() -> io::Result<()> {
     Ok(raise(Signal::SIGSTOP)?)
+}
+
+/// Stops this process and its group until they are continued: a script that
+/// waits for us stands still with us, and its shell sees it.
+pub(super) fn stop_own_group() -> io::Result<()> {
+    Ok(kill(Pid::from_raw(0), Signal::SIGSTOP)?)
 }
 
 /// The parent's process id.
@@ -162,21 +181,23 @@ pub(super) fn look_at(child: u32) -> io::Result<ChildState> {
     })
 }
 
-/// Whether standard output is a terminal, and not the next program of a
-/// pipeline.
-pub(super) fn shows_output() -> bool {
-    io::stdout().is_terminal()
+/// Whether a person reads and types here, and no other program of a pipeline
+/// or a script.
+pub(super) fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The terminal at standard input. One process group at a time is in its
-/// foreground: it alone may read, and gets the signals that keys send.
+/// The terminal of this session, wherever standard input comes from. One
+/// process group at a time is in its foreground: it alone may read, and gets
+/// the signals that keys send.
 #[derive(Debug)]
-pub(super) struct Terminal(());
+pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// `None` if standard input is not the terminal of this session.
-    pub(super) fn at_stdin() -> Option<Self> {
-        (io::stdin().is_terminal() && tcgetpgrp(io::stdin()).is_ok()).then_some(Self(()))
+    /// `None` if this session has none.
+    pub(super) fn of_session() -> Option<Self> {
+        let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
+        tcgetpgrp(&terminal).is_ok().then_some(Self(terminal))
     }
 
     /// Hands it to `group`, if it is ours to give. Says whether it was.
@@ -190,7 +211,7 @@ impl Terminal {
     }
 
     fn pass(&self, from: Pid, to: Pid) -> bool {
-        if tcgetpgrp(io::stdin()) != Ok(from) {
+        if tcgetpgrp(&self.0) != Ok(from) {
             return false;
         }
         // Who takes the terminal from the background is stopped by SIGTTOU,
@@ -198,7 +219,7 @@ impl Terminal {
         let mut background = SigSet::empty();
         background.add(Signal::SIGTTOU);
         let _ = background.thread_block();
-        let passed = tcsetpgrp(io::stdin(), to).is_ok();
+        let passed = tcsetpgrp(&self.0, to).is_ok();
         let _ = background.thread_unblock();
         passed
     }

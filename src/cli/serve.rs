@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     exit::{FAILED, Failure},
-    output::{Output, line},
+    output::{Output, line, offer},
     process::StopSignals,
     settings::SettingFlags,
 };
@@ -66,7 +66,11 @@ impl Serve {
         }
         let config = effective.config;
         telemetry::init(&config).map_err(|error| Failure::new(FAILED, "telemetry", error))?;
-        runtime(config.threads)?.block_on(serve(config))
+        let runtime = runtime(config.threads)?;
+        let ended = runtime.block_on(serve(config));
+        // A write that hangs must not keep a daemon that was told to stop.
+        runtime.shutdown_background();
+        ended
     }
 
     fn load(self, matches: &ArgMatches) -> Result<Effective, Failure> {
@@ -101,10 +105,7 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
         Daemon::bind(config).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
     for address in daemon.addresses() {
         // The daemon serves also if nobody reads its output.
-        match line(format_args!("listening on {address}")).map_err(Failure::from) {
-            Ok(()) | Err(Failure::ReaderGone) => {}
-            Err(failure) => return Err(failure),
-        }
+        offer(format_args!("listening on {address}"))?;
     }
     match daemon.run(reached(stops.clone(), 1), reached(stops, 2)).await {
         Ok(()) => Ok(ExitCode::SUCCESS),

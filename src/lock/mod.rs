@@ -10,7 +10,7 @@ mod queue;
 mod renew;
 mod state;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, ops::Bound, time::Duration};
 
 // Its hasher is fast, and seeded at random for each table.
 use hashbrown::HashMap;
@@ -189,6 +189,8 @@ enum Due {
 pub struct Locks {
     locks: Slab<Lock>,
     names: HashMap<LockName, LockId>,
+    /// Those that are waited for while their lease is not to be had.
+    stranded: BTreeSet<LockName>,
     schedule: Schedule<Due>,
     settings: Settings,
     entropy: Entropy,
@@ -204,6 +206,7 @@ impl Locks {
         Self {
             locks: Slab::new(),
             names: HashMap::new(),
+            stranded: BTreeSet::new(),
             schedule: Schedule::default(),
             settings,
             entropy,
@@ -305,6 +308,29 @@ impl Locks {
         lock.position_news(ticket)
     }
 
+    /// Whether the lease is ours, or may be.
+    #[must_use]
+    pub fn is_ours(&self, lock: LockId) -> bool {
+        self.get(lock).is_some_and(Lock::is_ours)
+    }
+
+    /// Locks of a namespace that are waited for while their lease is not to be
+    /// had, in order, after `after`.
+    pub fn stranded(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &LockName> {
+        let from = match after {
+            Some(after) => Bound::Excluded(LockName::start_of(namespace, after)),
+            None => Bound::Included(LockName::start_of(namespace, prefix)),
+        };
+        self.stranded
+            .range((from, Bound::Unbounded))
+            .take_while(move |name| name.begins_with(namespace, prefix))
+    }
+
     /// How many locks are held or waited for.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -375,6 +401,7 @@ impl Locks {
     ) {
         let Some(lock) = self.locks.get_mut(id.0 as usize) else { return };
         let before = (lock.grant().map(|grant| (grant.token, grant.ends_at)), lock.waiting());
+        let was_stranded = lock.is_stranded();
         let mut cx = Cx {
             lock: id,
             now,
@@ -388,6 +415,11 @@ impl Locks {
         let after = (lock.grant().map(|grant| (grant.token, grant.ends_at)), lock.waiting());
         if before != after {
             out.push(Effect::Changed(lock.name.clone()));
+        }
+        match (was_stranded, lock.is_stranded()) {
+            (false, true) => _ = self.stranded.insert(lock.name.clone()),
+            (true, false) => _ = self.stranded.remove(&lock.name),
+            _ => {}
         }
         let idle = lock.is_idle();
         let due = if idle { None } else { lock.due() };
@@ -410,6 +442,3 @@ impl Locks {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -56,6 +56,8 @@ enum Lease {
         id: LeaseId,
         retry_at: Option<Moment>,
         failures: u32,
+        /// When the lease has run out by itself, where leases do.
+        over_at: Moment,
         /// What to wait for after that, if anything.
         then: Option<Box<Waiting>>,
     },
@@ -87,9 +89,18 @@ impl Lock {
 
     /// Nobody holds it, nobody waits and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.grant.is_none()
-            && self.queue.is_none()
-            && matches!(self.lease, Lease::None | Lease::Waiting(_))
+        self.grant.is_none() && self.queue.is_none() && !self.is_ours()
+    }
+
+    /// Waited for, while the lease is not to be had or nobody is there to ask
+    /// for it.
+    pub(super) const fn is_stranded(&self) -> bool {
+        self.queue.is_some() && !self.is_ours()
+    }
+
+    /// The lease is ours, or may be.
+    pub(super) const fn is_ours(&self) -> bool {
+        !matches!(self.lease, Lease::None | Lease::Waiting(_))
     }
 
     pub(super) const fn grant(&self) -> Option<&Grant> {
@@ -236,17 +247,16 @@ impl Lock {
                 self.renewed(answer, cx);
             }
             (
-                Lease::Releasing { id: given_up, retry_at, failures, then },
+                Lease::Releasing { id: given_up, retry_at, failures, over_at, then },
                 Answer::Release(answer),
-            ) if *given_up == id => match answer {
-                Ok(lease::Release::Released) => {
+            ) if *given_up == id => {
+                if answer == Ok(lease::Release::Released) || cx.now >= *over_at {
                     self.lease = then.take().map_or(Lease::None, Lease::Waiting);
-                }
-                Ok(lease::Release::Unknown { .. }) | Err(_) => {
+                } else {
                     *retry_at = Some(cx.now + backoff(*failures, cx));
                     *failures += 1;
                 }
-            },
+            }
             // An answer to a hold that is over. Its id was never used again,
             // so there is nothing left that it could speak of.
             _ => {}
@@ -276,8 +286,7 @@ impl Lock {
             Ok(lease::Acquire::Unknown { why }) => {
                 let trouble = lease::Error::Unavailable { why, retry_after: None };
                 let then = Some(wait(Obstacle::Trouble(trouble), polls, cx));
-                self.lease = Lease::Releasing { id, retry_at: None, failures: 0, then };
-                cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id } });
+                self.give_up_lease_then(id, then, cx);
             }
             Err(error @ lease::Error::DataLoss { .. }) => {
                 self.lease = Lease::None;
@@ -471,6 +480,11 @@ impl Lock {
         let refusal = match &self.lease {
             Lease::Waiting(waiting) => Refusal::Obstacle(waiting.obstacle.clone()),
             _ if self.grant.is_some() => Refusal::Held,
+            Lease::Releasing { retry_at: Some(_), .. } => {
+                let why = "the lease from before could not be released yet".to_owned();
+                let trouble = lease::Error::Unavailable { why, retry_after: None };
+                Refusal::Obstacle(Obstacle::Trouble(trouble))
+            }
             // An answer is awaited, and may bring the lock.
             _ => return,
         };
@@ -499,7 +513,12 @@ impl Lock {
     }
 
     fn give_up_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
-        self.lease = Lease::Releasing { id, retry_at: None, failures: 0, then: None };
+        self.give_up_lease_then(id, None, cx);
+    }
+
+    fn give_up_lease_then(&mut self, id: LeaseId, then: Option<Box<Waiting>>, cx: &mut Cx<'_>) {
+        let over_at = cx.now + cx.settings.lease_duration;
+        self.lease = Lease::Releasing { id, retry_at: None, failures: 0, over_at, then };
         cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id } });
     }
 

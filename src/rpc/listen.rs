@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_core::Stream;
@@ -18,14 +19,18 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-use crate::config::Listen;
+use crate::{clock::sleep, config::Listen};
+
+/// How long nothing is accepted after a failure.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket.
 pub enum Listener {
     /// An address.
     Tcp(TcpListener),
-    /// A path; the file goes when this is dropped.
-    Unix(UnixListener, SocketFile),
+    /// A path. The file goes first when this is dropped: whoever finds it can
+    /// still connect.
+    Unix(SocketFile, UnixListener),
 }
 
 /// The file of a Unix socket.
@@ -48,10 +53,10 @@ impl Listener {
                 let before = umask(Mode::from_bits_truncate(0o177));
                 let bound = UnixListener::bind(path);
                 umask(before);
-                let file = SocketFile(path.clone());
                 let listener = bound?;
+                let file = SocketFile(path.clone());
                 fs::set_permissions(path, fs::Permissions::from_mode(socket_mode))?;
-                Ok(Self::Unix(listener, file))
+                Ok(Self::Unix(file, listener))
             }
         }
     }
@@ -62,7 +67,7 @@ impl Listener {
             Self::Tcp(listener) => {
                 listener.local_addr().map_or_else(|_| "unknown".to_owned(), |at| at.to_string())
             }
-            Self::Unix(_, file) => format!("unix:{}", file.0.display()),
+            Self::Unix(file, _) => format!("unix:{}", file.0.display()),
         }
     }
 }
@@ -88,6 +93,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 pub struct Incoming {
     listener: Listener,
     permits: Arc<Semaphore>,
+    /// Set after a failure: when to try again.
+    pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Incoming {
@@ -95,27 +102,36 @@ impl Incoming {
     /// closed at once.
     #[must_use]
     pub const fn new(listener: Listener, permits: Arc<Semaphore>) -> Self {
-        Self { listener, permits }
+        Self { listener, permits, pause: None }
     }
 }
 
 impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
             let socket = match &self.listener {
                 Listener::Tcp(listener) => ready!(listener.poll_accept(cx)).map(|(stream, _)| {
                     _ = stream.set_nodelay(true);
                     Socket::Tcp(stream)
                 }),
-                Listener::Unix(listener, _) => {
+                Listener::Unix(_, listener) => {
                     ready!(listener.poll_accept(cx)).map(|(stream, _)| Socket::Unix(stream))
                 }
             };
             let socket = match socket {
                 Ok(socket) => socket,
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Err(error) => {
+                    // Often too many open files: the next try would fail as well.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    self.pause = Some(Box::pin(sleep(PAUSE)));
+                    continue;
+                }
             };
             match Arc::clone(&self.permits).try_acquire_owned() {
                 Ok(permit) => return Poll::Ready(Some(Ok(Connection { socket, _permit: permit }))),

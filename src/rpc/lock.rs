@@ -37,22 +37,6 @@ impl Service {
     pub(super) const fn new(driver: Driver) -> Self {
         Self { driver }
     }
-
-    /// All locks with this prefix.
-    async fn all(&self, namespace: &Namespace, prefix: &str) -> Result<Vec<LockView>, Status> {
-        let mut all: Vec<LockView> = Vec::new();
-        loop {
-            let after = all.last().map(|view| view.name.name().to_owned());
-            let limit = PAGE.1 as usize;
-            let page = self.driver.list(namespace, prefix, after.as_deref(), limit).await;
-            let page = page.map_err(store_status)?;
-            let last = page.len() < limit;
-            all.extend(page);
-            if last {
-                return Ok(all);
-            }
-        }
-    }
 }
 
 fn store_status(error: lease::Error) -> Status {
@@ -111,22 +95,24 @@ impl pb::lock_service_server::LockService for Service {
         let pb::WatchRequest { namespace, target: asked } = request.into_inner();
         // The watch begins before the state is read, so that no change falls
         // in between.
-        let (watch, initial) = match asked {
+        let watching = match asked {
             Some(Asked::Name(name)) => {
                 let lock = pb::LockRef { namespace, name };
                 let name = decode::lock(Some(lock)).map_err(status)?;
                 let watch = self.driver.watch(Target::Name(name.clone())).map_err(status)?;
-                (watch, vec![self.driver.inspect(&name).await.map_err(store_status)?])
+                let state = self.driver.inspect(&name).await.map_err(store_status)?;
+                Watching { states: [state].into(), pages: None, watch }
             }
             Some(Asked::Prefix(prefix)) => {
                 let (namespace, prefix) = target(&namespace, &prefix).map_err(status)?;
                 let target = Target::Prefix(namespace.clone(), prefix.clone());
                 let watch = self.driver.watch(target).map_err(status)?;
-                (watch, self.all(&namespace, &prefix).await?)
+                let pages = Pages::new(self.driver.clone(), namespace, prefix);
+                Watching { states: VecDeque::new(), pages: Some(pages), watch }
             }
             None => return Err(status(Problem::invalid("target", "is missing"))),
         };
-        Ok(Response::new(Watching { initial: initial.into(), watch }))
+        Ok(Response::new(watching))
     }
 
     async fn r#break(
@@ -175,15 +161,59 @@ fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), Problem>
 
 /// The state at first, then the changes.
 pub(super) struct Watching {
-    initial: VecDeque<LockView>,
+    /// What is left of the page.
+    states: VecDeque<LockView>,
+    /// The pages after it.
+    pages: Option<Pages>,
     watch: Watch,
+}
+
+/// All states of a prefix, a page at a time.
+struct Pages {
+    driver: Driver,
+    namespace: Namespace,
+    prefix: String,
+    next: Pin<Box<dyn Future<Output = Result<Vec<LockView>, lease::Error>> + Send>>,
+}
+
+impl Pages {
+    fn new(driver: Driver, namespace: Namespace, prefix: String) -> Self {
+        let next = Box::pin(std::future::ready(Ok(Vec::new())));
+        let mut pages = Self { driver, namespace, prefix, next };
+        pages.fetch(None);
+        pages
+    }
+
+    fn fetch(&mut self, after: Option<String>) {
+        let (driver, namespace) = (self.driver.clone(), self.namespace.clone());
+        let prefix = self.prefix.clone();
+        self.next = Box::pin(async move {
+            driver.list(&namespace, &prefix, after.as_deref(), PAGE.1 as usize).await
+        });
+    }
 }
 
 impl Stream for Watching {
     type Item = Result<pb::WatchResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (view, initial) = match self.initial.pop_front() {
+        while self.states.is_empty()
+            && let Some(pages) = &mut self.pages
+        {
+            let page = match ready!(pages.next.as_mut().poll(cx)) {
+                Ok(page) => page,
+                Err(error) => {
+                    self.pages = None;
+                    return Poll::Ready(Some(Err(store_status(error))));
+                }
+            };
+            match page.last().filter(|_| page.len() == PAGE.1 as usize) {
+                Some(last) => pages.fetch(Some(last.name.name().to_owned())),
+                None => self.pages = None,
+            }
+            self.states = page.into();
+        }
+        let (view, initial) = match self.states.pop_front() {
             Some(view) => (view, true),
             None => match ready!(self.watch.poll_changed(cx)) {
                 Some(Ok(view)) => (view, false),

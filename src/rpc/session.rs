@@ -3,6 +3,7 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_core::Stream;
@@ -14,10 +15,15 @@ use super::{
     status::{status, store_problem, unreadable},
 };
 use crate::{
+    clock::sleep,
     driver::{self, Driver},
+    error::{Problem, Reason},
     lease::Call,
     session::Open,
 };
+
+/// How long a stream may be open before its first message.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// Serves sessions.
 pub(super) struct Service {
@@ -38,12 +44,12 @@ impl pb::session_service_server::SessionService for Service {
         &self,
         request: Request<Streaming<pb::AttachRequest>>,
     ) -> Result<Response<Attached>, Status> {
-        let stream = self.driver.attach();
+        let stream = self.driver.attach().map_err(status)?;
         Ok(Response::new(Attached {
             driver: self.driver.clone(),
             inbound: request.into_inner(),
             stream,
-            phase: Phase::First,
+            phase: Phase::First(Box::pin(sleep(FIRST_MESSAGE))),
         }))
     }
 }
@@ -59,8 +65,8 @@ pub(super) struct Attached {
 }
 
 enum Phase {
-    /// The first message is awaited.
-    First,
+    /// The first message is awaited, but not for ever.
+    First(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// The store must cover the ttl before the session is opened.
     Covering(<Call<()> as IntoFuture>::IntoFuture, Option<Open>),
     /// The session is open, or has been refused.
@@ -99,8 +105,19 @@ impl Stream for Attached {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         loop {
+            if matches!(this.phase, Phase::Done) {
+                return Poll::Ready(None);
+            }
+            match this.stream.poll_message(cx) {
+                Poll::Ready(Some(Ok(message))) => {
+                    return Poll::Ready(Some(Ok(encode::message(message))));
+                }
+                Poll::Ready(Some(Err(problem))) => return this.end(Some(status(problem))),
+                Poll::Ready(None) => return this.end(None),
+                Poll::Pending => {}
+            }
             match &mut this.phase {
-                Phase::Done => return Poll::Ready(None),
+                Phase::Done | Phase::Open => {}
                 Phase::Covering(call, open) => {
                     let covered = ready!(call.as_mut().poll(cx));
                     if let (Ok(()), Some(open)) = (&covered, open.take()) {
@@ -112,15 +129,15 @@ impl Stream for Attached {
                     this.phase = Phase::Open;
                     continue;
                 }
-                Phase::Open => match this.stream.poll_message(cx) {
-                    Poll::Ready(Some(Ok(message))) => {
-                        return Poll::Ready(Some(Ok(encode::message(message))));
+                Phase::First(patience) => {
+                    if patience.as_mut().poll(cx).is_ready() {
+                        let problem = Problem::new(
+                            Reason::Protocol,
+                            format!("nothing was said on this stream for {FIRST_MESSAGE:?}"),
+                        );
+                        return this.end(Some(status(problem)));
                     }
-                    Poll::Ready(Some(Err(problem))) => return this.end(Some(status(problem))),
-                    Poll::Ready(None) => return this.end(None),
-                    Poll::Pending => {}
-                },
-                Phase::First => {}
+                }
             }
             match ready!(Pin::new(&mut this.inbound).poll_next(cx)) {
                 Some(Ok(message)) => {

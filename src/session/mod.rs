@@ -63,6 +63,12 @@ pub const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// The shortest longest hold.
 pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
+/// How much room is kept for effects after a crowd has gone.
+const KEPT: usize = 1024;
+
+/// More waits than this are not searched one by one.
+const MANY_WAITS: usize = 64;
+
 /// Clocks may drift apart by this part of a length (a five-hundredth).
 const DRIFT: u32 = 500;
 
@@ -176,6 +182,8 @@ pub enum Action {
     Send(StreamId, Message),
     /// End a stream, after what it was sent before.
     End(StreamId, Option<Box<Problem>>),
+    /// End a stream whose session goes on elsewhere, with nothing more sent.
+    Supersede(StreamId),
     /// Ask the store; the answer comes back as [`Event::Answered`].
     Call(LockId, StoreCall),
     /// A lock's state, as seen from outside, may have changed.
@@ -230,13 +238,15 @@ impl Session {
 
     /// How long its client may count on it, from when it sent the last ping.
     fn valid_for(&self) -> Duration {
-        self.ttl - self.ttl / DRIFT
+        self.valid_until(None)
     }
 
     /// The same for a grant with a limit of its own. The ping was sent before
-    /// it arrived, so what counts from its sending ends before the limit.
+    /// it arrived, and clocks may drift: so what counts from its sending ends
+    /// before the limit.
     fn valid_until(&self, limit: Option<Moment>) -> Duration {
-        limit.map_or(Duration::MAX, |limit| limit.since(self.pinged_at)).min(self.valid_for())
+        let length = limit.map_or(self.ttl, |limit| limit.since(self.pinged_at).min(self.ttl));
+        length - length / DRIFT
     }
 
     fn forget_grant(&mut self, handle: Handle) -> Option<LockId> {
@@ -258,7 +268,8 @@ pub struct Sessions {
     locks: Locks,
     schedule: Schedule<SessionKey>,
     entropy: Entropy,
-    draining: bool,
+    /// Set once the daemon stops: when holders must have let go.
+    draining: Option<Moment>,
     /// Kept to be used again.
     effects: Vec<Effect>,
 }
@@ -276,7 +287,7 @@ impl Sessions {
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),
             entropy,
-            draining: false,
+            draining: None,
             effects: Vec::new(),
         }
     }
@@ -332,6 +343,23 @@ impl Sessions {
         self.locks.is_empty()
     }
 
+    /// Locks of a namespace that are waited for while their lease is not to be
+    /// had: the store does not know of them. In order, after `after`.
+    pub fn stranded(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &LockName> {
+        self.locks.stranded(namespace, prefix, after)
+    }
+
+    /// Whether this daemon has the lease of a lock, or is about to.
+    #[must_use]
+    pub fn is_ours(&self, name: &LockName) -> bool {
+        self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
+    }
+
     /// How many sessions there are, and how many locks.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
@@ -339,14 +367,22 @@ impl Sessions {
     }
 
     fn tick(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let mut expired = Vec::new();
         while let Some(key) = self.schedule.pop(now) {
             let Some(session) = self.sessions.get_mut(key.0 as usize) else { continue };
             session.armed = None;
             if session.deadline() <= now {
-                self.end_session(key, Some(Cause::Expired), now, out);
+                expired.push(key);
             } else {
                 self.arm(key);
             }
+        }
+        // None of them may be granted what another of them gives up.
+        for key in &expired {
+            self.leave_queues(*key, now, out);
+        }
+        for key in expired {
+            self.end_session(key, Some(Cause::Expired), now, out);
         }
         self.locks(lock::Event::Tick, now, out);
     }
@@ -362,7 +398,7 @@ impl Sessions {
     }
 
     fn open(&mut self, stream: StreamId, open: Open, now: Moment, out: &mut Vec<Action>) {
-        if self.draining {
+        if self.draining.is_some() {
             let problem = Problem::new(Reason::ShuttingDown, "the daemon is stopping");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
@@ -451,8 +487,7 @@ impl Sessions {
         if let Some(old) = session.stream.replace(stream) {
             // From here on nothing that arrives on the old stream counts.
             self.bind(old, None);
-            let problem = Problem::new(Reason::Protocol, "the session was resumed elsewhere");
-            out.push(Action::End(old, Some(Box::new(problem))));
+            out.push(Action::Supersede(old));
         }
         self.bind(stream, Some(key));
         let session = &self.sessions[key.0 as usize];
@@ -478,6 +513,7 @@ impl Sessions {
             }
         }
         out.push(Action::Send(stream, Message::Restored));
+        self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
         for (_, (lock, ticket)) in waits {
             self.locks(lock::Event::Present(lock, ticket, true), now, out);
         }
@@ -579,8 +615,9 @@ impl Sessions {
             return self.refuse(key, request, problem, out);
         }
         let lock = self.locks.find(&acquire.name);
-        let holds =
-            lock.and_then(|lock| self.locks.grant(lock)).is_some_and(|grant| grant.session == key);
+        let holds = lock
+            .and_then(|lock| self.locks.grant(lock))
+            .is_some_and(|grant| grant.session == key && grant.ends_at.is_none());
         let most = self.settings.max_locks_per_session;
         if !holds && session.grants.len() + session.waits.len() >= most {
             let message = format!(
@@ -590,26 +627,33 @@ impl Sessions {
                 Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };
             return self.refuse(key, request, problem, out);
         }
+        // A session that waits for a great many is not searched: it may wait
+        // for this one too.
         let again = lock.is_some_and(|lock| {
-            self.locks.waiting(lock) > 0 && session.waits.values().any(|(other, _)| *other == lock)
+            self.locks.waiting(lock) > 0
+                && (session.waits.len() > MANY_WAITS
+                    || session.waits.values().any(|(other, _)| *other == lock))
         });
         self.locks(lock::Event::Acquire(acquire, again), now, out);
     }
 
     fn drain(&mut self, until: Moment, now: Moment, out: &mut Vec<Action>) {
-        self.draining = true;
+        self.draining = Some(until);
         self.locks(lock::Event::Drain, now, out);
-        for lock in self.held() {
-            let Some(grant) = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none()) else {
-                continue;
-            };
-            let message = Message::AtRisk {
-                handle: grant.handle,
-                reason: Reason::ShuttingDown,
-                message: "the daemon is stopping: finish and release the lock".into(),
-                ends_in: until.since(now),
-            };
-            self.send(grant.session, message, out);
+        for (_, session) in &self.sessions {
+            self.warn_of_stop(session, now, out);
+        }
+    }
+
+    /// Tells a session with a stream to let go, if the daemon stops.
+    fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+        let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
+        for held in session.grants.values() {
+            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            {
+                let message = view::stopping(grant.handle, until.since(now));
+                out.push(Action::Send(stream, message));
+            }
         }
     }
 
@@ -636,6 +680,13 @@ impl Sessions {
         Some(self.locks.limit(lock).map_or(at, |limit| limit.min(at)))
     }
 
+    fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {
+            self.locks(lock::Event::Leave(lock, ticket), now, out);
+        }
+    }
+
     /// The session is over: what it waits for and holds is free for others.
     fn end_session(
         &mut self,
@@ -647,12 +698,9 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         self.schedule.rearm(key, &mut session.armed, None);
         self.secrets.remove(&session.secret);
-        let waits = std::mem::take(&mut session.waits);
-        let grants = std::mem::take(&mut session.grants);
-        for (lock, ticket) in waits.into_values() {
-            self.locks(lock::Event::Leave(lock, ticket), now, out);
-        }
-        for (handle, held) in grants {
+        self.leave_queues(key, now, out);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        for (handle, held) in std::mem::take(&mut session.grants) {
             if let Some(cause) = &cause
                 && let Some(name) = self.locks.name(held.lock).cloned()
             {
@@ -681,6 +729,7 @@ impl Sessions {
         for effect in effects.drain(..) {
             self.effect(effect, now, out);
         }
+        effects.shrink_to(KEPT);
         self.effects = effects;
     }
 

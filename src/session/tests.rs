@@ -51,6 +51,7 @@ struct Client {
     requests: u64,
     asked: HashMap<u64, LockName>,
     beliefs: HashMap<Handle, Belief>,
+    warnings: usize,
 }
 
 struct World {
@@ -121,6 +122,12 @@ fn lock_name(number: u8) -> LockName {
     LockName::parse("", &format!("lock-{number}")).unwrap()
 }
 
+/// How long a client takes for this length if its clock is as slow as is
+/// allowed.
+fn on_a_slow_clock(length: Duration) -> Duration {
+    length + length / 500
+}
+
 /// As the store layer computes it (safety rule 3).
 fn lease_deadline(sent: Moment) -> Moment {
     sent + (DURATION - DURATION / 500 - Duration::from_secs(1))
@@ -159,6 +166,7 @@ impl World {
                 requests: 0,
                 asked: HashMap::new(),
                 beliefs: HashMap::new(),
+                warnings: 0,
             });
             world.open(n);
         }
@@ -180,6 +188,7 @@ impl World {
                     }
                     self.event(daemon, Event::Detached(stream));
                 }
+                Action::Supersede(_) => {}
                 Action::Call(lock, call) => self.store.asked.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }
@@ -240,11 +249,12 @@ impl World {
                 let sent = client.pings[ping as usize];
                 let limits: HashMap<_, _> = limits.into_iter().collect();
                 for (handle, belief) in &mut client.beliefs {
-                    belief.deadline = sent + limits.get(handle).copied().unwrap_or(valid_for);
+                    let length = limits.get(handle).copied().unwrap_or(valid_for);
+                    belief.deadline = sent + on_a_slow_clock(length);
                 }
             }
             Message::Granted { request, token, handle, ping, valid_for } => {
-                let deadline = client.pings[ping as usize] + valid_for;
+                let deadline = client.pings[ping as usize] + on_a_slow_clock(valid_for);
                 let Some(name) = client.asked.get(&request).cloned() else {
                     // Granted to a request that was given up: let it go.
                     return self.request(at, Request::Release { request: u64::MAX, handle });
@@ -282,10 +292,8 @@ impl World {
                 }
             }
             Message::Refused { request, .. } => _ = client.asked.remove(&request),
-            Message::Queued(_)
-            | Message::AtRisk { .. }
-            | Message::Released { .. }
-            | Message::Restored => {}
+            Message::AtRisk { .. } => client.warnings += 1,
+            Message::Queued(_) | Message::Released { .. } | Message::Restored => {}
         }
     }
 
@@ -727,6 +735,32 @@ fn draining_refuses_warns_then_ends_and_is_over_when_all_is_free() {
     assert!(!world.daemons[0].is_drained(), "the holder has not let go");
     world.pass(TTL);
     world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn who_comes_back_while_the_daemon_stops_is_told() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    world.cut(0);
+    world.event(0, Event::Drain(world.now + Duration::from_secs(1)));
+    assert_eq!(world.clients[0].warnings, 0, "nobody was there to hear");
+    world.apply(Op::Resume(0));
+    assert_eq!(world.clients[0].warnings, 1);
+}
+
+#[test]
+fn of_those_who_expire_together_none_is_granted_what_another_gives_up() {
+    let mut world = calm(3);
+    for client in 0..3 {
+        world.ask(client, None);
+    }
+    // Everything stood still, this daemon's timer as well.
+    world.now = world.now + 2 * TTL;
+    let before = world.grants;
+    world.event(0, Event::Tick);
+    world.settle();
+    assert_eq!(world.grants, before);
     assert!(world.daemons[0].is_drained());
 }
 

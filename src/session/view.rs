@@ -191,6 +191,15 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
     Message::Lost { handle, reason, message: format!("lock {name} is lost: {why}").into() }
 }
 
+pub(super) fn stopping(handle: Handle, ends_in: Duration) -> Message {
+    Message::AtRisk {
+        handle,
+        reason: Reason::ShuttingDown,
+        message: "the daemon is stopping: finish and release the lock".into(),
+        ends_in,
+    }
+}
+
 pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
     let seconds = ends_in.as_secs();
     let message = format!(

@@ -125,23 +125,39 @@ impl Anchor {
         Self { moment: Moment::now(), wall: wall() }
     }
 
-    /// The moment of this anchor.
+    /// On the clock that counts through suspend.
     #[must_use]
-    pub const fn moment(&self) -> Moment {
+    pub const fn at(&self) -> Moment {
         self.moment
     }
 
-    /// How far the wall clock has run ahead of the other since then.
-    #[must_use]
-    pub fn leap(&self) -> Duration {
-        self.leap_until(&Self::now())
-    }
-
-    /// How far it had run ahead by then.
+    /// How far the wall clock had run ahead of the other by then.
     #[must_use]
     pub fn leap_until(&self, later: &Self) -> Duration {
-        let by_wall = later.wall.duration_since(self.wall).unwrap_or_default();
-        by_wall.saturating_sub(later.moment.since(self.moment))
+        self.by_wall(later).saturating_sub(later.moment.since(self.moment))
+    }
+
+    /// How much time had passed by then, by the clock that shows more of it.
+    #[must_use]
+    pub fn passed_until(&self, later: &Self) -> Duration {
+        self.by_wall(later).max(later.moment.since(self.moment))
+    }
+
+    fn by_wall(&self, later: &Self) -> Duration {
+        later.wall.duration_since(self.wall).unwrap_or_default()
+    }
+
+    /// At any time, for tests that make their own.
+    #[cfg(test)]
+    pub(crate) fn then(moment: Moment) -> Self {
+        let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
+        Self { moment, wall: SystemTime::UNIX_EPOCH + since_boot }
+    }
+
+    /// With a wall clock that has run ahead.
+    #[cfg(test)]
+    pub(crate) fn leapt(self, by: Duration) -> Self {
+        Self { wall: self.wall + by, ..self }
     }
 }
 
@@ -169,9 +185,13 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_ran_ahead_is_noticed() {
-        let honest = Anchor::now();
-        assert!(honest.leap() < Duration::from_secs(1));
-        let frozen = Anchor { moment: honest.moment, wall: honest.wall - Duration::from_secs(60) };
-        assert!(frozen.leap() > Duration::from_secs(59));
+        let before = Anchor::then(Moment::from_boot(Duration::from_secs(100)));
+        let after = Anchor::then(Moment::from_boot(Duration::from_secs(103)));
+        assert_eq!(before.leap_until(&after), Duration::ZERO);
+        assert_eq!(before.passed_until(&after), Duration::from_secs(3));
+        let after = after.leapt(Duration::from_secs(60));
+        assert_eq!(before.leap_until(&after), Duration::from_secs(60));
+        assert_eq!(before.passed_until(&after), Duration::from_secs(63));
+        assert_eq!(after.leap_until(&before), Duration::ZERO, "set back");
     }
 }

@@ -100,6 +100,10 @@ impl Guard {
     /// Until when the daemon keeps the lock from others, as far as is known
     /// now. It moves on with every keep-alive that is answered, until the
     /// grant is lost. What the lock protects must have stopped by then.
+    ///
+    /// It has passed as soon as the lock may be somebody else's: also when the
+    /// session was closed, when the stream of a fenced session ended, and when
+    /// the wall clock shows that this machine was frozen for too long.
     #[must_use]
     pub fn deadline(&self) -> Moment {
         self.session.deadline(self.grant)
@@ -161,7 +165,8 @@ impl Guard {
     /// # Errors
     /// [`Error::Lost`] if the lock was lost before: what was done under it may
     /// not have been protected. [`Error::Unavailable`] if the daemon did not
-    /// confirm the release in time; it is tried again in the background.
+    /// confirm the release in time, or could not do it now; it is tried again
+    /// in the background.
     pub async fn release(mut self) -> Result<(), Error> {
         if let Some(loss) = self.loss() {
             return Err(loss.of(self.name()));

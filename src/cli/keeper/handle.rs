@@ -10,7 +10,10 @@ use tokio::net::unix::pipe::{self, Sender};
 
 use super::Message;
 use crate::{
-    cli::process::{self, ChildState, Group},
+    cli::{
+        output::Output,
+        process::{self, ChildState, Group},
+    },
     clock::Moment,
 };
 
@@ -26,11 +29,11 @@ pub(in crate::cli) struct Keeper {
 impl Keeper {
     /// Starts one, in a process group of its own: signals that are meant for
     /// this group or the command's do not reach it.
-    pub(in crate::cli) async fn start() -> io::Result<Self> {
+    pub(in crate::cli) async fn start(output: Output) -> io::Result<Self> {
         let (sender, receiver) = pipe::pipe()?;
         let child = Command::new(process::this_program()?)
             .arg0("leasehold")
-            .arg("keeper")
+            .args(["keeper", "--output", output.name()])
             .current_dir("/")
             .stdin(Stdio::from(receiver.into_blocking_fd()?))
             .stdout(Stdio::null())

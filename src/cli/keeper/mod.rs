@@ -19,20 +19,20 @@ use watch::{Action, Event, Watch};
 
 use super::{
     exit::{Failure, USAGE},
-    output::note,
+    output::Output,
     process::{self, Group, Signal},
 };
 use crate::clock::{self, Moment};
 
 /// Runs as the keeper.
-pub(super) fn run() -> Result<ExitCode, Failure> {
+pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
     // Whoever ends everything at once, such as a terminal or a supervisor,
     // must not end the keeper before the command.
     process::block_signals()?;
-    Builder::new_current_thread().enable_all().build()?.block_on(keep())
+    Builder::new_current_thread().enable_all().build()?.block_on(keep(output))
 }
 
-async fn keep() -> Result<ExitCode, Failure> {
+async fn keep(output: Output) -> Result<ExitCode, Failure> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let pipe = Receiver::from_owned_fd(stdin)
         .map_err(|_| Failure::new(USAGE, "usage", "keeper is started by `leasehold lock`"))?;
@@ -53,7 +53,7 @@ async fn keep() -> Result<ExitCode, Failure> {
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),
             Some(Action::Kill(leader)) => {
                 signal(leader, Signal::SIGKILL);
-                note("the lock was not kept alive in time: killed the command");
+                output.note("the lock was not kept alive in time: killed the command");
                 return Ok(ExitCode::SUCCESS);
             }
         }

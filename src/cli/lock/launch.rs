@@ -59,13 +59,9 @@ impl Launch {
 /// Starts the process that will be the command, as the leader of a process
 /// group of its own.
 pub(super) fn start(guard: &Guard, command: &[OsString], output: Output) -> io::Result<Group> {
-    let format = match output {
-        Output::Text => "text",
-        Output::Json => "json",
-    };
     let child = Command::new(process::this_program()?)
         .arg0("leasehold")
-        .args(["launch", "--output", format])
+        .args(["launch", "--output", output.name()])
         .arg(std::process::id().to_string())
         .arg("--")
         .args(command)

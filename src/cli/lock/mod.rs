@@ -3,19 +3,22 @@
 //! The way: wait for the lock ([`wait`]), start the keeper and the command
 //! ([`launch`]), run it under [`supervise`], give the lock back.
 
+mod job;
 mod launch;
+mod notes;
 mod status_line;
 mod supervise;
 mod vigil;
 mod wait;
 
-use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fmt, path::Path, process::ExitCode, time::Duration};
 
 use leasehold_client::{Client, Guard, LockRequest};
 
 pub(super) use launch::Launch;
 
 use self::{
+    notes::Notes,
     supervise::{Ended, Supervisor},
     vigil::Vigil,
     wait::Denied,
@@ -23,7 +26,7 @@ use self::{
 use super::{
     Globals,
     exit::Failure,
-    output::note,
+    output::Output,
     process::{Signal, Signals},
 };
 use crate::clock::{self, Moment};
@@ -40,8 +43,8 @@ const HEARD: [Signal; 8] = [
     Signal::SIGCONT,
 ];
 
-/// How long the daemon may take to hear that we do not want the lock any more.
-/// If it does not, the session's ttl tells it.
+/// How long the daemon has at least to hear that we do not want the lock any
+/// more. If it does not, the session's ttl tells it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// As much of the command's name as is shown to others.
@@ -103,23 +106,36 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = self.connect(globals).await?;
+        let notes = Notes::begin(globals.output)?;
+        let ended = self.run_with(&client, globals.output, &notes).await;
+        // The lock is given back: now there is time for who reads slowly.
+        notes.written().await;
+        ended
+    }
+
+    async fn run_with(
+        self,
+        client: &Client,
+        output: Output,
+        notes: &Notes,
+    ) -> Result<ExitCode, Failure> {
         let mut signals = Signals::listen(&HEARD)?;
         let limit = if self.no_wait { Some(Duration::ZERO) } else { self.wait };
-        let waiting = wait::Waiting::new(&self.name, limit, globals.output);
-        let guard = match waiting.acquire(self.request(&client), &mut signals).await {
+        let waiting = wait::Waiting::new(&self.name, limit, output, notes.clone());
+        let guard = match waiting.acquire(self.request(client), &mut signals).await {
             Ok(guard) => guard,
             Err(denied) => {
-                within(Moment::now() + FAREWELL, client.close()).await;
+                within(Moment::now() + FAREWELL, &mut signals, client.close()).await;
                 return match denied {
                     Denied::Refused(error) => Err((*error).into()),
                     Denied::Interrupted(signal) => Ok(ExitCode::from(supervise::code_of(signal))),
                 };
             }
         };
-        let vigil = Vigil::over(self.validity(&client, &guard));
-        let mut supervisor = Supervisor::new(&guard, vigil, self.longest_hold);
-        let ended = supervisor.run(&self.command, globals.output, &mut signals).await;
-        give_back(guard, &client).await;
+        let vigil = Vigil::over(self.validity(client, &guard));
+        let mut supervisor = Supervisor::new(&guard, vigil, self.longest_hold, notes);
+        let ended = supervisor.run(&self.command, output, &mut signals).await;
+        give_back(guard, client, &mut signals, notes).await;
         match ended? {
             Ended::Itself(code) => Ok(ExitCode::from(code)),
             Ended::Lost(cause) => {
@@ -166,22 +182,41 @@ impl Lock {
 }
 
 /// Gives the lock back, unless that takes until it is free anyway.
-async fn give_back(guard: Guard, client: &Client) {
-    let (name, deadline, was_valid) = (guard.name().to_owned(), guard.deadline(), guard.is_valid());
-    within(deadline, async {
-        if let (Err(error), true) = (guard.release().await, was_valid) {
-            note(format!("could not give back {name:?}; it is free after its ttl: {error}"));
+async fn give_back(guard: Guard, client: &Client, signals: &mut Signals, notes: &Notes) {
+    let (name, was_valid) = (guard.name().to_owned(), guard.is_valid());
+    let limit = guard.deadline().max(Moment::now() + FAREWELL);
+    let not_given_back = |why: &dyn fmt::Display| {
+        if was_valid {
+            notes.tell(format_args!(
+                "could not give back {name:?}; it is free after its ttl: {why}"
+            ));
+        }
+    };
+    // Those that came before were for the command.
+    signals.forget().await;
+    let mut answered = false;
+    let released = async {
+        let released = guard.release().await;
+        answered = true;
+        if let Err(error) = released {
+            not_given_back(&error);
         }
         client.close().await;
-    })
-    .await;
+    };
+    within(limit, signals, released).await;
+    if !answered {
+        not_given_back(&"the daemon does not answer");
+    }
 }
 
-/// Does `work`, but not for longer than that.
-async fn within(limit: Moment, work: impl Future<Output = ()>) {
+/// Does `work`, but not for longer than that, nor when a signal asks us to
+/// end.
+async fn within(limit: Moment, signals: &mut Signals, work: impl Future<Output = ()>) {
     tokio::select! {
+        biased;
         () = work => {}
         () = clock::sleep_until(limit) => {}
+        () = wait::asked_to_end(signals) => {}
     }
 }
 

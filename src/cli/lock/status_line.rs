@@ -2,12 +2,13 @@
 
 use std::{
     env,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     time::Duration,
 };
 
 use leasehold_client::Progress;
 
+use super::notes::Notes;
 use crate::{
     cli::output::{length, printable},
     clock::Moment,
@@ -22,20 +23,21 @@ const REMOVE: &str = "\r\x1b[2K";
 /// One line on a terminal, rewritten in place. Elsewhere, nothing.
 #[derive(Debug)]
 pub(super) struct StatusLine {
+    notes: Notes,
     enabled: bool,
     shown: bool,
 }
 
 impl StatusLine {
     /// On standard error.
-    pub(super) fn on_stderr() -> Self {
+    pub(super) fn on_stderr(notes: Notes) -> Self {
         let obeys = env::var_os("TERM").is_some_and(|kind| kind != "dumb");
-        Self { enabled: obeys && io::stderr().is_terminal(), shown: false }
+        Self { notes, enabled: obeys && io::stderr().is_terminal(), shown: false }
     }
 
     /// Nowhere.
-    pub(super) const fn disabled() -> Self {
-        Self { enabled: false, shown: false }
+    pub(super) const fn disabled(notes: Notes) -> Self {
+        Self { notes, enabled: false, shown: false }
     }
 
     /// Whether anybody sees it.
@@ -47,23 +49,17 @@ impl StatusLine {
     pub(super) fn show(&mut self, text: &str) {
         if self.enabled {
             self.shown = true;
-            write_now(&format!("{REWRITE}{text}{WRAP_AGAIN}"));
+            self.notes.write(format!("{REWRITE}{text}{WRAP_AGAIN}"));
         }
     }
 
-    /// Removes it.
-    pub(super) fn clear(&mut self) {
+    /// Removes it, before anybody else writes there.
+    pub(super) async fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            write_now(REMOVE);
+            self.notes.write(REMOVE.to_owned());
+            self.notes.written().await;
         }
     }
-}
-
-/// A status that can't be shown changes nothing.
-fn write_now(text: &str) {
-    let mut out = io::stderr().lock();
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
 }
 
 /// What was last heard of the queue, and when.

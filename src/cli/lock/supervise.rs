@@ -6,15 +6,17 @@ use leasehold_client::{Guard, Loss, Reason};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::{
+    job::Job,
     launch,
+    notes::Notes,
     vigil::{Order, Vigil},
 };
 use crate::{
     cli::{
-        exit::Failure,
+        exit::{FAILED, Failure},
         keeper::Keeper,
-        output::{Output, length, note},
-        process::{self, ChildState, Group, Signal, Signals, Terminal},
+        output::{Output, length},
+        process::{self, ChildState, Group, Signal, Signals},
     },
     clock::{self, Moment},
 };
@@ -39,6 +41,7 @@ pub(super) struct Cause {
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     guard: &'a Guard,
+    notes: &'a Notes,
     vigil: Vigil,
     ends_at: Option<(Moment, Duration)>,
     loss: Option<Loss>,
@@ -47,9 +50,14 @@ pub(super) struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// For a grant that has just begun.
-    pub(super) fn new(guard: &'a Guard, vigil: Vigil, longest_hold: Option<Duration>) -> Self {
+    pub(super) fn new(
+        guard: &'a Guard,
+        vigil: Vigil,
+        longest_hold: Option<Duration>,
+        notes: &'a Notes,
+    ) -> Self {
         let ends_at = longest_hold.map(|limit| (Moment::now() + limit, limit));
-        Self { guard, vigil, ends_at, loss: None, cause: None }
+        Self { guard, notes, vigil, ends_at, loss: None, cause: None }
     }
 
     /// Starts the command and stays with it to its end.
@@ -60,29 +68,48 @@ impl<'a> Supervisor<'a> {
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
         // Before there are children, so that no change is missed.
-        let changes = unix::signal(SignalKind::child())?;
-        let mut keeper = Keeper::start().await?;
-        keeper.kill_at(self.vigil.keeper_kills_at(self.guard.deadline()))?;
-        let group = launch::start(self.guard, command, output)?;
-        let mut job = Job { group, terminal: Terminal::at_stdin(), started: false };
-        let ended = self.stay(&mut job, &mut keeper, changes, signals).await;
+        let mut changes = unix::signal(SignalKind::child())?;
+        let mut keeper = Keeper::start(output).await.map_err(cannot("start the keeper"))?;
+        let kill_at = self.vigil.keeper_kills_at(self.guard.deadline());
+        keeper.kill_at(kill_at).map_err(cannot("tell the keeper, so the command was not run"))?;
+        let group =
+            launch::start(self.guard, command, output).map_err(cannot("start the command"))?;
+        let mut job = Job::of(group);
+        let ended = self.stay(&mut job, &mut keeper, &mut changes, signals).await;
         if !matches!(ended, Ok(Ended::Itself(_))) {
             group.signal(Signal::SIGKILL);
         }
-        if let Some(terminal) = &job.terminal {
-            terminal.take_back(group);
+        if ended.is_err() {
+            self.bury(group, &mut changes).await;
         }
+        job.take_terminal_back();
         keeper.farewell();
-        Ok(ended?)
+        ended
+    }
+
+    /// Waits until a killed command is dead, so that the lock outlives it.
+    async fn bury(&self, group: Group, changes: &mut unix::Signal) {
+        let dead = async {
+            while let Ok(ChildState::Running | ChildState::Stopped(_)) =
+                process::look_at(group.id())
+            {
+                changes.recv().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = dead => {}
+            () = clock::sleep_until(self.guard.deadline()) => {}
+        }
     }
 
     async fn stay(
         &mut self,
         job: &mut Job,
         keeper: &mut Keeper,
-        mut changes: unix::Signal,
+        changes: &mut unix::Signal,
         signals: &mut Signals,
-    ) -> io::Result<Ended> {
+    ) -> Result<Ended, Failure> {
         loop {
             let (deadline, now) = (self.guard.deadline(), Moment::now());
             if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
@@ -103,10 +130,11 @@ impl<'a> Supervisor<'a> {
                         return Ok(ended);
                     }
                 }
-                signal = signals.next() => job.pass_on(signal)?,
+                signal = signals.next() => job.pass_on(signal).map_err(cannot("stand still"))?,
                 risk = self.guard.at_risk(), if self.vigil.is_calm() => {
                     let ends_in = length(risk.ends_in);
-                    note(format!("lock {:?} may end in {ends_in}: {}", self.guard.name(), risk.message));
+                    let name = self.guard.name();
+                    self.notes.tell(format_args!("lock {name:?} may end in {ends_in}: {}", risk.message));
                 }
             }
         }
@@ -117,25 +145,43 @@ impl<'a> Supervisor<'a> {
             self.cause = Some(self.explain(now));
         }
         match order {
-            Order::Terminate if job.started => {
-                job.group.signal(Signal::SIGTERM);
+            Order::Terminate if job.is_started() => {
+                job.group().signal(Signal::SIGTERM);
                 // Who stands still could not obey.
-                job.group.signal(Signal::SIGCONT);
+                job.group().signal(Signal::SIGCONT);
             }
-            Order::Terminate | Order::Kill => job.group.signal(Signal::SIGKILL),
+            Order::Terminate | Order::Kill => job.group().signal(Signal::SIGKILL),
         }
     }
 
-    fn look_at_children(&self, job: &mut Job, keeper: &mut Keeper) -> io::Result<Option<Ended>> {
-        let code = match process::look_at(job.group.id())? {
+    fn look_at_children(
+        &self,
+        job: &mut Job,
+        keeper: &mut Keeper,
+    ) -> Result<Option<Ended>, Failure> {
+        let state = process::look_at(job.group().id()).map_err(cannot("look after the command"))?;
+        let code = match state {
             ChildState::Exited(code) => Some(u8::try_from(code).unwrap_or(u8::MAX)),
             ChildState::Killed(signal) => Some(code_of(signal)),
-            ChildState::Stopped(_) if !job.started => {
-                job.start(keeper)?;
+            ChildState::Stopped(Signal::SIGSTOP) if !job.is_started() => {
+                keeper
+                    .watch_over(job.group())
+                    .map_err(cannot("tell the keeper, so the command was not run"))?;
+                // It may have taken long to get here.
+                if self.is_held() {
+                    job.start();
+                } else {
+                    job.group().signal(Signal::SIGKILL);
+                }
+                None
+            }
+            ChildState::Stopped(_) if !job.is_started() => {
+                // It has yet to stop itself.
+                job.group().signal(Signal::SIGCONT);
                 None
             }
             ChildState::Stopped(signal) => {
-                job.on_stop(signal)?;
+                job.on_stop(signal).map_err(cannot("stand still"))?;
                 None
             }
             ChildState::Running => None,
@@ -148,8 +194,11 @@ impl<'a> Supervisor<'a> {
             }
             None => {}
         }
-        if keeper.has_just_ended()? && self.is_held() {
-            note("the keeper ended: if this process dies too, the command will outlive the lock");
+        let keeper_ended = keeper.has_just_ended().map_err(cannot("look after the keeper"))?;
+        if keeper_ended && self.is_held() {
+            self.notes.tell(
+                "the keeper ended: if this process dies too, the command will outlive the lock",
+            );
         }
         Ok(None)
     }
@@ -194,73 +243,9 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// The command's process group, and its place at the terminal.
-#[derive(Debug)]
-struct Job {
-    group: Group,
-    terminal: Option<Terminal>,
-    started: bool,
-}
-
-impl Job {
-    /// Lets the command begin, now that it can't escape.
-    fn start(&mut self, keeper: &Keeper) -> io::Result<()> {
-        keeper.watch_over(self.group)?;
-        self.started = true;
-        // In a pipeline, the terminal may be needed by the next program, such
-        // as a pager; the command gets it if it asks.
-        if process::shows_output() {
-            self.hand_over_terminal();
-        }
-        self.group.signal(Signal::SIGCONT);
-        Ok(())
-    }
-
-    fn pass_on(&self, signal: Signal) -> io::Result<()> {
-        match signal {
-            // Would let it begin too early.
-            Signal::SIGCONT if !self.started => {}
-            Signal::SIGCONT => {
-                if process::shows_output() {
-                    self.hand_over_terminal();
-                }
-                self.group.signal(Signal::SIGCONT);
-            }
-            Signal::SIGTSTP => {
-                self.group.signal(signal);
-                self.stand_still()?;
-            }
-            _ => self.group.signal(signal),
-        }
-        Ok(())
-    }
-
-    /// When the terminal stops the command, our shell must see us stop. If
-    /// that lasts longer than the lock, the keeper kills the command.
-    fn on_stop(&self, signal: Signal) -> io::Result<()> {
-        match signal {
-            // It wants the terminal.
-            Signal::SIGTTIN | Signal::SIGTTOU if self.hand_over_terminal() => {
-                self.group.signal(Signal::SIGCONT);
-            }
-            Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP if self.terminal.is_some() => {
-                self.stand_still()?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn stand_still(&self) -> io::Result<()> {
-        if let Some(terminal) = &self.terminal {
-            terminal.take_back(self.group);
-        }
-        process::stop_self()
-    }
-
-    fn hand_over_terminal(&self) -> bool {
-        self.terminal.as_ref().is_some_and(|terminal| terminal.hand_to(self.group))
-    }
+/// What failed, for people.
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::new(FAILED, "io", format_args!("can't {what}: {error}"))
 }
 
 /// As shells say it.

@@ -5,7 +5,10 @@ use std::{pin::pin, time::Duration};
 use leasehold_client::{Error, Guard, LockRequest};
 use tokio::sync::watch;
 
-use super::status_line::{self, Seen, StatusLine};
+use super::{
+    notes::Notes,
+    status_line::{self, Seen, StatusLine},
+};
 use crate::{
     cli::{
         output::Output,
@@ -37,10 +40,15 @@ pub(super) struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// Begins now. `limit` is only shown.
-    pub(super) fn new(name: &'a str, limit: Option<Duration>, output: Output) -> Self {
+    pub(super) fn new(
+        name: &'a str,
+        limit: Option<Duration>,
+        output: Output,
+        notes: Notes,
+    ) -> Self {
         let line = match output {
-            Output::Text => StatusLine::on_stderr(),
-            Output::Json => StatusLine::disabled(),
+            Output::Text => StatusLine::on_stderr(notes),
+            Output::Json => StatusLine::disabled(notes),
         };
         Self { name, limit, began: Moment::now(), line }
     }
@@ -61,11 +69,11 @@ impl<'a> Waiting<'a> {
             tokio::select! {
                 biased;
                 answer = &mut acquired => {
-                    self.line.clear();
+                    self.line.clear().await;
                     return answer.map_err(|error| Denied::Refused(Box::new(error)));
                 }
                 signal = signals.next() => {
-                    self.line.clear();
+                    self.line.clear().await;
                     on_signal(signal)?;
                 }
                 Ok(()) = news.changed() => {}
@@ -82,6 +90,11 @@ impl<'a> Waiting<'a> {
     }
 }
 
+/// Until a signal asks us to end. Other signals have nobody to go to any more.
+pub(super) async fn asked_to_end(signals: &mut Signals) {
+    while on_signal(signals.next().await).is_ok() {}
+}
+
 fn on_signal(signal: Signal) -> Result<(), Denied> {
     match signal {
         // If it can't be stopped, it waits on.
@@ -89,7 +102,7 @@ fn on_signal(signal: Signal) -> Result<(), Denied> {
         Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT => {
             return Err(Denied::Interrupted(signal));
         }
-        // The others are for the command, which does not run yet.
+        // The others are for the command, which does not run.
         _ => {}
     }
     Ok(())

@@ -15,6 +15,8 @@ const STATE: &str = "state";
 const STATE_NEW: &str = "state.new";
 const LOCK: &str = "lock";
 const FORMAT: &str = "leasehold state 1";
+/// No token can carry this epoch or a later one.
+const LAST_EPOCH: u64 = (1 << 33) - 1;
 /// A real one has a hundred bytes.
 const LARGEST_STATE: u64 = 4096;
 
@@ -45,8 +47,8 @@ pub enum OpenError {
     },
     /// The file does not make sense.
     #[error(
-        "{} is damaged ({why}): tokens could fall if it were ignored. Restore it from a backup, \
-         or, once nobody holds a lock any more, move the whole data directory away", .path.display()
+        "{} is damaged ({why}): tokens could fall if it were ignored. Once nobody holds a lock \
+         any more, move the whole data directory away: a new one begins where the clock is", .path.display()
     )]
     Corrupt {
         /// The file.
@@ -56,9 +58,9 @@ pub enum OpenError {
     },
     /// The file is gone, but the directory was in use.
     #[error(
-        "{} is missing, though the directory has been in use: tokens could fall if it were \
-         started afresh. Restore the file from a backup, or, once nobody holds a lock any more, \
-         move the whole data directory away", .path.display()
+        "{} is missing, though the directory has been in use: holders may still believe in \
+         their grants. Once nobody holds a lock any more, move the whole data directory away: a \
+         new one begins where the clock is", .path.display()
     )]
     Missing {
         /// The file.
@@ -90,11 +92,7 @@ pub(super) struct Directory {
 impl Directory {
     /// Opens and locks the directory and reads what is there.
     pub(super) fn open(path: &Path) -> Result<(Self, Option<Record>), OpenError> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(failed("create the data directory", path))?;
+        create(path).map_err(failed("create the data directory", path))?;
         let lock_path = path.join(LOCK);
         let mut lock = OpenOptions::new()
             .read(true)
@@ -167,6 +165,17 @@ impl Directory {
     }
 }
 
+/// Creates what is missing of the path, so that it survives a power cut.
+fn create(path: &Path) -> io::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|level| !level.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for parent in missing.iter().filter_map(|level| level.parent()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError + use<> {
     let path = path.to_owned();
     move |source| OpenError::Io { doing, path, source }
@@ -213,6 +222,9 @@ impl Record {
                 _ => return Err("stopped-cleanly is neither true nor false".to_owned()),
             },
         };
+        if record.epoch >= LAST_EPOCH {
+            return Err(format!("its epoch {} is beyond what tokens can carry", record.epoch));
+        }
         if record.encode() != text {
             return Err("its checksum does not match".to_owned());
         }
@@ -228,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_reads_back(epoch: u64, ttl in 0..100_000_u64, clean: bool) {
+        fn a_record_reads_back(epoch in 0..LAST_EPOCH, ttl in 0..100_000_u64, clean: bool) {
             let record = Record { epoch, longest_ttl: Duration::from_millis(ttl), clean };
             prop_assert_eq!(Record::decode(record.encode().as_bytes()), Ok(record));
         }

@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     ops::Bound,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -75,7 +75,8 @@ struct Lease {
 
 struct Disk {
     directory: Directory,
-    /// What was last written, successfully or not.
+    /// What is surely on disk. After a failure the file may say what was tried,
+    /// which covers at least as much.
     record: Record,
 }
 
@@ -86,9 +87,10 @@ impl Embedded {
         let (directory, found) = Directory::open(path)?;
         let unclean = found.filter(|record| !record.clean);
         let record = Record {
-            // A new directory starts at the wall clock's seconds: if somebody
-            // deletes the directory, tokens still rise.
-            epoch: found.map_or_else(clock::unix_seconds, |record| record.epoch) + 1,
+            // At least the wall clock's seconds: so tokens rise also after the
+            // directory was deleted or restored from a backup, unless more than
+            // an epoch a second was used up before (65,536 holds).
+            epoch: found.map_or(0, |record| record.epoch + 1).max(sane_seconds()),
             longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
             clean: false,
         };
@@ -164,18 +166,24 @@ impl Embedded {
 
     /// Fills `spare`, unless another call has done so.
     async fn reserve(&self) -> Result<(), Error> {
-        let mut disk = self.disk().await?;
-        if self.shared.state().spare.is_some() {
-            return Ok(());
-        }
+        let store = self.clone();
+        to_its_end(async move {
+            let reserved = match store.disk().await {
+                Ok(_) if store.shared.state().spare.is_some() => Ok(()),
+                Ok(mut disk) => store.write_next_epoch(&mut disk).await,
+                Err(closed) => Err(closed),
+            };
+            store.shared.state().reserving = false;
+            reserved
+        })
+        .await
+    }
+
+    async fn write_next_epoch(&self, disk: &mut Disk) -> Result<(), Error> {
         let next = Record { epoch: disk.record.epoch + 1, ..disk.record };
-        let written = self.write(&mut disk, next).await;
-        let mut state = self.shared.state();
-        state.reserving = false;
-        if written.is_ok() {
-            state.spare = Some(Tokens::of_epoch(next.epoch));
-        }
-        written
+        self.write(disk, next).await?;
+        self.shared.state().spare = Some(Tokens::of_epoch(next.epoch));
+        Ok(())
     }
 
     /// The right to write, unless the last word was written.
@@ -189,9 +197,11 @@ impl Embedded {
 
     /// Writes to disk. A failure stops granting until a later write succeeds,
     /// and sees to it that one is tried. A failed write may have reached the
-    /// disk or not; its epoch is never used, so both are fine.
+    /// disk or not; nothing was given on the strength of it, so both are fine.
+    ///
+    /// Must not be dropped before its end: the write itself would go on without
+    /// its lock (see `to_its_end`).
     async fn write(&self, disk: &mut Disk, record: Record) -> Result<(), Error> {
-        disk.record = record;
         let directory = disk.directory.clone();
         let written = tokio::task::spawn_blocking(move || directory.write(&record)).await;
         let problem = match written {
@@ -201,6 +211,7 @@ impl Embedded {
         };
         let mut state = self.shared.state();
         let Some(why) = problem else {
+            disk.record = record;
             if state.trouble.take().is_some() {
                 tracing::info!("the data directory can be written again: granting goes on");
             }
@@ -225,9 +236,7 @@ impl Embedded {
             if self.shared.state().trouble.is_none() {
                 return;
             }
-            let again = Record { epoch: disk.record.epoch + 1, ..disk.record };
-            if self.write(&mut disk, again).await.is_ok() {
-                self.shared.state().spare = Some(Tokens::of_epoch(again.epoch));
+            if self.write_next_epoch(&mut disk).await.is_ok() {
                 return;
             }
         }
@@ -236,7 +245,8 @@ impl Embedded {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // After a panic in the middle of a change nothing here can be trusted.
+        self.state.lock().unwrap_or_else(|_| std::process::abort())
     }
 }
 
@@ -256,6 +266,21 @@ impl State {
         }
         Some(Error::Recovering { remaining })
     }
+}
+
+/// Seconds of the wall clock, or none if it is set to after the year 2100: an
+/// epoch that far ahead could not be taken back.
+fn sane_seconds() -> u64 {
+    Some(clock::unix_seconds()).filter(|seconds| *seconds < 4_102_444_800).unwrap_or(1)
+}
+
+/// Runs to its end even if nobody waits for it any more: a write that is cut
+/// off from its lock could land after a later one.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(unavailable("a write was cut short".to_owned())))
 }
 
 fn unavailable(why: String) -> Error {
@@ -335,9 +360,7 @@ impl LeaseStore for Embedded {
         let leases = state
             .leases
             .range((Bound::Included(from), Bound::Unbounded))
-            .take_while(|(name, _)| {
-                name.namespace() == namespace && name.name().starts_with(prefix)
-            })
+            .take_while(|(name, _)| name.begins_with(namespace, prefix))
             .filter(|(name, _)| after.is_none_or(|after| name.name() > after))
             .take(limit)
             .map(|(name, lease)| info(name, lease))
@@ -353,7 +376,7 @@ impl LeaseStore for Embedded {
             }
         }
         let store = self.clone();
-        Call::pending(async move {
+        Call::pending(to_its_end(async move {
             let mut disk = store.disk().await?;
             if disk.record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
                 let longest_ttl = disk.record.longest_ttl.max(ttl);
@@ -362,7 +385,7 @@ impl LeaseStore for Embedded {
             }
             store.shared.state().covered = disk.record.longest_ttl;
             Ok(())
-        })
+        }))
     }
 
     fn trouble(&self) -> Option<Error> {
@@ -371,7 +394,7 @@ impl LeaseStore for Embedded {
 
     fn close(&self) -> Call<()> {
         let store = self.clone();
-        Call::pending(async move {
+        Call::pending(to_its_end(async move {
             let mut disk = store.disk().await?;
             let recovering = {
                 let mut state = store.shared.state();
@@ -385,7 +408,7 @@ impl LeaseStore for Embedded {
             // then the next start has to wait as well.
             let record = Record { clean: !recovering, ..disk.record };
             store.write(&mut disk, record).await
-        })
+        }))
     }
 }
 

@@ -186,3 +186,55 @@ async fn a_new_directory_starts_where_a_deleted_one_can_not_have_been() {
     let store = Embedded::open(new.path()).unwrap();
     assert!(first_token(&store, 1, 1).await > before);
 }
+
+#[tokio::test]
+async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let backup = Record { epoch: 1000, longest_ttl: Duration::ZERO, clean: true };
+    Directory::open(dir.path()).unwrap().0.write(&backup).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert!(first_token(&store, 1, 1).await.get() >> 20 > 1_700_000_000);
+}
+
+/// Whoever asked for a longer ttl went away while it was being written. The
+/// next who asks must not be told that it is on disk before it is.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_went_away() {
+    use std::task::{Context, Poll, Waker};
+
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let new = dir.path().join("state.new");
+    nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut first = store.cover(Duration::from_secs(60)).into_future();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(first.as_mut().poll(&mut cx), Poll::Pending));
+    tokio::task::yield_now().await;
+    drop(first);
+    let mut second = store.cover(Duration::from_secs(60)).into_future();
+    assert!(matches!(second.as_mut().poll(&mut cx), Poll::Pending), "nothing is on disk yet");
+    // Lets the write go on, into nothing.
+    let reader = tokio::task::spawn_blocking({
+        let new = new.clone();
+        move || fs::File::open(new)
+    });
+    reader.await.unwrap().unwrap();
+    fs::remove_file(&new).unwrap();
+    while second.as_mut().await.is_err() {
+        second = store.cover(Duration::from_secs(60)).into_future();
+    }
+    let (_, found) = {
+        drop(store);
+        loop {
+            match Directory::open(dir.path()) {
+                Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
+                opened => break opened.unwrap(),
+            }
+        }
+    };
+    assert_eq!(found.unwrap().longest_ttl, Duration::from_secs(60));
+}

@@ -72,10 +72,9 @@ impl Session {
 
     fn ask(&self, ask: Ask, progress: Option<mpsc::UnboundedSender<Progress>>) -> Pending<'_> {
         let (answer, reply) = oneshot::channel();
-        let ticket = self.shared.update(|inner| {
+        let ticket = self.update(|inner| {
             let ticket = inner.state.acquire(ask, Moment::now());
             inner.waiters.insert(ticket, Waiter { reply: answer, progress });
-            self.see_to_stream(inner);
             ticket
         });
         Pending { session: self, ticket, reply, answered: false }

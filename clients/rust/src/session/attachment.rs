@@ -6,11 +6,14 @@ use std::{collections::HashSet, time::Duration};
 use super::{
     ask::Wait,
     grant::GrantId,
-    pings::{Pings, Sent},
-    state::{Action, Established, State, Ticket},
+    pings::Pings,
+    state::{Action, Established, Releasing, State, Ticket},
 };
 use crate::{
-    Error, Loss, Progress, Reason, SessionInfo, clock::Moment, pb, pb::attach_request::Message,
+    Error, Loss, Progress, Reason, SessionInfo,
+    clock::{Anchor, Moment},
+    pb,
+    pb::attach_request::Message,
 };
 
 /// The versions of the protocol that this client speaks.
@@ -62,6 +65,16 @@ pub(crate) enum Setback {
     Refused(Error),
 }
 
+impl Setback {
+    /// How long the daemon asked to be left alone.
+    pub(crate) fn retry_after(&self) -> Duration {
+        match self {
+            Self::NotNow(Error::Unavailable { retry_after, .. }) => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// What follows a setback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -74,7 +87,7 @@ pub(crate) enum Next {
 impl State {
     /// Begins a stream: its first message. The time must be taken before the
     /// message is on its way.
-    pub(crate) fn begin(&mut self, now: Sent) -> Message {
+    pub(crate) fn begin(&mut self, now: Anchor) -> Message {
         let Some(session) = &self.established else {
             self.pings = Pings::default();
             let ping = self.pings.send(now);
@@ -103,17 +116,16 @@ impl State {
 
     pub(super) fn opened(&mut self, opened: pb::Opened, now: Moment) {
         let Attachment::Opening { ping } = self.attachment else { return };
-        let Some(validity) = self.pings.validity(ping, opened.valid_for_ms) else { return };
         self.pings.answer(ping);
         self.trouble = None;
         if let Some(session) = &mut self.established {
-            if self.closing {
+            if self.closed.is_some() {
                 self.attachment = Attachment::Ready;
                 self.catch_up(now);
                 return;
             }
-            session.renewed = validity.sent;
             session.info.daemon_version = opened.daemon_version;
+            // No grant counts on this answer before it has been listed.
             self.attachment = Attachment::Restoring(Listed::default());
             return;
         }
@@ -126,7 +138,6 @@ impl State {
             },
             secret: opened.resume_secret,
             keep_alive_every: Duration::from_millis(opened.keep_alive_every_ms.max(1).into()),
-            renewed: validity.sent,
         });
         self.attachment = Attachment::Ready;
         self.catch_up(now);
@@ -164,12 +175,12 @@ impl State {
     /// Sends what could not be sent while there was no stream. Releases come
     /// first: an acquire of the same lock must find it free.
     fn catch_up(&mut self, now: Moment) {
-        if self.closing {
+        if self.is_closing() {
             self.send(Message::Close(pb::Close {}));
             return;
         }
         for releasing in std::mem::take(&mut self.releases).into_values() {
-            self.send_release(releasing);
+            self.send_release(Releasing { refused: false, ..releasing });
         }
         let unwanted: Vec<u64> =
             self.asks.values().filter(|ask| !ask.wanted).filter_map(|ask| ask.request).collect();
@@ -180,15 +191,21 @@ impl State {
     }
 
     /// The stream has ended, or did not begin.
-    pub(crate) fn detach(&mut self, setback: Setback, now: Moment) -> Next {
+    pub(crate) fn detach(&mut self, setback: Setback, now: Anchor) -> Next {
         let before = std::mem::replace(&mut self.attachment, Attachment::None);
         let was_known = self.established.is_some();
+        // Nobody may be looking at a guard, and what is over needs no stream.
+        self.judge(|grant| grant.look_at_clocks(&now));
+        let now = now.at();
         if self.profile.fenced {
-            self.forget_session("the stream of this fenced session ended, and the session with it");
+            // The daemon frees the locks of such a session at once.
+            let loss = gone("the stream of this fenced session ended, and the session with it");
+            self.judge(|grant| grant.end(loss.clone(), now));
+            self.forget_session(&loss);
         }
         match setback {
             Setback::UnknownSession if was_known => {
-                self.forget_session("the daemon does not know the session any more");
+                self.forget_session(&gone("the daemon does not know the session any more"));
                 // After a resume in vain, opening a new session is the next
                 // step. A session that was open and is gone is a setback.
                 let resumed_in_vain = matches!(before, Attachment::Opening { .. });
@@ -201,13 +218,12 @@ impl State {
             Setback::Refused(error) => {
                 self.set_trouble(&error.to_string());
                 self.answer_asks(|_| Some(error.clone()));
-                return Next::Rest;
             }
             Setback::NotNow(error) => {
                 self.set_trouble(&error.to_string());
                 self.answer_asks(|ask| (ask.wait == Wait::Not).then(|| error.clone()));
             }
-            Setback::Ended if self.closing => return Next::Rest,
+            Setback::Ended if self.is_closing() => return Next::Rest,
             Setback::Ended => self.set_trouble("the daemon ended the stream"),
             Setback::Broken(why) => self.set_trouble(&why),
         }
@@ -219,30 +235,26 @@ impl State {
     }
 
     fn next(&self, next: Next, now: Moment) -> Next {
-        let wanted = if self.closing {
-            // After the ttl the daemon has ended the session by itself.
-            self.established
-                .as_ref()
-                .zip(self.pings.last_sent())
-                .is_some_and(|(session, last_sent)| now.since(last_sent) < session.info.ttl)
-        } else {
-            !self.asks.is_empty()
-                || !self.releases.is_empty()
-                || self.grants.values().any(|grant| grant.loss().is_none())
+        let wanted = match (self.closed, &self.established) {
+            // For as long as the daemon would take to end the session by
+            // itself. Counted from the close: an attempt to resume is a ping,
+            // so counting from the last of them would never end.
+            (Some(closed), Some(session)) => now.since(closed) < session.info.ttl,
+            (Some(_), None) => false,
+            (None, _) => self.has_work(),
         };
         if wanted { next } else { Next::Rest }
     }
 
     /// The session is gone: so are its grants, and the daemon has nothing to
     /// release.
-    fn forget_session(&mut self, why: &str) {
+    fn forget_session(&mut self, loss: &Loss) {
         self.established = None;
         self.handles.clear();
-        let loss = Loss { reason: Reason::UnknownSession, message: why.to_owned() };
-        self.lose_all(&loss);
-        for grant in self.grants.values_mut() {
+        self.judge(|grant| {
             grant.handle = None;
-        }
+            grant.lose(loss.clone())
+        });
         self.answer_releases();
         self.requests.clear();
         self.asks.retain(|_, ask| ask.wanted);
@@ -263,6 +275,10 @@ impl State {
             self.actions.push_back(Action::Tell(*ticket, progress));
         }
     }
+}
+
+fn gone(why: &str) -> Loss {
+    Loss { reason: Reason::UnknownSession, message: why.to_owned() }
 }
 
 pub(crate) fn out_of_reach(trouble: &str) -> String {

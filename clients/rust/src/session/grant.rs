@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::pings::Validity;
-use crate::{Loss, Reason, Risk, clock::Moment};
+use crate::{
+    Loss, Reason, Risk,
+    clock::{Anchor, Moment},
+};
 
 /// The daemon's name for a grant. Whoever has it can release the grant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +38,9 @@ pub(crate) struct Grant {
     /// None once the session that it belonged to is gone: nothing is left to
     /// release.
     pub(crate) handle: Option<Handle>,
-    pub(crate) validity: Validity,
+    validity: Validity,
+    /// When it ended, if that was before its deadline.
+    ended: Option<Moment>,
     /// Once set, never changed: a grant that was reported lost stays lost.
     loss: Option<Loss>,
     /// The guards that stand for this grant, and answers on their way to
@@ -47,34 +52,48 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(crate) fn new(handle: Handle, validity: Validity) -> Self {
-        Self { handle: Some(handle), validity, loss: None, users: 0, risk: None }
+        Self { handle: Some(handle), validity, ended: None, loss: None, users: 0, risk: None }
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
+    /// Until when the daemon keeps the lock from others, as far as is known.
+    pub(crate) fn deadline(&self) -> Moment {
+        let promised = self.validity.deadline();
+        self.ended.map_or(promised, |ended| ended.min(promised))
+    }
+
     /// Takes over a new promise of the daemon. One that comes after the
     /// deadline comes too late, and one for an older ping is out of date.
-    pub(crate) fn renew(&mut self, validity: Validity, now: Moment) {
-        self.look_at_clock(now);
+    /// Says whether a loss is news.
+    pub(crate) fn renew(&mut self, validity: Validity, now: &Anchor) -> bool {
+        let news = self.look_at_clocks(now);
         if self.loss.is_none() && validity.ping >= self.validity.ping {
             self.validity = validity;
         }
+        news
     }
 
-    /// A grant whose deadline has passed is lost, whatever is heard later.
-    pub(crate) fn look_at_clock(&mut self, now: Moment) {
-        if now >= self.validity.deadline() {
-            self.lose(not_renewed());
-        }
+    /// A grant whose validity is used up is lost, whatever is heard later.
+    /// Says whether this is news.
+    pub(crate) fn look_at_clocks(&mut self, now: &Anchor) -> bool {
+        self.validity.is_over(now) && self.end(not_renewed(), now.at())
     }
 
-    /// Loses the grant, and says whether this is news.
+    /// Loses the grant, and says whether this is news. The daemon still keeps
+    /// the lock from others until the deadline.
     pub(crate) fn lose(&mut self, loss: Loss) -> bool {
         let news = self.loss.is_none();
         self.loss.get_or_insert(loss);
         news
+    }
+
+    /// The same, but the lock may be somebody else's from now on.
+    pub(crate) fn end(&mut self, loss: Loss, now: Moment) -> bool {
+        self.ended.get_or_insert(now);
+        self.lose(loss)
     }
 
     pub(crate) fn warn(&mut self, risk: Risk) {
@@ -97,9 +116,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::session::pings::Sent;
 
-    fn validity(ping: u64, sent: Sent, seconds: u64) -> Validity {
+    fn start() -> Anchor {
+        Anchor::then(Moment::from_boot(Duration::from_secs(1000)))
+    }
+
+    fn validity(ping: u64, sent: Anchor, seconds: u64) -> Validity {
         Validity { ping, sent, length: Duration::from_secs(seconds) }
     }
 
@@ -109,37 +131,63 @@ mod tests {
 
     #[test]
     fn a_later_promise_replaces_an_earlier_one_also_if_it_is_shorter() {
-        let sent = Sent::now();
+        let sent = start();
         let mut grant = grant(validity(3, sent, 10));
-        grant.renew(validity(4, sent, 12), sent.at());
-        assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(12));
-        grant.renew(validity(5, sent, 2), sent.at());
-        assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(2));
+        grant.renew(validity(4, sent, 12), &sent);
+        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(12));
+        grant.renew(validity(5, sent, 2), &sent);
+        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(2));
         for (older, seconds) in [(4, 1), (4, 60), (0, 60)] {
-            grant.renew(validity(older, sent, seconds), sent.at());
-            assert_eq!(grant.validity.deadline(), sent.at() + Duration::from_secs(2));
+            grant.renew(validity(older, sent, seconds), &sent);
+            assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(2));
         }
     }
 
     #[test]
     fn a_promise_after_the_deadline_is_too_late() {
-        let sent = Sent::now();
+        let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        grant.renew(validity(1, sent, 20), sent.at() + Duration::from_secs(10));
+        let late = Anchor::then(sent.at() + Duration::from_secs(10));
+        assert!(grant.renew(validity(1, sent, 20), &late));
         assert_eq!(grant.loss().map(|loss| loss.reason), Some(Reason::Expired));
         assert_eq!(grant.validity.ping, 0);
     }
 
     #[test]
     fn the_first_loss_stays() {
-        let sent = Sent::now();
+        let sent = start();
         let mut grant = grant(validity(0, sent, 10));
         let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
         assert!(grant.lose(broken.clone()));
         assert!(!grant.lose(not_renewed()));
-        grant.renew(validity(1, sent, 60), sent.at());
+        grant.renew(validity(1, sent, 60), &sent);
         assert_eq!(grant.loss(), Some(&broken));
         assert_eq!(grant.validity.ping, 0, "its deadline is not moved any more");
+    }
+
+    #[test]
+    fn a_grant_that_has_ended_has_no_deadline_ahead() {
+        let sent = start();
+        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        let mut grant = grant(validity(0, sent, 10));
+        grant.lose(broken.clone());
+        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(10), "the daemon keeps it");
+        let later = sent.at() + Duration::from_secs(3);
+        assert!(!grant.end(not_renewed(), later));
+        assert_eq!((grant.deadline(), grant.loss()), (later, Some(&broken)));
+        grant.end(not_renewed(), later + Duration::from_secs(1));
+        assert_eq!(grant.deadline(), later, "it is never moved ahead");
+    }
+
+    #[test]
+    fn a_leap_that_uses_up_the_validity_ends_the_grant() {
+        let sent = start();
+        let mut grant = grant(validity(0, sent, 10));
+        let later = Anchor::then(sent.at() + Duration::from_secs(4));
+        assert!(!grant.look_at_clocks(&later.leapt(Duration::from_secs(5))));
+        assert!(grant.renew(validity(1, later, 10), &later.leapt(Duration::from_secs(6))));
+        assert_eq!(grant.loss(), Some(&not_renewed()));
+        assert_eq!(grant.deadline(), later.at());
     }
 
     #[test]

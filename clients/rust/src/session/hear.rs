@@ -6,11 +6,11 @@ use super::{
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
     pings::Validity,
-    state::{Action, Named, Outcome, State, Ticket},
+    state::{Action, Named, Outcome, Releasing, State, Ticket},
 };
 use crate::{
     Error, Loss, Progress, Reason, Risk,
-    clock::Moment,
+    clock::{Anchor, Moment},
     pb,
     pb::{attach_request, attach_response::Message},
 };
@@ -18,59 +18,60 @@ use crate::{
 impl State {
     /// A message of the daemon. What it may not say, or what is about nothing
     /// that is known, changes nothing.
-    pub(crate) fn hear(&mut self, message: Message, now: Moment) {
+    pub(crate) fn hear(&mut self, message: Message, now: Anchor) {
         match message {
-            Message::Opened(opened) => self.opened(opened, now),
-            _ if !self.attachment.is_open() || self.closing => {}
+            Message::Opened(opened) => self.opened(opened, now.at()),
+            _ if !self.attachment.is_open() || self.is_closing() => {}
             Message::KeptAlive(kept) => self.kept_alive(&kept, now),
             Message::Granted(granted) => self.granted(&granted, now),
             Message::Refused(refused) => self.refused(refused),
             Message::Queued(queued) => self.queued(queued),
             Message::AtRisk(at_risk) => self.at_risk(at_risk),
             Message::Lost(lost) => self.lost(lost),
-            Message::Released(released) => {
-                self.released(released.request, Outcome::Released);
-            }
-            Message::Restored(_) => self.restored(now),
+            Message::Released(released) => self.released(released.request),
+            Message::Restored(_) => self.restored(now.at()),
         }
     }
 
-    fn kept_alive(&mut self, kept: &pb::KeptAlive, now: Moment) {
+    fn kept_alive(&mut self, kept: &pb::KeptAlive, now: Anchor) {
         let Some(validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
         self.pings.answer(kept.ping);
-        if let Some(session) = &mut self.established
-            && session.renewed.at() < validity.sent.at()
-        {
-            session.renewed = validity.sent;
-        }
         let limits: HashMap<Handle, Duration> = (kept.limits.iter())
             .filter_map(|limit| {
                 let handle = Handle::parse(&limit.handle)?;
                 Some((handle, Duration::from_millis(limit.valid_for_ms)))
             })
             .collect();
+        let listed = match &self.attachment {
+            Attachment::Restoring(listed) => Some(&listed.grants),
+            _ => None,
+        };
         for (id, grant) in &mut self.grants {
+            // What the daemon has not listed yet, it may not know any more.
+            if listed.is_some_and(|listed| !listed.contains(id)) {
+                continue;
+            }
             let limit = (grant.handle).and_then(|handle| limits.get(&handle));
             let length = limit.copied().unwrap_or(validity.length);
-            let was_lost = grant.loss().is_some();
-            grant.renew(Validity { length, ..validity }, now);
-            if !was_lost && grant.loss().is_some() {
+            if grant.renew(Validity { length, ..validity }, &now) {
                 self.actions.push_back(Action::Ring(*id));
             }
         }
         if self.attachment.is_ready() {
-            self.send_unsent_asks(now);
+            self.send_refused_releases();
+            self.send_unsent_asks(now.at());
         }
     }
 
-    fn granted(&mut self, granted: &pb::Granted, now: Moment) {
+    fn granted(&mut self, granted: &pb::Granted, now: Anchor) {
         let Some(handle) = Handle::parse(&granted.handle) else { return };
         let ticket = self.requests.remove(&granted.request);
         let validity = self.pings.validity(granted.ping, granted.valid_for_ms);
         match self.handles.get(&handle) {
             Some(Named::Held(id)) => self.granted_again(*id, ticket, validity, granted.token, now),
+            Some(Named::Leaving) if self.is_release_refused(handle) => self.ask_later(ticket),
             // The release overtook this answer: the grant is over.
-            Some(Named::Leaving) => self.ask_again(ticket, now),
+            Some(Named::Leaving) => self.ask_again(ticket, now.at()),
             None => self.granted_anew(handle, ticket, validity, granted.token, now),
         }
     }
@@ -83,31 +84,28 @@ impl State {
         ticket: Option<Ticket>,
         validity: Option<Validity>,
         token: u64,
-        now: Moment,
+        now: Anchor,
     ) {
         if let Attachment::Restoring(listed) = &mut self.attachment {
             listed.grants.insert(id);
         }
         let Some(grant) = self.grants.get_mut(&id) else { return };
-        let was_lost = grant.loss().is_some();
-        if let Some(validity) = validity {
-            grant.renew(validity, now);
-        }
-        grant.look_at_clock(now);
+        let mut news = validity.is_some_and(|validity| grant.renew(validity, &now));
+        news |= grant.look_at_clocks(&now);
         if grant.loss().is_none() {
             self.hand_out(id, ticket, token);
             return;
         }
-        if !was_lost {
+        if news {
             self.actions.push_back(Action::Ring(id));
         }
         // Lost stays lost: who asks now gets a new grant. Until the deadline
         // the guards of this one may not have let go yet.
-        if ticket.is_some() && now >= grant.validity.deadline() {
+        if ticket.is_some() && now.at() >= grant.deadline() {
             if let Some(handle) = grant.handle.take() {
                 self.release(handle);
             }
-            self.ask_again(ticket, now);
+            self.ask_again(ticket, now.at());
         } else {
             self.ask_later(ticket);
         }
@@ -119,10 +117,10 @@ impl State {
         ticket: Option<Ticket>,
         validity: Option<Validity>,
         token: u64,
-        now: Moment,
+        now: Anchor,
     ) {
         let wanted = ticket.and_then(|ticket| self.asks.get(&ticket)).is_some_and(|ask| ask.wanted);
-        let validity = validity.filter(|validity| now < validity.deadline());
+        let validity = validity.filter(|validity| !validity.is_over(&now));
         let (true, Some(validity)) = (wanted, validity) else {
             self.release(handle);
             self.ask_later(ticket);
@@ -168,12 +166,21 @@ impl State {
     }
 
     fn refused(&mut self, refused: pb::Refused) {
-        if self.releases.contains_key(&refused.request) {
-            let outcome = match Reason::from(refused.reason()) {
-                Reason::UnknownHandle => Outcome::Released,
-                _ => Outcome::Failed(Error::unavailable(refused.message)),
+        if let Some(releasing) = self.releases.get_mut(&refused.request) {
+            if Reason::from(refused.reason()) == Reason::UnknownHandle {
+                self.released(refused.request);
+                return;
+            }
+            // The daemon still holds the lock for this session. Who waits is
+            // told, the release stays.
+            releasing.refused = true;
+            let why =
+                format!("the lock is not given back yet, it is tried again: {}", refused.message);
+            let error = Error::Unavailable {
+                message: why,
+                retry_after: refused.retry_after_ms.map(Duration::from_millis),
             };
-            self.released(refused.request, outcome);
+            self.actions.push_back(Action::Answer(releasing.ticket, Outcome::Failed(error)));
             return;
         }
         let Some(ticket) = self.requests.remove(&refused.request) else { return };
@@ -196,10 +203,26 @@ impl State {
         }
     }
 
-    fn released(&mut self, request: u64, outcome: Outcome) {
+    fn released(&mut self, request: u64) {
         let Some(releasing) = self.releases.remove(&request) else { return };
         self.handles.remove(&releasing.handle);
-        self.actions.push_back(Action::Answer(releasing.ticket, outcome));
+        self.actions.push_back(Action::Answer(releasing.ticket, Outcome::Released));
+    }
+
+    fn is_release_refused(&self, handle: Handle) -> bool {
+        self.releases.values().any(|releasing| releasing.refused && releasing.handle == handle)
+    }
+
+    fn send_refused_releases(&mut self) {
+        let refused: Vec<u64> = (self.releases.iter())
+            .filter(|(_, releasing)| releasing.refused)
+            .map(|(request, _)| *request)
+            .collect();
+        for request in refused {
+            if let Some(releasing) = self.releases.remove(&request) {
+                self.send_release(Releasing { refused: false, ..releasing });
+            }
+        }
     }
 
     fn queued(&mut self, queued: pb::Queued) {

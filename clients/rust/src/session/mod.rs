@@ -29,13 +29,14 @@ pub(crate) use grant::GrantId;
 
 use self::{
     attachment::out_of_reach,
-    grant::not_renewed,
+    grant::Grant,
     shared::{Inner, Reply, Shared, Waiter},
     state::Outcome,
+    stream::Watch,
 };
 use crate::{
     Error, Loss, Reason, Risk,
-    clock::{self, Moment},
+    clock::{self, Anchor, Moment},
     connection::Connection,
     pb,
 };
@@ -78,38 +79,23 @@ impl Session {
     }
 
     /// Until when the daemon keeps the lock from others, as far as this
-    /// session was told.
+    /// session was told and both clocks show.
     pub(crate) fn deadline(&self, grant: GrantId) -> Moment {
-        let inner = self.shared.lock();
-        inner
-            .state
-            .grant(grant)
-            .map_or(Moment::from_boot(Duration::ZERO), |grant| grant.validity.deadline())
+        self.shared.update(|inner| {
+            let grant = inner.state.look_at(grant, &Anchor::now());
+            grant.map_or(Moment::from_boot(Duration::ZERO), Grant::deadline)
+        })
     }
 
     /// Whether the grant is lost, by both clocks and all that was heard. A
     /// loss that was seen once is never taken back.
     pub(crate) fn loss(&self, id: GrantId) -> Option<Loss> {
-        self.shared.update(|inner| {
-            let Some(grant) = inner.state.grant(id) else {
-                return Some(Loss {
-                    reason: Reason::UnknownHandle,
-                    message: "the lock was given back".to_owned(),
-                });
-            };
-            if let Some(loss) = grant.loss() {
-                return Some(loss.clone());
-            }
-            let validity = grant.validity;
-            let leapt = match inner.state.info() {
-                Some(info) => validity.sent.leap() > info.ttl,
-                None => true,
-            };
-            if !leapt && !validity.deadline().has_passed() {
-                return None;
-            }
-            inner.state.lose(id, not_renewed());
-            Some(not_renewed())
+        self.shared.update(|inner| match inner.state.look_at(id, &Anchor::now()) {
+            Some(grant) => grant.loss().cloned(),
+            None => Some(Loss {
+                reason: Reason::UnknownHandle,
+                message: "the lock was given back".to_owned(),
+            }),
         })
     }
 
@@ -120,21 +106,16 @@ impl Session {
 
     /// One guard of the grant is gone.
     pub(crate) fn let_go(&self, grant: GrantId) {
-        self.shared.update(|inner| {
-            if inner.let_go(grant).is_some() {
-                self.see_to_stream(inner);
-            }
-        });
+        self.update(|inner| inner.let_go(grant));
     }
 
     /// The same, and waits until the daemon has confirmed it if this was the
     /// last guard.
     pub(crate) async fn release(&self, grant: GrantId) -> Result<(), Error> {
-        let released = self.shared.update(|inner| {
+        let released = self.update(|inner| {
             let ticket = inner.let_go(grant)?;
             let (reply, released) = oneshot::channel();
             inner.waiters.insert(ticket, Waiter { reply, progress: None });
-            self.see_to_stream(inner);
             Some(released)
         });
         let Some(released) = released else { return Ok(()) };
@@ -164,7 +145,7 @@ impl Session {
     pub(crate) async fn close(&self) {
         let rested = self.shared.rested.notified();
         let running = self.shared.update(|inner| {
-            inner.state.close();
+            inner.state.close(Moment::now());
             inner.running
         });
         if running {
@@ -175,19 +156,28 @@ impl Session {
         }
     }
 
-    /// Starts the task that sees to the stream if it does not run.
-    fn see_to_stream(&self, inner: &mut Inner) {
-        if !inner.running && !inner.state.is_closing() {
-            inner.running = true;
-            let task = stream::run(Arc::clone(&self.shared), Arc::clone(&self.connection));
-            self.connection.runtime().spawn(task);
+    /// Changes the state, and starts the task that sees to the stream if one
+    /// is needed and none runs.
+    fn update<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let (result, start) = self.shared.update(|inner| {
+            let result = change(inner);
+            let start = !inner.running && inner.state.has_work();
+            inner.running |= start;
+            (result, start)
+        });
+        if start {
+            // A runtime that is gone drops the task at once, and the task's
+            // watch locks the state: so not under the lock.
+            let watch = Watch::new(Arc::clone(&self.shared));
+            self.connection.runtime().spawn(stream::run(watch, Arc::clone(&self.connection)));
         }
+        result
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.update(|inner| inner.state.close());
+        self.shared.update(|inner| inner.state.close(Moment::now()));
     }
 }
 

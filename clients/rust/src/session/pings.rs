@@ -8,43 +8,13 @@ use crate::clock::{Anchor, Moment};
 /// ttl, their validity is over.
 const REMEMBERED: usize = 32;
 
-/// When a ping was sent, on both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    at: Moment,
-    anchor: Anchor,
-}
-
-impl Sent {
-    /// To be taken before the ping is on its way.
-    pub(crate) fn now() -> Self {
-        let anchor = Anchor::now();
-        Self { at: anchor.moment(), anchor }
-    }
-
-    pub(crate) const fn at(&self) -> Moment {
-        self.at
-    }
-
-    /// How far the wall clock has run ahead since.
-    pub(crate) fn leap(&self) -> Duration {
-        self.anchor.leap()
-    }
-
-    /// At any time, for tests that make their own.
-    #[cfg(test)]
-    pub(crate) fn then(at: Moment) -> Self {
-        Self { at, anchor: Anchor::now() }
-    }
-}
-
 /// How long something is valid, counted from when a ping was sent. Counting
 /// from its answer, or from the sending of any other ping, would reach past
 /// what the daemon promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     pub(crate) ping: u64,
-    pub(crate) sent: Sent,
+    pub(crate) sent: Anchor,
     pub(crate) length: Duration,
 }
 
@@ -52,18 +22,23 @@ impl Validity {
     pub(crate) fn deadline(&self) -> Moment {
         self.sent.at() + self.length
     }
+
+    /// Whether it is used up, by either clock.
+    pub(crate) fn is_over(&self, now: &Anchor) -> bool {
+        now.at() >= self.deadline() || self.sent.passed_until(now) >= self.length
+    }
 }
 
 #[derive(Default)]
 pub(crate) struct Pings {
     next: u64,
-    sent: VecDeque<(u64, Sent)>,
+    sent: VecDeque<(u64, Anchor)>,
     answered: Option<u64>,
 }
 
 impl Pings {
     /// Notes that a ping is about to be sent, and numbers it.
-    pub(crate) fn send(&mut self, now: Sent) -> u64 {
+    pub(crate) fn send(&mut self, now: Anchor) -> u64 {
         let ping = self.next;
         self.next += 1;
         self.sent.push_back((ping, now));
@@ -100,20 +75,43 @@ mod tests {
     #[test]
     fn a_validity_counts_from_its_own_ping() {
         let mut pings = Pings::default();
-        let now = Sent::now();
+        let now = Anchor::now();
         assert_eq!(pings.send(now), 0);
-        assert_eq!(pings.send(Sent::now()), 1);
+        assert_eq!(pings.send(Anchor::now()), 1);
         let validity = pings.validity(0, 1500).expect("it was sent");
         assert_eq!(validity.deadline(), now.at() + Duration::from_millis(1500));
         assert!(pings.validity(2, 1500).is_none());
     }
 
     #[test]
+    fn a_validity_is_used_up_by_the_clock_that_shows_more() {
+        let seconds = Duration::from_secs;
+        let sent = Anchor::then(Moment::from_boot(seconds(1000)));
+        let validity = Validity { ping: 0, sent, length: seconds(10) };
+        for (passed, leap, over) in [
+            (0, 0, false),
+            (9, 0, false),
+            (10, 0, true),
+            (0, 9, false),
+            (0, 10, true),
+            (4, 5, false),
+            (4, 6, true),
+        ] {
+            let now = Anchor::then(sent.at() + seconds(passed)).leapt(seconds(leap));
+            assert_eq!(validity.is_over(&now), over, "{passed} s, and {leap} s by the wall");
+        }
+        // A wall clock that was set back takes nothing away.
+        let ahead = Validity { sent: sent.leapt(seconds(60)), ..validity };
+        assert!(!ahead.is_over(&Anchor::then(sent.at() + seconds(9))));
+        assert!(ahead.is_over(&Anchor::then(sent.at() + seconds(10))));
+    }
+
+    #[test]
     fn an_answer_to_an_older_ping_does_not_count_for_the_last() {
         let mut pings = Pings::default();
         assert!(pings.last_is_answered());
-        pings.send(Sent::now());
-        pings.send(Sent::now());
+        pings.send(Anchor::now());
+        pings.send(Anchor::now());
         pings.answer(0);
         assert!(!pings.last_is_answered());
         pings.answer(1);
@@ -125,7 +123,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut pings = Pings::default();
         for _ in 0..10 * REMEMBERED {
-            pings.send(Sent::now());
+            pings.send(Anchor::now());
         }
         assert_eq!(pings.sent.len(), REMEMBERED);
         assert!(pings.validity(0, 1).is_none());

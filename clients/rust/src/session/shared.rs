@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
     Profile,
-    grant::{GrantId, not_renewed},
+    grant::GrantId,
     state::{Action, Outcome, State, Ticket},
 };
 use crate::{Progress, pb, pb::attach_request::Message};
@@ -81,14 +81,6 @@ impl Inner {
             self.bells.remove(&grant);
         }
         ticket
-    }
-
-    /// Loses every grant if the wall clock says that the machine was frozen
-    /// for longer than the session lives.
-    pub(super) fn check_leap(&mut self) {
-        if self.state.renewed().is_some_and(|(renewed, ttl)| renewed.leap() > ttl) {
-            self.state.lose_all(&not_renewed());
-        }
     }
 
     fn act(&mut self) {

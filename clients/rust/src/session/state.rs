@@ -15,9 +15,14 @@ use super::{
     ask::Ask,
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
-    pings::{Pings, Sent},
+    pings::Pings,
 };
-use crate::{Error, Loss, Progress, Reason, clock::Moment, pb, pb::attach_request::Message};
+use crate::{
+    Error, Loss, Progress, Reason,
+    clock::{Anchor, Moment},
+    pb,
+    pb::attach_request::Message,
+};
 
 /// The client's own number for something that will be answered. Numbers on the
 /// wire change when a request is sent again; this one does not.
@@ -55,6 +60,9 @@ pub(crate) enum Outcome {
 pub(super) struct Releasing {
     pub(super) handle: Handle,
     pub(super) ticket: Ticket,
+    /// The daemon could not do it, and is asked again after the next
+    /// keep-alive.
+    pub(super) refused: bool,
 }
 
 /// What a handle of this session stands for.
@@ -70,8 +78,6 @@ pub(super) struct Established {
     /// Whoever has this can take up the session.
     pub(super) secret: prost::bytes::Bytes,
     pub(super) keep_alive_every: Duration,
-    /// The last answered ping.
-    pub(super) renewed: Sent,
 }
 
 /// A session, from the client's side.
@@ -92,7 +98,8 @@ pub(crate) struct State {
     pub(super) actions: VecDeque<Action>,
     /// Why there is no stream, for people.
     pub(super) trouble: Option<String>,
-    pub(super) closing: bool,
+    /// Since when the session is to end.
+    pub(super) closed: Option<Moment>,
     last_number: u64,
 }
 
@@ -110,7 +117,7 @@ impl State {
             handles: HashMap::new(),
             actions: VecDeque::new(),
             trouble: None,
-            closing: false,
+            closed: None,
             last_number: 0,
         }
     }
@@ -121,11 +128,6 @@ impl State {
 
     pub(crate) fn info(&self) -> Option<&SessionInfo> {
         self.established.as_ref().map(|session| &session.info)
-    }
-
-    /// The last answered ping, and how far the clocks may drift apart since.
-    pub(crate) fn renewed(&self) -> Option<(Sent, Duration)> {
-        self.established.as_ref().map(|session| (session.renewed, session.info.ttl))
     }
 
     pub(crate) fn grant(&self, grant: GrantId) -> Option<&Grant> {
@@ -139,7 +141,7 @@ impl State {
 
     pub(crate) fn acquire(&mut self, ask: Ask, now: Moment) -> Ticket {
         let ticket = Ticket(self.number());
-        if self.closing {
+        if self.is_closing() {
             self.actions.push_back(Action::Answer(ticket, Outcome::Failed(closed())));
             return ticket;
         }
@@ -181,39 +183,58 @@ impl State {
             return None;
         }
         let handle = self.grants.remove(&id)?.handle?;
-        if self.closing {
+        if self.is_closing() {
             return None;
         }
         Some(self.release(handle))
     }
 
-    /// The holder's own clock says that the grant is over.
-    pub(crate) fn lose(&mut self, id: GrantId, loss: Loss) {
+    /// The grant, by what the clocks show too.
+    pub(crate) fn look_at(&mut self, id: GrantId, now: &Anchor) -> Option<&Grant> {
+        let grant = self.grants.get_mut(&id)?;
+        if grant.look_at_clocks(now) {
+            self.actions.push_back(Action::Ring(id));
+        }
+        Some(grant)
+    }
+
+    pub(super) fn lose(&mut self, id: GrantId, loss: Loss) {
         if self.grants.get_mut(&id).is_some_and(|grant| grant.lose(loss)) {
             self.actions.push_back(Action::Ring(id));
         }
     }
 
-    pub(crate) fn lose_all(&mut self, loss: &Loss) {
-        let ids: Vec<GrantId> = self.grants.keys().copied().collect();
-        for id in ids {
-            self.lose(id, loss.clone());
+    /// Judges every grant. The judgement says whether a loss is news.
+    pub(super) fn judge(&mut self, mut judgement: impl FnMut(&mut Grant) -> bool) {
+        for (id, grant) in &mut self.grants {
+            if judgement(grant) {
+                self.actions.push_back(Action::Ring(*id));
+            }
         }
     }
 
+    /// Whether something needs a stream.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.is_closing()
+            && (!self.asks.is_empty()
+                || !self.releases.is_empty()
+                || self.grants.values().any(|grant| grant.loss().is_none()))
+    }
+
     /// Ends the session: what it holds is given back, what it waits for is not
-    /// wanted any more.
-    pub(crate) fn close(&mut self) {
-        if self.closing {
+    /// wanted any more. The daemon frees the locks as soon as it hears of it.
+    pub(crate) fn close(&mut self, now: Moment) {
+        if self.is_closing() {
             return;
         }
-        self.lose_all(&Loss {
+        let loss = Loss {
             reason: Reason::UnknownSession,
             message: "the session was closed by its own program".to_owned(),
-        });
+        };
+        self.judge(|grant| grant.end(loss.clone(), now));
         self.answer_asks(|_| Some(closed()));
         self.answer_releases();
-        self.closing = true;
+        self.closed = Some(now);
         if self.attachment.is_open() {
             self.send(Message::Close(pb::Close {}));
         }
@@ -226,10 +247,10 @@ impl State {
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing
+        self.closed.is_some()
     }
 
-    pub(crate) fn ping(&mut self, now: Sent) {
+    pub(crate) fn ping(&mut self, now: Anchor) {
         let ping = self.pings.send(now);
         self.send(Message::KeepAlive(pb::KeepAlive { ping }));
     }
@@ -238,6 +259,12 @@ impl State {
     /// a fenced session: a new stream would not save its locks, but cost them.
     pub(crate) fn is_owed_an_answer(&self) -> bool {
         !self.profile.fenced && !self.pings.last_is_answered()
+    }
+
+    /// Whether the daemon would be in the wrong if it said nothing more: it has
+    /// a ping to answer, or the session to end.
+    pub(crate) fn awaits_word(&self) -> bool {
+        self.is_closing() || self.is_owed_an_answer()
     }
 
     pub(super) fn send(&mut self, message: Message) {
@@ -273,7 +300,7 @@ impl State {
     pub(super) fn release(&mut self, handle: Handle) -> Ticket {
         let ticket = Ticket(self.number());
         self.handles.insert(handle, Named::Leaving);
-        self.send_release(Releasing { handle, ticket });
+        self.send_release(Releasing { handle, ticket, refused: false });
         ticket
     }
 

@@ -1,33 +1,38 @@
 //! The task that keeps a session attached: connects, reads, pings, and comes
 //! back after a break.
 
-use std::{pin::pin, sync::Arc};
+use std::{convert::Infallible, pin::pin, sync::Arc};
 
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
 use tonic::{Code, Status, Streaming};
 
 use super::{
     attachment::{Next, Setback},
-    backoff::Backoff,
-    pings::Sent,
+    backoff::{Backoff, Life},
+    runtime_gone,
     shared::Shared,
 };
 use crate::{
-    Reason, clock, clock::Moment, connection::Connection, pb, pb::attach_response::Message, status,
+    Reason, clock,
+    clock::{Anchor, Moment},
+    connection::Connection,
+    pb,
+    pb::attach_response::Message,
+    status,
 };
 
 /// Runs until there is nothing to keep alive. Started by whoever needs a
 /// stream and finds none running.
-pub(super) async fn run(shared: Arc<Shared>, connection: Arc<Connection>) {
-    let mut watch = Watch { shared, rests: false };
+pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
     let shared = Arc::clone(&watch.shared);
     let mut backoff = Backoff::new();
     loop {
         let setback = attach(&shared, &connection, &mut backoff).await;
+        let retry_after = setback.retry_after();
         let next = shared.update(|inner| {
             inner.outgoing = None;
-            let next = inner.state.detach(setback, Moment::now());
+            let next = inner.state.detach(setback, Anchor::now());
             // In the same breath, so that a request that comes now either is
             // seen by this task or starts a new one.
             inner.running = next != Next::Rest;
@@ -35,7 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>, connection: Arc<Connection>) {
         });
         match next {
             Next::TryAgain => {}
-            Next::TryAgainLater => clock::sleep(backoff.next()).await,
+            Next::TryAgainLater => clock::sleep(backoff.next(retry_after)).await,
             Next::Rest => {
                 watch.rests = true;
                 return;
@@ -45,19 +50,28 @@ pub(super) async fn run(shared: Arc<Shared>, connection: Arc<Connection>) {
 }
 
 /// Sees that nobody waits for a task that is gone: the runtime may drop it in
-/// the middle of its work.
-struct Watch {
+/// the middle of its work, or before it has begun.
+pub(super) struct Watch {
     shared: Arc<Shared>,
     rests: bool,
+}
+
+impl Watch {
+    /// Over a task that is about to be started.
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, rests: false }
+    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.rests {
-            let mut inner = self.shared.lock();
-            inner.running = false;
-            inner.outgoing = None;
-            inner.waiters.clear();
+            self.shared.update(|inner| {
+                inner.running = false;
+                inner.outgoing = None;
+                inner.waiters.clear();
+                inner.state.detach(Setback::Refused(runtime_gone()), Anchor::now());
+            });
         }
         self.shared.rested.notify_waiters();
     }
@@ -67,7 +81,7 @@ impl Drop for Watch {
 async fn attach(shared: &Shared, connection: &Connection, backoff: &mut Backoff) -> Setback {
     let (outgoing, messages) = mpsc::unbounded_channel();
     shared.update(|inner| {
-        let first = inner.state.begin(Sent::now());
+        let first = inner.state.begin(Anchor::now());
         // It can't have ended: its other half is here.
         let _ = outgoing.send(pb::AttachRequest { message: Some(first) });
         inner.outgoing = Some(outgoing);
@@ -84,33 +98,91 @@ async fn attach(shared: &Shared, connection: &Connection, backoff: &mut Backoff)
             return Setback::Broken(format!("no answer within {:?}", connection.timeout()));
         }
     };
-    hear(shared, first);
-    backoff.reset();
+    let mut life = Life { began: Moment::now(), kept_alive: false };
+    hear(shared, first, &mut life);
+    let Err(ending) = keep(shared, &mut incoming, &mut life).await;
+    backoff.ended(life, Moment::now());
+    match ending {
+        Ending::Setback(setback) => setback,
+        Ending::Silence => {
+            connection.renew(generation);
+            Setback::Broken("the daemon does not answer keep-alives".to_owned())
+        }
+    }
+}
+
+/// How a stream that had begun came to its end.
+enum Ending {
+    Setback(Setback),
+    /// The connection may be dead without anybody having noticed.
+    Silence,
+}
+
+impl From<Setback> for Ending {
+    fn from(setback: Setback) -> Self {
+        Self::Setback(setback)
+    }
+}
+
+/// Reads, and pings when it is time, until the stream ends.
+async fn keep(
+    shared: &Shared,
+    incoming: &mut Streaming<pb::AttachResponse>,
+    life: &mut Life,
+) -> Result<Infallible, Ending> {
     loop {
-        let Some(next_ping) = shared.lock().state.next_ping() else {
-            return Setback::Broken("the daemon did not begin as the protocol says".to_owned());
-        };
+        let next_ping = shared.lock().state.next_ping().ok_or_else(|| {
+            Setback::Broken("the daemon did not begin as the protocol says".to_owned())
+        })?;
         let mut due = pin!(clock::sleep_until(next_ping));
         loop {
             tokio::select! {
                 biased;
                 () = &mut due => break,
-                message = incoming.message() => match message {
-                    Ok(Some(message)) => hear(shared, message),
-                    Ok(None) => return Setback::Ended,
-                    Err(status) => return setback(&status),
-                },
+                message = incoming.next() => take(shared, message, life)?,
             }
         }
+        catch_up(shared, incoming, life).await?;
         if shared.lock().state.is_closing() {
-            return Setback::Broken("the daemon did not end the session".to_owned());
+            return Err(Setback::Broken("the daemon did not end the session".to_owned()).into());
         }
         if shared.lock().state.is_owed_an_answer() {
-            connection.renew(generation);
-            return Setback::Broken("the daemon does not answer keep-alives".to_owned());
+            return Err(Ending::Silence);
         }
-        shared.update(|inner| inner.state.ping(Sent::now()));
+        shared.update(|inner| inner.state.ping(Anchor::now()));
     }
+}
+
+/// Before the daemon is judged by what it has not said: takes what is already
+/// there, without waiting. No longer than that, lest the next ping be late.
+async fn catch_up(
+    shared: &Shared,
+    incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
+    life: &mut Life,
+) -> Result<(), Setback> {
+    while shared.lock().state.awaits_word() {
+        let message = tokio::select! {
+            biased;
+            message = tokio::task::unconstrained(incoming.next()) => message,
+            () = std::future::ready(()) => return Ok(()),
+        };
+        take(shared, message, life)?;
+    }
+    Ok(())
+}
+
+/// The next that the stream has: a message, or its end.
+fn take(
+    shared: &Shared,
+    message: Option<Result<pb::AttachResponse, Status>>,
+    life: &mut Life,
+) -> Result<(), Setback> {
+    match message {
+        Some(Ok(message)) => hear(shared, message, life),
+        Some(Err(status)) => return Err(setback(&status)),
+        None => return Err(Setback::Ended),
+    }
+    Ok(())
 }
 
 async fn open(
@@ -126,15 +198,10 @@ async fn open(
     }
 }
 
-fn hear(shared: &Shared, response: pb::AttachResponse) {
+fn hear(shared: &Shared, response: pb::AttachResponse, life: &mut Life) {
     let Some(message) = response.message else { return };
-    shared.update(|inner| {
-        // The clocks are compared where a promise would be lengthened.
-        if matches!(message, Message::KeptAlive(_) | Message::Opened(_)) {
-            inner.check_leap();
-        }
-        inner.state.hear(message, Moment::now());
-    });
+    life.kept_alive |= matches!(message, Message::KeptAlive(_));
+    shared.update(|inner| inner.state.hear(message, Anchor::now()));
 }
 
 fn setback(status: &Status) -> Setback {
@@ -150,5 +217,49 @@ fn setback(status: &Status) -> Setback {
         Some(_) => Setback::NotNow(status::error(status)),
         None if permanent => Setback::Refused(status::error(status)),
         None => Setback::Broken(status::message(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Profile;
+
+    fn response(message: Message) -> pb::AttachResponse {
+        pb::AttachResponse { message: Some(message) }
+    }
+
+    /// With a stream whose last ping has not been answered.
+    fn owed_an_answer() -> (Shared, Life) {
+        let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
+        let shared = Shared::new(Arc::new(profile));
+        let mut life = Life { began: Moment::now(), kept_alive: false };
+        shared.lock().state.begin(Anchor::now());
+        let opened = pb::Opened { ttl_ms: 9000, keep_alive_every_ms: 3000, ..Default::default() };
+        hear(&shared, response(Message::Opened(opened)), &mut life);
+        shared.update(|inner| inner.state.ping(Anchor::now()));
+        assert!(shared.lock().state.is_owed_an_answer());
+        (shared, life)
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_counts_before_the_daemon_is_judged() {
+        let (shared, mut life) = owed_an_answer();
+        let answer = pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits: vec![] };
+        let said = [Message::Restored(pb::Restored {}), Message::KeptAlive(answer)];
+        let mut incoming =
+            tokio_stream::iter(said.map(response).map(Ok)).chain(tokio_stream::pending());
+        assert_eq!(catch_up(&shared, &mut incoming, &mut life).await, Ok(()));
+        assert!(!shared.lock().state.is_owed_an_answer() && life.kept_alive);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_waited_for() {
+        let (shared, mut life) = owed_an_answer();
+        let mut silent = tokio_stream::pending();
+        assert_eq!(catch_up(&shared, &mut silent, &mut life).await, Ok(()));
+        assert!(shared.lock().state.is_owed_an_answer() && !life.kept_alive);
+        let mut ended = tokio_stream::empty();
+        assert_eq!(catch_up(&shared, &mut ended, &mut life).await, Err(Setback::Ended));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::subject::{Subject, TTL, granted, kept_alive, queued, refused, restored};
+use super::subject::{Subject, TTL, granted, kept_alive, lost, queued, refused, restored};
 use crate::{
     Error, Reason, pb,
     pb::attach_request::Message,
     session::{
         Wait,
         attachment::{Next, Setback},
-        pings::Sent,
         state::{Action, Outcome},
     },
 };
@@ -73,8 +72,9 @@ fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
     subject.actions();
     subject.detach();
     subject.actions();
-    subject.state.begin(Sent::then(subject.now));
-    assert_eq!(subject.state.detach(Setback::UnknownSession, subject.now), Next::TryAgain);
+    let clocks = subject.clocks();
+    subject.state.begin(clocks);
+    assert_eq!(subject.detach_by(Setback::UnknownSession), Next::TryAgain);
     assert_eq!(
         subject.actions(),
         [Action::Ring(held), Action::Answer(released, Outcome::Released)]
@@ -136,7 +136,7 @@ fn a_stopping_daemon_ends_only_what_does_not_wait() {
         "{actions:?}"
     );
     let stopping = Error::unavailable("stopping");
-    assert_eq!(subject.state.detach(Setback::NotNow(stopping), subject.now), Next::TryAgainLater);
+    assert_eq!(subject.detach_by(Setback::NotNow(stopping)), Next::TryAgainLater);
     subject.resume();
     subject.actions();
     subject.hear(restored());
@@ -147,9 +147,10 @@ fn a_stopping_daemon_ends_only_what_does_not_wait() {
 fn what_no_daemon_will_ever_serve_is_refused_at_once() {
     let mut subject = Subject::new(false);
     let ticket = subject.ask("a", Wait::Forever);
-    subject.state.begin(Sent::then(subject.now));
+    let clocks = subject.clocks();
+    subject.state.begin(clocks);
     let error = Error::Incompatible { message: "too old".into() };
-    assert_eq!(subject.state.detach(Setback::Refused(error.clone()), subject.now), Next::Rest);
+    assert_eq!(subject.detach_by(Setback::Refused(error.clone())), Next::Rest);
     let answer = Action::Answer(ticket, Outcome::Failed(error));
     assert!(subject.actions().contains(&answer));
 }
@@ -162,8 +163,10 @@ fn a_fenced_session_ends_with_its_stream() {
     subject.ping();
     assert!(!subject.state.is_owed_an_answer());
     subject.actions();
+    subject.later(1);
     assert_eq!(subject.detach(), Next::Rest);
     assert_eq!(subject.lost_by(grant), Some(Reason::UnknownSession));
+    assert_eq!(subject.deadline(grant), subject.now, "others may have it already");
     subject.open();
 }
 
@@ -171,17 +174,24 @@ fn a_fenced_session_ends_with_its_stream() {
 fn closing_gives_everything_back() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
+    let broken = subject.grant("c", 3);
+    subject.hear(lost(3));
     let ticket = subject.ask("b", Wait::Forever);
     subject.actions();
-    subject.state.close();
+    subject.later(1);
+    subject.state.close(subject.now);
     let actions = subject.actions();
     assert!(
         matches!(&actions[..], [Action::Ring(a), Action::Answer(b, Outcome::Failed(_)),
             Action::Send(Message::Close(_))] if *a == grant && *b == ticket),
         "{actions:?}"
     );
+    for ended in [grant, broken] {
+        assert_eq!(subject.deadline(ended), subject.now, "others may have it at once");
+    }
+    assert_eq!(subject.lost_by(broken), Some(Reason::Broken));
     assert_eq!(subject.state.let_go(grant), None);
-    assert_eq!(subject.state.detach(Setback::Ended, subject.now), Next::Rest);
+    assert_eq!(subject.detach_by(Setback::Ended), Next::Rest);
 }
 
 #[test]
@@ -189,13 +199,84 @@ fn closing_without_a_stream_is_made_good_while_the_session_lives() {
     let mut subject = Subject::attached();
     subject.grant("a", 1);
     subject.detach();
-    subject.state.close();
+    subject.state.close(subject.now);
     subject.actions();
     assert_eq!(subject.detach(), Next::TryAgainLater);
     subject.resume();
     assert_eq!(subject.sent(), [Message::Close(pb::Close {})]);
-    subject.later(9);
+    // An attempt to resume is a sign of life, and must not put off the end.
+    for _ in 1..9 {
+        subject.later(1);
+        assert_eq!(subject.detach(), Next::TryAgainLater);
+        let clocks = subject.clocks();
+        assert!(matches!(subject.state.begin(clocks), Message::Resume(_)));
+    }
+    subject.later(1);
     assert_eq!(subject.detach(), Next::Rest);
+}
+
+#[test]
+fn a_grant_is_not_renewed_before_it_was_listed() {
+    let mut subject = Subject::attached();
+    let (early, late) = (subject.grant("a", 1), subject.grant("b", 2));
+    let deadline = subject.deadline(late);
+    subject.later(2);
+    subject.detach();
+    let ping = subject.resume();
+    let resumed_at = subject.now;
+    assert_eq!((subject.deadline(early), subject.deadline(late)), (deadline, deadline));
+    subject.hear(granted(1, 1, ping, 9000));
+    assert_eq!((subject.deadline(early), subject.deadline(late)), (resumed_at + TTL, deadline));
+    subject.later(1);
+    subject.ping();
+    subject.hear(kept_alive(ping + 1, 9000));
+    assert_eq!((subject.deadline(early), subject.deadline(late)), (subject.now + TTL, deadline));
+    subject.hear(granted(2, 2, ping, 9000));
+    assert_eq!(subject.deadline(late), resumed_at + TTL);
+    subject.hear(restored());
+    assert_eq!((subject.lost_by(early), subject.lost_by(late)), (None, None));
+    subject.ping();
+    subject.hear(kept_alive(ping + 2, 9000));
+    assert_eq!(subject.deadline(late), subject.now + TTL);
+}
+
+#[test]
+fn a_refusal_ends_the_waits_but_not_what_is_to_be_kept() {
+    let refusal = || Setback::Refused(Error::Incompatible { message: "too old".into() });
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    let ticket = subject.ask("b", Wait::Forever);
+    subject.actions();
+    assert_eq!(subject.detach_by(refusal()), Next::TryAgainLater, "a grant stands");
+    let answered = subject
+        .actions()
+        .into_iter()
+        .any(|action| matches!(action, Action::Answer(to, Outcome::Failed(_)) if to == ticket));
+    assert!(answered && subject.lost_by(grant).is_none());
+    // Also if nobody looks at the guard.
+    subject.later(9);
+    assert_eq!(subject.detach_by(refusal()), Next::Rest, "it is over");
+    assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
+
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    subject.state.let_go(grant);
+    subject.actions();
+    assert_eq!(subject.detach_by(refusal()), Next::TryAgainLater, "it is to be released");
+    subject.resume();
+    subject.actions();
+    subject.hear(restored());
+    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
+}
+
+#[test]
+fn a_daemon_that_is_not_ready_may_say_when_to_come_back() {
+    let retry_after = Some(Duration::from_secs(7));
+    let recovering = Error::Unavailable { message: "recovering".into(), retry_after };
+    assert_eq!(Setback::NotNow(recovering).retry_after(), Duration::from_secs(7));
+    for setback in [Setback::NotNow(Error::unavailable("stopping")), Setback::Ended] {
+        assert_eq!(setback.retry_after(), Duration::ZERO);
+    }
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Daemon {
     pub(super) handles: u8,
     /// Whether a grant also answers the session's other waits for the lock.
     pub(super) generous: bool,
+    /// How many of the next releases can't be done.
+    pub(super) reluctant: u8,
 }
 
 impl Daemon {
@@ -140,6 +142,10 @@ impl Daemon {
                 if self.waiting.len() < before {
                     out.push_back(refused(request, pb::Reason::Cancelled));
                 }
+            }
+            Message::Release(pb::Release { request, .. }) if self.reluctant > 0 => {
+                self.reluctant -= 1;
+                out.push_back(refused(request, pb::Reason::StoreUnavailable));
             }
             Message::Release(pb::Release { request, handle: named }) => {
                 let before = self.held.len();

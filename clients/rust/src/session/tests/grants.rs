@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::subject::{Subject, TTL, granted, kept_alive, lost, refused};
 use crate::{
-    Reason, pb,
+    Error, Reason, pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
     session::{
         Wait,
@@ -196,4 +196,86 @@ fn a_grant_past_its_deadline_is_not_shared_whatever_ping_the_answer_names() {
             "{actions:?}"
         );
     }
+}
+
+#[test]
+fn a_frozen_machine_loses_the_grants_whose_own_validity_is_used_up() {
+    let mut subject = Subject::attached();
+    let (limited, free) = (subject.grant("a", 1), subject.grant("b", 2));
+    let limits = vec![pb::GrantLimit { handle: vec![1; 16].into(), valid_for_ms: 5000 }];
+    subject.ping();
+    subject.hear(Heard::KeptAlive(pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits }));
+    subject.later(2);
+    subject.ping();
+    subject.freeze(3);
+    // The answer comes after the freeze, and too late for one of them.
+    subject.hear(kept_alive(2, 9000));
+    assert_eq!((subject.lost_by(limited), subject.lost_by(free)), (Some(Reason::Expired), None));
+    assert_eq!(subject.deadline(limited), subject.now, "others may have it already");
+    assert_eq!(subject.deadline(free), subject.now + TTL);
+    subject.actions();
+    subject.freeze(5);
+    let look = |subject: &mut Subject| {
+        let clocks = subject.clocks();
+        subject.state.look_at(free, &clocks).expect("it has users").loss().is_some()
+    };
+    assert!(!look(&mut subject), "a second is left");
+    subject.later(1);
+    assert!(look(&mut subject));
+    assert_eq!(subject.deadline(free), subject.now);
+    assert_eq!(subject.actions(), [Action::Ring(free)]);
+}
+
+#[test]
+fn a_freeze_after_word_of_the_loss_brings_the_deadline_forward() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    subject.hear(lost(1));
+    assert_eq!(subject.deadline(grant), subject.now + TTL);
+    subject.freeze(9);
+    let clocks = subject.clocks();
+    subject.state.look_at(grant, &clocks);
+    assert_eq!(subject.deadline(grant), subject.now);
+    assert_eq!(subject.lost_by(grant), Some(Reason::Broken));
+}
+
+#[test]
+fn a_grant_that_a_freeze_used_up_on_its_way_is_not_handed_out() {
+    let mut subject = Subject::attached();
+    subject.ask("a", Wait::Forever);
+    let request = subject.sent_acquire().request;
+    subject.freeze(9);
+    subject.hear(granted(request, 1, 0, 9000));
+    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
+}
+
+#[test]
+fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    let ticket = subject.state.let_go(grant).expect("it is released");
+    let first = subject.sent_release().request;
+    subject.ask("a", Wait::Forever);
+    let ask = subject.sent_acquire().request;
+    subject.hear(refused(first, pb::Reason::StoreUnavailable));
+    let told = subject.actions();
+    assert!(
+        matches!(&told[..], [Action::Answer(to, Outcome::Failed(Error::Unavailable { .. }))]
+            if *to == ticket),
+        "{told:?}"
+    );
+    // The daemon still has the grant. Asking at once would go in circles.
+    subject.hear(granted(ask, 1, 0, 9000));
+    assert_eq!(subject.actions(), []);
+    subject.ping();
+    subject.actions();
+    subject.hear(kept_alive(1, 9000));
+    let sent = subject.sent();
+    let [Message::Release(again), Message::Acquire(ask)] = &sent[..] else { panic!("{sent:?}") };
+    assert!(again.handle.as_ref() == [1; 16] && again.request != first);
+    subject.hear(Heard::Released(pb::Released { request: again.request }));
+    subject.actions();
+    subject.hear(granted(ask.request, 2, 1, 9000));
+    assert_ne!(subject.granted(), grant);
+    assert!(subject.state.releases.is_empty());
 }

@@ -11,11 +11,10 @@ use crate::session::{
     ask::Ask,
     attachment::{Next, Setback},
     grant::GrantId,
-    pings::Sent,
     state::{Action, Outcome, State, Ticket},
 };
 use crate::{
-    clock::Moment,
+    clock::{Anchor, Moment},
     pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
 };
@@ -34,6 +33,7 @@ enum Event {
     OthersTake(u8),
     OthersFree(u8),
     Break(u8),
+    Reluctance,
     Pass(u64),
 }
 
@@ -51,6 +51,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (0..LOCKS).prop_map(Event::OthersTake),
         2 => (0..LOCKS).prop_map(Event::OthersFree),
         1 => (0..LOCKS).prop_map(Event::Break),
+        1 => Just(Event::Reluctance),
         2 => (1..4000_u64).prop_map(Event::Pass),
     ]
 }
@@ -97,18 +98,18 @@ impl World {
                 self.state.let_go(self.guards.remove(*at).0);
             }
             Event::Ping if self.state.next_ping().is_some() => {
-                self.state.ping(Sent::then(self.now));
+                self.state.ping(Anchor::then(self.now));
             }
             Event::ToDaemon => self.daemon_hears(),
             Event::ToClient => {
                 if let Some(heard) = self.to_client.pop_front() {
-                    self.state.hear(heard, self.now);
+                    self.state.hear(heard, Anchor::then(self.now));
                 }
             }
             Event::Cut if self.attached => self.detach(Setback::Broken("cut".into())),
             Event::Attach if !self.attached => {
                 self.attached = true;
-                let first = self.state.begin(Sent::then(self.now));
+                let first = self.state.begin(Anchor::then(self.now));
                 self.to_daemon.push_back(first);
             }
             // What the predecessor granted is kept from others for a ttl.
@@ -136,6 +137,7 @@ impl World {
                     }
                 }
             }
+            Event::Reluctance => self.daemon.reluctant = 2,
             Event::Pass(ms) => self.now = self.now + Duration::from_millis(*ms),
             _ => {}
         }
@@ -168,7 +170,7 @@ impl World {
         self.attached = false;
         self.to_daemon.clear();
         self.to_client.clear();
-        let next = self.state.detach(setback, self.now);
+        let next = self.state.detach(setback, Anchor::then(self.now));
         assert!(next != Next::Rest || self.open.is_empty(), "a waiter was forgotten");
     }
 
@@ -187,7 +189,7 @@ impl World {
                             self.guards.push((grant, false));
                         }
                         Outcome::Released => assert_eq!(at, None),
-                        Outcome::Failed(error) => panic!("{error:?}"),
+                        Outcome::Failed(error) => assert_eq!(at, None, "{error:?}"),
                     }
                 }
                 Action::Tell(..) | Action::Ring(_) => {}
@@ -199,7 +201,7 @@ impl World {
         self.daemon.expire(self.now);
         for (grant, was_lost) in &mut self.guards {
             let grant = self.state.grant(*grant).expect("a guard stands for it");
-            let lost = grant.loss().is_some() || self.now >= grant.validity.deadline();
+            let lost = grant.loss().is_some() || self.now >= grant.deadline();
             assert!(lost || !*was_lost, "a lost grant came back");
             *was_lost = lost;
             if lost {
@@ -211,7 +213,7 @@ impl World {
                 .any(|held| matches!(held, Held::Ours { handle: h, .. } if *h == handle));
             assert!(known, "the client believes in a grant that the daemon does not know");
             let promised = self.daemon.ping.1.map(|came| came + TTL);
-            assert!(Some(grant.validity.deadline()) <= promised, "more than was promised");
+            assert!(Some(grant.deadline()) <= promised, "more than was promised");
         }
     }
 
@@ -228,7 +230,8 @@ impl World {
                 self.on(&Event::ToClient);
             }
             // Long enough for what was broken to end.
-            if self.attached && (self.open.is_empty() || round > 20) {
+            let done = self.open.is_empty() && self.state.releases.is_empty();
+            if self.attached && (done || round > 20) {
                 return;
             }
             self.on(&Event::Pass(1000));

@@ -7,12 +7,11 @@ use crate::session::{
     ask::Ask,
     attachment::{Next, Setback},
     grant::GrantId,
-    pings::Sent,
     state::{Action, Outcome, State, Ticket},
 };
 use crate::{
     Reason,
-    clock::Moment,
+    clock::{Anchor, Moment},
     pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
 };
@@ -24,6 +23,8 @@ pub(super) const TTL: Duration = Duration::from_secs(9);
 pub(super) struct Subject {
     pub(super) state: State,
     pub(super) now: Moment,
+    /// By how much the wall clock has run ahead.
+    leap: Duration,
 }
 
 impl Subject {
@@ -32,6 +33,7 @@ impl Subject {
         Self {
             state: State::new(Arc::new(profile)),
             now: Moment::from_boot(Duration::from_secs(1000)),
+            leap: Duration::ZERO,
         }
     }
 
@@ -44,14 +46,14 @@ impl Subject {
     }
 
     pub(super) fn open(&mut self) {
-        let first = self.state.begin(Sent::then(self.now));
+        let first = self.state.begin(self.clocks());
         assert!(matches!(first, Message::Open(_)), "{first:?}");
         self.hear(Heard::Opened(opened(false)));
     }
 
     /// On a new stream, up to the list of what still stands.
     pub(super) fn resume(&mut self) -> u64 {
-        let Message::Resume(resume) = self.state.begin(Sent::then(self.now)) else {
+        let Message::Resume(resume) = self.state.begin(self.clocks()) else {
             panic!("it did not resume")
         };
         assert_eq!(resume.resume_secret.as_ref(), [9; 16]);
@@ -61,6 +63,15 @@ impl Subject {
 
     pub(super) fn later(&mut self, seconds: u64) {
         self.now = self.now + Duration::from_secs(seconds);
+    }
+
+    /// The machine is frozen, and only the wall clock notices.
+    pub(super) fn freeze(&mut self, seconds: u64) {
+        self.leap += Duration::from_secs(seconds);
+    }
+
+    pub(super) fn clocks(&self) -> Anchor {
+        Anchor::then(self.now).leapt(self.leap)
     }
 
     pub(super) fn ask(&mut self, name: &str, wait: Wait) -> Ticket {
@@ -74,15 +85,19 @@ impl Subject {
     }
 
     pub(super) fn hear(&mut self, heard: Heard) {
-        self.state.hear(heard, self.now);
+        self.state.hear(heard, self.clocks());
     }
 
     pub(super) fn detach(&mut self) -> Next {
-        self.state.detach(Setback::Broken("cut".into()), self.now)
+        self.detach_by(Setback::Broken("cut".into()))
+    }
+
+    pub(super) fn detach_by(&mut self, setback: Setback) -> Next {
+        self.state.detach(setback, self.clocks())
     }
 
     pub(super) fn ping(&mut self) {
-        self.state.ping(Sent::then(self.now));
+        self.state.ping(self.clocks());
     }
 
     pub(super) fn actions(&mut self) -> Vec<Action> {
@@ -129,7 +144,7 @@ impl Subject {
     }
 
     pub(super) fn deadline(&self, grant: GrantId) -> Moment {
-        self.state.grant(grant).expect("it has users").validity.deadline()
+        self.state.grant(grant).expect("it has users").deadline()
     }
 
     pub(super) fn lost_by(&self, grant: GrantId) -> Option<Reason> {
