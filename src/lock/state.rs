@@ -1,10 +1,12 @@
 //! One lock: its lease, its grant and its queue. Pure: it is told what happened
 //! and when, and says what to do.
 
+mod answer;
+
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Answer, Call, Cx, Due, Effect, Refusal,
+    Call, Cx, Due, Effect, Refusal,
     grant::{Cause, Grant, Handle, SessionKey},
     queue::{Patience, Queue, Ticket, Waiter},
     renew::{Step, Term},
@@ -230,109 +232,6 @@ impl Lock {
     pub(super) fn refuse_all(&mut self, why: Refusal, cx: &mut Cx<'_>) {
         self.refuse_while(why, Queue::pop, cx);
         self.advance(cx);
-    }
-
-    /// What the store answered.
-    pub(super) fn answered(&mut self, id: LeaseId, answer: Answer, cx: &mut Cx<'_>) {
-        match (&mut self.lease, answer) {
-            (Lease::Acquiring { id: asked, polls }, Answer::Acquire(answer)) if *asked == id => {
-                let polls = *polls;
-                self.acquired(id, polls, answer, cx);
-            }
-            (Lease::Held { id: held, asking, .. }, Answer::NextTokens(answer)) if *held == id => {
-                *asking = false;
-                self.got_tokens(id, answer, cx);
-            }
-            (Lease::Held { id: held, .. }, Answer::Renew(answer)) if *held == id => {
-                self.renewed(answer, cx);
-            }
-            (
-                Lease::Releasing { id: given_up, retry_at, failures, over_at, then },
-                Answer::Release(answer),
-            ) if *given_up == id => {
-                if answer == Ok(lease::Release::Released) || cx.now >= *over_at {
-                    self.lease = then.take().map_or(Lease::None, Lease::Waiting);
-                } else {
-                    *retry_at = Some(cx.now + backoff(*failures, cx));
-                    *failures += 1;
-                }
-            }
-            // An answer to a hold that is over. Its id was never used again,
-            // so there is nothing left that it could speak of.
-            _ => {}
-        }
-        self.advance(cx);
-        self.settle(cx);
-    }
-
-    fn acquired(
-        &mut self,
-        id: LeaseId,
-        polls: u32,
-        answer: Result<lease::Acquire, lease::Error>,
-        cx: &mut Cx<'_>,
-    ) {
-        match answer {
-            Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
-                let term = deadline.map(|deadline| {
-                    let duration = cx.settings.lease_duration;
-                    Box::new(Term::new(deadline, duration, cx.now, cx.entropy))
-                });
-                self.lease = Lease::Held { id, tokens, term, asking: false };
-            }
-            Ok(lease::Acquire::Held { by }) => {
-                self.lease = Lease::Waiting(wait(Obstacle::Elsewhere { by }, polls, cx));
-            }
-            Ok(lease::Acquire::Unknown { why }) => {
-                let trouble = lease::Error::Unavailable { why, retry_after: None };
-                let then = Some(wait(Obstacle::Trouble(trouble), polls, cx));
-                self.give_up_lease_then(id, then, cx);
-            }
-            Err(error @ lease::Error::DataLoss { .. }) => {
-                self.lease = Lease::None;
-                let why = Refusal::Obstacle(Obstacle::Trouble(error));
-                self.refuse_while(why, Queue::pop, cx);
-            }
-            Err(error) => {
-                self.lease = Lease::Waiting(wait(Obstacle::Trouble(error), polls, cx));
-            }
-        }
-    }
-
-    fn got_tokens(
-        &mut self,
-        id: LeaseId,
-        answer: Result<lease::Acquire, lease::Error>,
-        cx: &mut Cx<'_>,
-    ) {
-        match (&mut self.lease, answer) {
-            (
-                Lease::Held { tokens, .. },
-                Ok(lease::Acquire::Acquired(lease::Acquired { tokens: more, .. })),
-            ) => *tokens = more,
-            (_, Ok(lease::Acquire::Held { .. })) => self.lease = Lease::None,
-            // Without tokens the hold is of no use: start anew.
-            _ => self.give_up_lease(id, cx),
-        }
-    }
-
-    fn renewed(&mut self, answer: Result<lease::Renew, lease::Error>, cx: &mut Cx<'_>) {
-        let Lease::Held { term: Some(term), .. } = &mut self.lease else {
-            return;
-        };
-        match answer {
-            Ok(lease::Renew::Renewed { deadline }) => {
-                let deadline = deadline.unwrap_or_else(|| term.deadline());
-                term.renewed(deadline, cx.now, cx.entropy);
-            }
-            Ok(lease::Renew::Unknown { .. }) | Err(_) => term.unclear(cx.now, cx.entropy),
-            Ok(lease::Renew::Lost { why }) => {
-                // The holder may act until the deadline that it knows.
-                let at = term.deadline();
-                self.lease = Lease::None;
-                self.end(at, Cause::LeaseLost { why: why.into() }, cx);
-            }
-        }
     }
 
     /// Time has passed.

@@ -5,7 +5,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::lease::{self, Acquired, Tokens};
+use crate::{
+    error::Reason,
+    lease::{self, Acquired, Claim, LeaseId, Tokens},
+    lock::Answer,
+};
 
 const DURATION: Duration = Duration::from_secs(15);
 const TTL: Duration = Duration::from_secs(3);

@@ -1,0 +1,270 @@
+//! A session's life: opened, resumed, left by its stream, expired, ended; and
+//! the end of the daemon's own.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{Action, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId, view};
+use crate::{
+    clock::Moment,
+    error::{Problem, Reason},
+    lock::{self, Cause, LockId, SessionKey},
+};
+
+impl Sessions {
+    pub(super) fn tick(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let mut expired = Vec::new();
+        while let Some(key) = self.schedule.pop(now) {
+            let Some(session) = self.sessions.get_mut(key.0 as usize) else { continue };
+            session.armed = None;
+            if session.deadline() <= now {
+                expired.push(key);
+            } else {
+                self.arm(key);
+            }
+        }
+        // None of them may be granted what another of them gives up.
+        for key in &expired {
+            self.leave_queues(*key, now, out);
+        }
+        for key in expired {
+            self.end_session(key, Some(Cause::Expired), now, out);
+        }
+        self.locks(lock::Event::Tick, now, out);
+    }
+
+    /// The schedule looks at a session at what was its deadline then; if pings
+    /// have arrived since, it is armed anew. So a ping does not touch the
+    /// schedule.
+    pub(super) fn arm(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key.0 as usize) {
+            let deadline = session.deadline();
+            self.schedule.rearm(key, &mut session.armed, Some(deadline));
+        }
+    }
+
+    pub(super) fn open(
+        &mut self,
+        stream: StreamId,
+        open: Open,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        if self.draining.is_some() {
+            let problem = Problem::new(Reason::ShuttingDown, "the daemon is stopping");
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        if self.sessions.len() >= self.settings.max_sessions {
+            let most = self.settings.max_sessions;
+            let problem = Problem {
+                retry_after: Some(self.settings.default_ttl),
+                ..Problem::new(
+                    Reason::Limit,
+                    format!("this daemon keeps at most {most} sessions (max_sessions)"),
+                )
+            };
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        let session = Session {
+            id: SessionId(self.entropy.bits() as u64),
+            secret: Secret::new(self.entropy.bits()),
+            ttl: open.ttl,
+            holder: Arc::new(open.holder),
+            fenced: open.fenced,
+            stream: Some(stream),
+            ping: 0,
+            pinged_at: now,
+            grants: HashMap::new(),
+            waits: HashMap::new(),
+            limited: 0,
+            armed: None,
+        };
+        let opened = self.opened(&session, Some(session.secret));
+        let secret = session.secret;
+        let key = SessionKey(self.sessions.insert(session) as u32);
+        self.secrets.insert(secret, key);
+        self.bind(stream, Some(key));
+        self.arm(key);
+        out.push(Action::Send(stream, opened));
+    }
+
+    /// Which session a stream carries; gives what it carried before.
+    pub(super) fn bind(&mut self, stream: StreamId, key: Option<SessionKey>) -> Option<SessionKey> {
+        let at = stream.0 as usize;
+        if self.streams.len() <= at {
+            self.streams.resize(at + 1, None);
+        }
+        std::mem::replace(&mut self.streams[at], key)
+    }
+
+    pub(super) fn opened(&self, session: &Session, secret: Option<Secret>) -> Message {
+        Message::Opened(Box::new(Opened {
+            id: session.id,
+            secret,
+            ttl: session.ttl,
+            // A grant is valid no longer than its lease, so pings must come
+            // often enough for both.
+            keep_alive_every: session.ttl.min(self.lease_duration) / 3,
+            valid_for: session.valid_for(),
+        }))
+    }
+
+    pub(super) fn resume(
+        &mut self,
+        stream: StreamId,
+        secret: Secret,
+        ping: u64,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(key) = self.secrets.get(&secret).copied() else {
+            let problem = Problem::new(
+                Reason::UnknownSession,
+                "this session has expired or was closed, or the daemon was restarted: what it \
+                 held is lost; open a new one",
+            );
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        };
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        if ping <= session.ping {
+            let last = session.ping;
+            let problem = Problem::invalid(
+                "ping",
+                format_args!("{ping} is not greater than {last}, the last of this session"),
+            );
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        session.ping = ping;
+        session.pinged_at = now;
+        if let Some(old) = session.stream.replace(stream) {
+            // From here on nothing that arrives on the old stream counts.
+            self.bind(old, None);
+            out.push(Action::Supersede(old));
+        }
+        self.bind(stream, Some(key));
+        let session = &self.sessions[key.0 as usize];
+        out.push(Action::Send(stream, self.opened(session, None)));
+        for held in session.grants.values() {
+            let grant = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none());
+            if let Some(grant) = grant {
+                let message = Message::Granted {
+                    request: grant.request,
+                    token: grant.token,
+                    handle: grant.handle,
+                    ping,
+                    valid_for: session.valid_until(self.locks.limit(held.lock)),
+                };
+                out.push(Action::Send(stream, message));
+            }
+        }
+        let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
+        for (request, (lock, ticket)) in &waits {
+            if let Some(position) = self.locks.position_news(*lock, *ticket, true) {
+                let queued = self.queued(*request, *lock, position, now);
+                out.push(Action::Send(stream, queued));
+            }
+        }
+        out.push(Action::Send(stream, Message::Restored));
+        self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
+        for (_, (lock, ticket)) in waits {
+            self.locks(lock::Event::Present(lock, ticket, true), now, out);
+        }
+    }
+
+    pub(super) fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
+        let Some(key) = self.bind(stream, None) else { return };
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        session.stream = None;
+        if session.fenced {
+            return self.end_session(key, None, now, out);
+        }
+        let waits: Vec<_> = session.waits.values().copied().collect();
+        for (lock, ticket) in waits {
+            self.locks(lock::Event::Present(lock, ticket, false), now, out);
+        }
+    }
+
+    pub(super) fn drain(&mut self, until: Moment, now: Moment, out: &mut Vec<Action>) {
+        self.draining = Some(until);
+        self.locks(lock::Event::Drain, now, out);
+        for (_, session) in &self.sessions {
+            self.warn_of_stop(session, now, out);
+        }
+    }
+
+    /// Tells a session with a stream to let go, if the daemon stops.
+    pub(super) fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+        let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
+        for held in session.grants.values() {
+            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            {
+                let message = view::stopping(grant.handle, until.since(now));
+                out.push(Action::Send(stream, message));
+            }
+        }
+    }
+
+    pub(super) fn held(&self) -> Vec<LockId> {
+        self.sessions
+            .iter()
+            .flat_map(|(_, session)| session.grants.values().map(|held| held.lock))
+            .collect()
+    }
+
+    /// Takes a lock from its holder, who may count on it until what it was
+    /// last promised is over.
+    pub(super) fn end_grant(
+        &mut self,
+        lock: LockId,
+        cause: Cause,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(at) = self.free_by(lock) {
+            self.locks(lock::Event::End(lock, at, cause), now, out);
+        }
+    }
+
+    pub(super) fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {
+            self.locks(lock::Event::Leave(lock, ticket), now, out);
+        }
+    }
+
+    /// The session is over: what it waits for and holds is free for others.
+    pub(super) fn end_session(
+        &mut self,
+        key: SessionKey,
+        cause: Option<Cause>,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        self.schedule.rearm(key, &mut session.armed, None);
+        self.secrets.remove(&session.secret);
+        self.leave_queues(key, now, out);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        for (handle, held) in std::mem::take(&mut session.grants) {
+            if let Some(cause) = &cause
+                && let Some(name) = self.locks.name(held.lock).cloned()
+            {
+                self.send(key, view::lost(handle, &name, cause), out);
+            }
+            self.locks(lock::Event::Free(held.lock), now, out);
+        }
+        let session = self.sessions.remove(key.0 as usize);
+        if let Some(stream) = session.stream {
+            self.bind(stream, None);
+            let problem = cause.map(|_| {
+                let ttl = humantime::format_duration(session.ttl);
+                let message = format!(
+                    "the session was silent for longer than its ttl of {ttl} and has expired"
+                );
+                Box::new(Problem::new(Reason::Expired, message))
+            });
+            out.push(Action::End(stream, problem));
+        }
+    }
+}
