@@ -232,6 +232,14 @@ async fn messages_out_of_order_end_the_stream_with_a_reason() {
 }
 
 #[tokio::test]
+async fn a_stream_on_which_nothing_is_said_is_ended() {
+    let daemon = Daemon::start();
+    let mut stream = Stream::attach(&daemon).await;
+    let status = stream.end().await.unwrap_err();
+    assert!(status.message().contains("nothing was said"), "{status}");
+}
+
+#[tokio::test]
 async fn bad_requests_are_refused_by_number_and_change_nothing() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a stream may be open before its first message.
-const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+const FIRST_MESSAGE: Duration = Duration::from_secs(5);
 
 /// Serves sessions.
 pub(super) struct Service {
