@@ -55,6 +55,8 @@ struct Client {
     requests: u64,
     asked: HashMap<u64, LockName>,
     beliefs: HashMap<Handle, Belief>,
+    /// Set between a resume and the end of the list that follows it.
+    listed: Option<Vec<Handle>>,
     warnings: usize,
 }
 
@@ -170,6 +172,7 @@ impl World {
                 requests: 0,
                 asked: HashMap::new(),
                 beliefs: HashMap::new(),
+                listed: None,
                 warnings: 0,
             });
             world.open(n);
@@ -244,11 +247,10 @@ impl World {
         };
         let client = &mut self.clients[at];
         match message {
-            Message::Opened(opened) => {
-                if opened.secret.is_some() {
-                    client.secret = opened.secret;
-                }
-            }
+            Message::Opened(opened) => match opened.secret {
+                Some(secret) => client.secret = Some(secret),
+                None => client.listed = Some(Vec::new()),
+            },
             Message::KeptAlive { ping, valid_for, limits } => {
                 let sent = client.pings[ping as usize];
                 let limits: HashMap<_, _> = limits.into_iter().collect();
@@ -264,6 +266,9 @@ impl World {
                     return self.request(at, Request::Release { request: u64::MAX, handle });
                 };
                 let token = token.get();
+                if let Some(listed) = &mut client.listed {
+                    listed.push(handle);
+                }
                 if let Some(belief) = client.beliefs.get_mut(&handle) {
                     assert_eq!(belief.token, token, "a handle belongs to one grant");
                     belief.deadline = deadline;
@@ -297,7 +302,14 @@ impl World {
             }
             Message::Refused { request, .. } => _ = client.asked.remove(&request),
             Message::AtRisk { .. } => client.warnings += 1,
-            Message::Queued(_) | Message::Released { .. } | Message::Restored => {}
+            Message::Restored => {
+                // What was not listed is lost.
+                let listed = client.listed.take().unwrap_or_default();
+                for (handle, belief) in &mut client.beliefs {
+                    belief.over |= !listed.contains(handle);
+                }
+            }
+            Message::Queued(_) | Message::Released { .. } => {}
         }
     }
 
