@@ -104,10 +104,10 @@ impl Driver {
         &self.shared.settings
     }
 
-    /// Where leases are kept.
+    /// Must have succeeded before a session with this ttl is opened.
     #[must_use]
-    pub fn store(&self) -> &dyn LeaseStore {
-        &*self.shared.store
+    pub fn cover(&self, ttl: Duration) -> Call<()> {
+        self.shared.store.cover(ttl)
     }
 
     /// Calls the core whenever something falls due. Never ends.
@@ -194,8 +194,7 @@ impl Driver {
     }
 
     /// A lock as it is now, as far as this daemon knows.
-    #[must_use]
-    pub fn view(&self, name: &LockName) -> LockView {
+    fn view(&self, name: &LockName) -> LockView {
         self.settled().sessions.view(name, Moment::now())
     }
 

@@ -83,7 +83,7 @@ impl Attached {
         }
         self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
             First::Open(open) => {
-                Phase::Covering(self.driver.store().cover(open.ttl).into_future(), Some(open))
+                Phase::Covering(self.driver.cover(open.ttl).into_future(), Some(open))
             }
             First::Resume(secret, ping) => {
                 self.stream.resume(secret, ping);

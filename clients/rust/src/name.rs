@@ -10,12 +10,15 @@ const LONGEST_NAMESPACE: usize = 63;
 pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error> {
     check_namespace(namespace)?;
     if name.is_empty() {
-        return Err(Error::invalid("name", "a lock's name must not be empty"));
+        return Err(Error::invalid(
+            "name",
+            format!("a lock's name has 1 to {LONGEST_NAME} bytes; this one is empty"),
+        ));
     }
     if name.len() > LONGEST_NAME {
         return Err(Error::invalid(
             "name",
-            format!("a lock's name has at most {LONGEST_NAME} bytes; this one has {}", name.len()),
+            format!("a lock's name has 1 to {LONGEST_NAME} bytes; this one has {}", name.len()),
         ));
     }
     if name.chars().any(char::is_control) {

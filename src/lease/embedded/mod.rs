@@ -116,9 +116,7 @@ impl Embedded {
         if let Some(refusal) = state.refusal() {
             return Some(Err(refusal));
         }
-        if state.tokens.is_empty() {
-            state.tokens = state.spare.take()?;
-        }
+        state.refill()?;
         match state.leases.entry(claim.name.clone()) {
             Entry::Occupied(held) if held.get().id != claim.id => {
                 return Some(Ok(Acquire::Held { by: Some(Arc::clone(&held.get().holder)) }));
@@ -144,9 +142,7 @@ impl Embedded {
                 return Some(Ok(Acquire::Held { by }));
             }
         }
-        if state.tokens.is_empty() {
-            state.tokens = state.spare.take()?;
-        }
+        state.refill()?;
         let tokens = self.slice(&mut state);
         Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
@@ -251,6 +247,15 @@ impl Shared {
 }
 
 impl State {
+    /// Takes up the next epoch if the present one is used up. None if that one
+    /// must be written first.
+    fn refill(&mut self) -> Option<()> {
+        if self.tokens.is_empty() {
+            self.tokens = self.spare.take()?;
+        }
+        Some(())
+    }
+
     /// Why nothing can be granted now.
     fn refusal(&mut self) -> Option<Error> {
         if self.closed {

@@ -1,0 +1,263 @@
+//! What must hold in that world: whatever happens, and step by step.
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tokens_rise_holds_never_overlap_and_nothing_stays_behind(
+        seed: u64,
+        ops in prop::collection::vec(op(6), 1..200),
+    ) {
+        let mut world = World::new(2, 6, seed % (u64::MAX - 2));
+        for op in ops {
+            world.apply(op);
+        }
+        world.heal();
+    }
+}
+
+/// One daemon, whose store answers at once.
+fn calm(clients: usize) -> World {
+    World::new(1, clients, 1)
+}
+
+impl World {
+    fn ask(&mut self, client: usize, wait: Option<u64>) {
+        self.apply(Op::Acquire(client, 0, wait, None));
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while !self.store.asked.is_empty() {
+            self.apply(Op::Store(0, Fate::Answered));
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        for client in 0..self.clients.len() {
+            self.apply(Op::Ping(client, 0));
+        }
+        self.settle();
+    }
+
+    /// The clients that may count on a grant.
+    fn holders(&self) -> Vec<usize> {
+        (0..self.clients.len())
+            .filter(|client| {
+                let mut beliefs = self.clients[*client].beliefs.values();
+                beliefs.any(|belief| !belief.over && belief.deadline > self.now)
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn waiters_are_served_in_order_past_the_dead_and_the_cancelled() {
+    let mut world = calm(6);
+    for client in 0..6 {
+        world.ask(client, None);
+    }
+    assert_eq!(world.holders(), [0]);
+    world.cut(1);
+    world.apply(Op::CancelAll(3));
+    for next in [2, 4, 5] {
+        let holder = world.holders()[0];
+        world.release_all(holder);
+        world.settle();
+        assert_eq!(world.holders(), [next]);
+    }
+}
+
+#[test]
+fn a_waiter_that_comes_back_in_time_has_kept_its_place() {
+    let mut world = calm(4);
+    for client in 0..4 {
+        world.ask(client, None);
+    }
+    world.cut(1);
+    world.release_all(0);
+    world.settle();
+    assert_eq!(world.holders(), [2]);
+    world.apply(Op::Resume(1));
+    world.release_all(2);
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_silent_session_loses_all_at_its_ttl_and_not_before() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    world.cut(0);
+    world.pass(Duration::from_millis(2900));
+    world.apply(Op::Ping(1, 0));
+    assert_eq!(world.holders(), [0]);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_session_gets_its_own_grant_again_and_twins_share_one() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(0, Some(0));
+    assert_eq!(world.clients[0].beliefs.len(), 1, "the same grant");
+    world.ask(1, None);
+    world.ask(1, None);
+    world.release_all(0);
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+    assert_eq!(world.clients[1].beliefs.len(), 1, "one grant answers both");
+    world.release_all(1);
+    world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn a_broken_lock_is_free_when_the_holder_lets_go_or_its_promise_ends() {
+    for lets_go in [true, false] {
+        let mut world = calm(2);
+        world.ask(0, None);
+        world.ask(1, None);
+        world.clients[0].connected = lets_go;
+        world.apply(Op::Break(0));
+        world.apply(Op::Ping(1, 0));
+        if lets_go {
+            assert_eq!(world.holders(), [0; 0], "told, but the lock waits for it");
+            world.release_all(0);
+        } else {
+            assert_eq!(world.holders(), [0], "it does not know yet");
+            world.pass(Duration::from_millis(2999));
+            assert!(!world.holders().contains(&1));
+            world.apply(Op::Ping(1, 0));
+            world.pass(Duration::from_millis(2));
+        }
+        world.settle();
+        assert_eq!(world.holders(), [1]);
+    }
+}
+
+#[test]
+fn a_longest_hold_ends_the_grant() {
+    let mut world = calm(2);
+    world.apply(Op::Acquire(0, 0, None, Some(4000)));
+    world.settle();
+    world.ask(1, None);
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(1));
+        world.keep_alive();
+        assert_eq!(world.holders(), [0]);
+    }
+    world.pass(Duration::from_secs(1));
+    world.settle();
+    assert_eq!(world.holders(), [1]);
+}
+
+#[test]
+fn a_lease_that_can_not_be_renewed_warns_first_and_then_ends_everything() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    let deadline = lease_deadline(world.now);
+    for _ in 0..13 {
+        world.pass(Duration::from_secs(1));
+        world.apply(Op::Ping(0, 0));
+        while !world.store.asked.is_empty() {
+            world.apply(Op::Store(0, Fate::NeverArrived));
+        }
+        let belief = world.clients[0].beliefs.values().next().unwrap();
+        assert!(belief.deadline <= deadline, "I6: client deadline ≤ daemon deadline");
+    }
+    assert_eq!(world.holders(), [0]);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.holders(), [0; 0]);
+}
+
+#[test]
+fn a_lease_taken_by_force_is_not_handed_on_while_the_holder_may_believe_in_it() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    while world.store.asked.is_empty() {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(0, 0));
+        world.apply(Op::Ping(1, 0));
+    }
+    // The holder hears nothing more; the renewal finds the lease broken.
+    world.clients[0].connected = false;
+    world.store.blobs.get_mut(&lock_name(0)).unwrap().lease = None;
+    world.settle();
+    assert_eq!(world.holders(), [0]);
+    while world.holders() != [1] {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(1, 0));
+        world.settle();
+    }
+}
+
+#[test]
+fn draining_refuses_warns_then_ends_and_is_over_when_all_is_free() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    let until = world.now + Duration::from_secs(1);
+    world.event(0, Event::Drain(until));
+    assert!(world.clients[1].asked.is_empty(), "whoever waits is refused");
+    assert_eq!(world.holders(), [0]);
+    world.keep_alive();
+    world.event(0, Event::EndDrain);
+    assert!(!world.daemons[0].is_drained(), "the holder has not let go");
+    world.pass(TTL);
+    world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn who_comes_back_while_the_daemon_stops_is_told() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    world.cut(0);
+    world.event(0, Event::Drain(world.now + Duration::from_secs(1)));
+    assert_eq!(world.clients[0].warnings, 0, "nobody was there to hear");
+    world.apply(Op::Resume(0));
+    assert_eq!(world.clients[0].warnings, 1);
+}
+
+#[test]
+fn of_those_who_expire_together_none_is_granted_what_another_gives_up() {
+    let mut world = calm(3);
+    for client in 0..3 {
+        world.ask(client, None);
+    }
+    // Everything stood still, this daemon's timer as well.
+    world.now = world.now + 2 * TTL;
+    let before = world.grants;
+    world.event(0, Event::Tick);
+    world.settle();
+    assert_eq!(world.grants, before);
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn limits_are_kept_and_named() {
+    let mut world = calm(1);
+    let mut actions = Vec::new();
+    for number in 0..101 {
+        let request = Request::Acquire {
+            request: number + 1,
+            name: LockName::parse("", &number.to_string()).unwrap(),
+            wait: None,
+            longest_hold: None,
+        };
+        actions.clear();
+        let stream = world.clients[0].stream.unwrap();
+        world.daemons[0].on(Event::Request(stream, request), world.now, &mut actions);
+    }
+    let Some(Action::Send(_, Message::Refused { problem, .. })) = actions.first() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(problem.reason, Reason::Limit);
+    assert!(problem.message.contains("max_locks_per_session"), "{problem}");
+}
