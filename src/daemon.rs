@@ -89,6 +89,8 @@ impl Daemon {
         };
         let locks = lock::Settings {
             lease_duration: config.lease_duration,
+            linger: config.linger,
+            poll_interval: config.poll_interval,
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
         };

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::{
     clock::{Anchor, Entropy, Moment, sleep_until},
     error::{Problem, Reason},
-    lease::{self, Call, LeaseId, LeaseStore},
+    lease::{self, Break, Breaker, Call, CallCount, LeaseId, LeaseInfo, LeaseStore},
     lock::{self, Answer, LockId},
     name::{LockName, Namespace},
     session::{
@@ -146,11 +146,26 @@ impl Driver {
     /// A lock as it is now.
     pub async fn inspect(&self, name: &LockName) -> Result<LockView, lease::Error> {
         let view = self.view(name);
-        if view.held.is_some() {
+        if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
             return Ok(view);
         }
         let stored = self.shared.store.inspect(name).await?;
         Ok(self.overlay(stored.as_ref(), name))
+    }
+
+    /// A lock as it is now, and as it is stored.
+    pub async fn inspect_stored(
+        &self,
+        name: &LockName,
+    ) -> Result<(LockView, Option<LeaseInfo>), lease::Error> {
+        let stored = self.shared.store.inspect(name).await?;
+        Ok((self.overlay(stored.as_ref(), name), stored))
+    }
+
+    /// Where leases are kept, for people, and how often the storage was called.
+    #[must_use]
+    pub fn store(&self) -> (String, Vec<CallCount>) {
+        (self.shared.store.describe(), self.shared.store.calls())
     }
 
     /// Locks that are held or waited for, in the order of their names.
@@ -183,12 +198,14 @@ impl Driver {
     fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
         let state = self.settled();
         let mut view = state.sessions.view(name, Moment::now());
+        // What was seen at the last poll is older than what is stored.
+        view.held.take_if(|held| stored.is_some() && held.session.is_none());
         // A lease of our own says who was first, not who holds the lock now.
         if view.held.is_none()
             && !state.sessions.is_ours(name)
             && let Some(info) = stored.filter(|info| info.held)
         {
-            view.held = Some(HeldView::elsewhere(info.holder.clone()));
+            view.held = Some(HeldView::elsewhere(info));
         }
         view
     }
@@ -200,22 +217,46 @@ impl Driver {
 
     /// Takes a lock from its holder. Gives the lock as it was, and how long it
     /// takes at most until it is free; none if nobody held it.
-    #[must_use]
-    pub fn break_lock(
+    pub async fn break_lock(
         &self,
         name: LockName,
         by: &str,
         reason: &str,
-    ) -> (LockView, Option<Duration>) {
+    ) -> Result<(LockView, Option<Duration>), lease::Error> {
+        let breaker = Breaker { by: by.into(), reason: reason.into() };
+        if let Some((before, free_within)) = self.break_here(&name, &breaker) {
+            tracing::warn!(lock = %name, by, reason, "a lock was broken");
+            // The holder has been told, and the log says it: the note is for
+            // those who look later.
+            if let Err(error) = self.shared.store.note_break(&name, breaker).await {
+                tracing::warn!(lock = %name, %error, "the break could not be noted");
+            }
+            return Ok((before, Some(free_within)));
+        }
+        let before = self.inspect(&name).await?;
+        if before.held.is_none() {
+            return Ok((before, None));
+        }
+        let free_within = match self.shared.store.break_lease(&name, breaker).await? {
+            Break::Broken { free_within } => Some(free_within),
+            Break::NotHeld => None,
+            Break::Unknown { why } => {
+                return Err(lease::Error::Unavailable { why, retry_after: None });
+            }
+        };
+        tracing::warn!(lock = %name, by, reason, "a lock held through another daemon was broken");
+        Ok((before, free_within))
+    }
+
+    /// Breaks a lock that a session of this daemon holds.
+    fn break_here(&self, name: &LockName, breaker: &Breaker) -> Option<(LockView, Duration)> {
         let mut state = self.settled();
         let now = Moment::now();
-        let before = state.sessions.view(&name, now);
-        let free_within = state.sessions.free_within(&name, now);
-        if free_within.is_some() {
-            tracing::warn!(lock = %name, by, reason, "a lock was broken");
-            self.run(&mut state, Event::Break { name, by: by.into(), reason: reason.into() });
-        }
-        (before, free_within)
+        let before = state.sessions.view(name, now);
+        let free_within = state.sessions.free_within(name, now)?;
+        let Breaker { by, reason } = breaker.clone();
+        self.run(&mut state, Event::Break { name: name.clone(), by, reason });
+        Some((before, free_within))
     }
 
     /// Begins to collect changes.
@@ -354,8 +395,8 @@ impl Driver {
             StoreCall::NextTokens(name, id) => {
                 self.start(lock, id, store.next_tokens(&name, id), Answer::NextTokens)
             }
-            StoreCall::Renew(name, id) => {
-                self.start(lock, id, store.renew(&name, id), Answer::Renew)
+            StoreCall::Renew(name, id, duration) => {
+                self.start(lock, id, store.renew(&name, id, duration), Answer::Renew)
             }
             StoreCall::Release(name, id) => {
                 self.start(lock, id, store.release(&name, id), Answer::Release)

@@ -73,7 +73,7 @@ impl Stream {
 
     fn acquire(&self, request: u64, name: &str, wait_ms: Option<u64>) {
         let lock = Some(pb::LockRef { namespace: String::new(), name: name.into() });
-        self.send(Ask::Acquire(pb::Acquire { request, lock, wait_ms, longest_hold_ms: None }));
+        self.send(Ask::Acquire(pb::Acquire { request, lock, wait_ms, ..Default::default() }));
     }
 
     async fn granted(&mut self, request: u64, name: &str) -> pb::Granted {
@@ -242,7 +242,13 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
     let held = stream.granted(1, "good").await;
     let acquire = |request, namespace: &str, name: &str, longest_hold_ms| {
         let lock = lock_ref(namespace, name);
-        Ask::Acquire(pb::Acquire { request, lock, wait_ms: Some(0), longest_hold_ms })
+        Ask::Acquire(pb::Acquire {
+            request,
+            lock,
+            wait_ms: Some(0),
+            longest_hold_ms,
+            ..Default::default()
+        })
     };
     let release = |request, handle| Ask::Release(pb::Release { request, handle });
     let cases = [

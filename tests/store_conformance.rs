@@ -3,16 +3,28 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod support;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use leasehold::{
-    clock,
+    clock, config,
     holder::Holder,
     lease::{
-        Acquire, Acquired, Claim, LeaseId, LeaseStore, Release, Renew, Token, embedded::Embedded,
+        Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Release, Renew, Token,
+        azure::{Azure, account::Account},
+        embedded::Embedded,
     },
     name::LockName,
 };
+use support::{azurite::Azurite, rest::Rest};
 
 /// A place where a store keeps what must survive; can be opened again and
 /// again.
@@ -35,9 +47,36 @@ impl Shelf for EmbeddedShelf {
     }
 }
 
-/// Runs every check against a store of its own.
+/// A container of its own in the real emulator.
+struct AzureShelf(config::Azure);
+
+impl AzureShelf {
+    async fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let container = format!("conformance-{}", COUNT.fetch_add(1, Relaxed));
+        let azurite = Azurite::shared();
+        Rest::new(azurite).container(&container).create().send().await.unwrap().ok();
+        Self(config::Azure {
+            connection_string: Some(config::SecretText::new(azurite.connection_string())),
+            container,
+            ..config::Azure::default()
+        })
+    }
+}
+
+impl Shelf for AzureShelf {
+    async fn open(&self) -> Arc<dyn LeaseStore> {
+        Arc::new(Azure::new(Account::new(&self.0).unwrap(), &self.0).unwrap())
+    }
+}
+
+/// Runs every check against every store.
 macro_rules! suite {
-    ($store:ident, $shelf:expr; $($check:ident)*) => {
+    ($($check:ident)*) => {
+        suite! { @store embedded, EmbeddedShelf::new(); $($check)* }
+        suite! { @store azure, AzureShelf::new(); $($check)* }
+    };
+    (@store $store:ident, $shelf:expr; $($check:ident)*) => {
         mod $store {
             use super::*;
             $(
@@ -51,7 +90,6 @@ macro_rules! suite {
 }
 
 suite! {
-    embedded, EmbeddedShelf::new();
     one_holds_and_the_other_is_told_who
     asking_again_with_the_same_id_is_answered_alike
     a_release_frees_its_own_hold_and_no_other
@@ -62,9 +100,12 @@ suite! {
     of_many_that_race_one_wins
     leases_are_listed_in_order_by_prefix_and_page
     strange_names_are_kept_apart
+    one_that_asks_again_gets_it_once_it_is_free
     tokens_rise_across_restarts
     a_lease_ends_with_its_term
 }
+
+const DURATION: Duration = Duration::from_secs(15);
 
 fn name(name: &str) -> LockName {
     LockName::parse("", name).unwrap()
@@ -79,7 +120,8 @@ fn claim(lock: &LockName, number: u128, client: &str) -> Claim {
     Claim {
         name: lock.clone(),
         id: id(number),
-        duration: Duration::from_secs(15),
+        duration: DURATION,
+        again: false,
         holder: Arc::new(Holder::try_new(client, "host", 7, "", []).unwrap()),
     }
 }
@@ -164,22 +206,35 @@ async fn a_renewal_says_whether_the_lease_is_ours(shelf: &impl Shelf) {
     let store = shelf.open().await;
     let lock = name("a");
     let before = acquired(&store, &lock, 1).await;
-    let Renew::Renewed { deadline } = store.renew(&lock, id(1)).await.unwrap() else { panic!() };
+    let Renew::Renewed { deadline } = store.renew(&lock, id(1), DURATION).await.unwrap() else {
+        panic!()
+    };
     assert!(deadline >= before.deadline);
-    assert!(matches!(store.renew(&lock, id(2)).await.unwrap(), Renew::Lost { .. }));
+    assert!(matches!(store.renew(&lock, id(2), DURATION).await.unwrap(), Renew::Lost { .. }));
     store.release(&lock, id(1)).await.unwrap();
     token(&store, &lock, 3).await;
-    assert!(matches!(store.renew(&lock, id(1)).await.unwrap(), Renew::Lost { .. }));
+    assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
 }
 
 async fn a_break_takes_the_lease_from_its_holder(shelf: &impl Shelf) {
     let store = shelf.open().await;
     let lock = name("a");
     let before = token(&store, &lock, 1).await;
-    assert_eq!(store.break_lease(&lock).await, Ok(Release::Released));
-    assert!(token(&store, &lock, 2).await > before);
-    assert!(matches!(store.renew(&lock, id(1)).await.unwrap(), Renew::Lost { .. }));
-    assert_eq!(store.break_lease(&name("nobody's")).await, Ok(Release::Released));
+    let breaker = Breaker { by: "ops".into(), reason: "stuck".into() };
+    let broken = store.break_lease(&lock, breaker.clone()).await.unwrap();
+    let Break::Broken { free_within } = broken else { panic!("{broken:?}") };
+    assert!(free_within <= DURATION);
+    assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
+    if !free_within.is_zero() {
+        assert!(is_held(&store, &lock, 2).await, "its holder may believe in it until then");
+    }
+    while is_held(&store, &lock, 3).await {
+        clock::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(token(&store, &lock, 3).await > before);
+    assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
+    let nobody = store.break_lease(&name("nobody's"), breaker).await;
+    assert_eq!(nobody, Ok(Break::NotHeld));
 }
 
 async fn of_many_that_race_one_wins(shelf: &impl Shelf) {
@@ -249,6 +304,22 @@ async fn strange_names_are_kept_apart(shelf: &impl Shelf) {
     assert_eq!(listed, sorted);
 }
 
+async fn one_that_asks_again_gets_it_once_it_is_free(shelf: &impl Shelf) {
+    let store = shelf.open().await;
+    let lock = name("a");
+    let again = |number| Claim { again: true, ..claim(&lock, number, "waiter") };
+    token(&store, &lock, 1).await;
+    let Acquire::Held { by } = store.acquire(again(2)).await.unwrap() else {
+        panic!("two holders")
+    };
+    assert_eq!(by.unwrap().client(), "client");
+    store.release(&lock, id(1)).await.unwrap();
+    let answer = store.acquire(again(3)).await.unwrap();
+    assert!(matches!(answer, Acquire::Acquired(_)), "{answer:?}");
+    let new = Claim { again: true, ..claim(&name("new"), 4, "waiter") };
+    assert!(matches!(store.acquire(new).await.unwrap(), Acquire::Acquired(_)));
+}
+
 async fn tokens_rise_across_restarts(shelf: &impl Shelf) {
     let lock = name("a");
     let mut last = None;
@@ -278,5 +349,5 @@ async fn a_lease_ends_with_its_term(shelf: &impl Shelf) {
     while is_held(&store, &lock, 3).await {
         clock::sleep(Duration::from_millis(200)).await;
     }
-    assert!(matches!(store.renew(&lock, id(1)).await.unwrap(), Renew::Lost { .. }));
+    assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
 }

@@ -10,7 +10,7 @@ use super::{
     exit::{FAILED, Failure},
     output::{Output, length, line, millis, offer},
     process,
-    show::{Shown, Table},
+    show::{Shown, Table, stored_json, stored_paragraph},
 };
 
 /// As many rows as decide the widths of the columns.
@@ -70,15 +70,28 @@ fn print_rows(table: &mut Option<Table>, rows: &[Shown]) -> Result<(), Failure> 
 
 Examples:
   leasehold get orders
-  leasehold get orders --output json | jq .token")]
+  leasehold get orders --output json | jq .token
+  leasehold get orders --verbose")]
 pub(super) struct Get {
     /// The lock
     name: String,
+    /// Also show where it is stored, who broke it last, and how often the
+    /// daemon has called its storage since it was started, and why
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 impl Get {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
+        if self.verbose {
+            let stored = client.inspect_stored(&self.name).await?;
+            match globals.output {
+                Output::Text => line(stored_paragraph(&stored))?,
+                Output::Json => line(stored_json(&stored))?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let shown = Shown::from(client.inspect(&self.name).await?);
         match globals.output {
             Output::Text => line(shown.paragraph())?,
@@ -157,6 +170,9 @@ impl Check {
             TokenState::NeverGranted => {
                 ("never_granted", "was never granted: the lock is held with a smaller token")
             }
+            TokenState::Unknown => {
+                ("unknown", "may be that of the present holder: ask the daemon that serves it")
+            }
         };
         let shown = Shown::from(check.lock);
         // The exit code is the answer, also if nobody reads why.
@@ -173,7 +189,10 @@ impl Check {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The holder is told at once that it has lost the lock. Others get it as \
 soon as the holder has let go, at the latest when its grant has run out. The reason and who asked \
-are shown to the holder and logged by the daemon.
+are shown to the holder, logged by the daemon and noted with the lock (see `get --verbose`).
+
+A lock that is held through another daemon is broken too: that daemon can't renew its lease any \
+more and tells its holder so; others get the lock when the lease's term is over.
 
 Breaking a lock that nobody holds does nothing and is no error.
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_client::{Holder, LockInfo};
+use leasehold_client::{Holder, LockInfo, StoredInfo};
 use serde_json::{Value, json};
 
 use super::output::{holder_json, length, millis, printable};
@@ -108,6 +108,45 @@ impl Shown {
             if self.held { self.holder() } else { unknown() },
         ]
     }
+}
+
+/// A lock and how it is stored, for people.
+pub(super) fn stored_paragraph(stored: &StoredInfo) -> String {
+    let mut lines = vec![
+        Shown::from(stored.lock.clone()).paragraph(),
+        format!("{:<10} {}", "store", printable(&stored.store)),
+    ];
+    if let Some(place) = &stored.place {
+        lines.push(format!("{:<10} {}", "place", printable(place)));
+    }
+    if let Some((by, reason)) = &stored.last_break {
+        let note = format!("by {by}: {reason}");
+        lines.push(format!("{:<10} {}", "last break", printable(&note)));
+    }
+    if !stored.calls.is_empty() {
+        lines.push(format!("\n{:<10} {:<10} {:>10}", "CALL", "CAUSE", "COUNT"));
+        for calls in &stored.calls {
+            let (kind, cause) = (printable(&calls.kind), printable(&calls.cause));
+            lines.push(format!("{kind:<10} {cause:<10} {:>10}", calls.count));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The same for programs.
+pub(super) fn stored_json(stored: &StoredInfo) -> Value {
+    let mut object = Shown::from(stored.lock.clone()).json();
+    object["store"] = stored.store.as_str().into();
+    object["place"] = stored.place.as_deref().into();
+    let last_break = stored.last_break.as_ref();
+    object["last_break"] =
+        last_break.map_or(Value::Null, |(by, reason)| json!({ "by": by, "reason": reason }));
+    let calls = stored
+        .calls
+        .iter()
+        .map(|calls| json!({ "kind": calls.kind, "cause": calls.cause, "count": calls.count }));
+    object["calls"] = calls.collect();
+    object
 }
 
 const HEADINGS: [&str; 6] = ["NAME", "STATE", "HELD FOR", "TOKEN", "WAITING", "HOLDER"];

@@ -5,6 +5,7 @@
 //! environment's variables, the flags, their help and the checks all follow
 //! from it.
 
+mod azure;
 mod effective;
 mod layer;
 mod listen;
@@ -13,6 +14,7 @@ mod settings;
 
 use std::{path::PathBuf, time::Duration};
 
+pub use azure::{Azure, Credential, Identity, SecretText};
 pub use effective::{Effective, load};
 pub use layer::{Given, Layer, Source};
 pub use listen::Listen;
@@ -33,6 +35,8 @@ pub struct Config {
     pub store: Store,
     /// Where the embedded store keeps its files.
     pub data_dir: PathBuf,
+    /// What belongs to the Azure store.
+    pub azure: Azure,
     /// The ttl of sessions that ask for none.
     pub default_ttl: Duration,
     /// The longest ttl that a session may ask for.
@@ -41,6 +45,10 @@ pub struct Config {
     pub drain: Duration,
     /// The duration of leases in stores whose leases expire.
     pub lease_duration: Duration,
+    /// How long such a lease is kept after its last local holder let go.
+    pub linger: Duration,
+    /// The longest wait between two looks at a lease that another daemon holds.
+    pub poll_interval: Duration,
     /// How many threads serve clients.
     pub threads: usize,
     /// Whether gRPC reflection is served.
@@ -69,10 +77,13 @@ impl Default for Config {
             socket_mode: 0o600,
             store: Store::Embedded,
             data_dir: PathBuf::from("leasehold-data"),
+            azure: Azure::default(),
             default_ttl: Duration::from_secs(10),
             longest_ttl: Duration::from_secs(60),
             drain: Duration::from_secs(10),
             lease_duration: Duration::from_secs(30),
+            linger: Duration::ZERO,
+            poll_interval: Duration::from_secs(2),
             threads: 1,
             reflection: false,
             max_connections: 10_000,

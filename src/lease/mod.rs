@@ -4,6 +4,7 @@
 //! it works with any store; everything that a store must do is checked by one
 //! conformance suite, `tests/store_conformance.rs`.
 
+pub mod azure;
 pub mod embedded;
 mod token;
 
@@ -31,6 +32,9 @@ pub struct Claim {
     pub duration: Duration,
     /// For whom: shown to other contenders.
     pub holder: Arc<Holder>,
+    /// Whether this contender has asked before and found the lease taken: then
+    /// it most likely still is.
+    pub again: bool,
 }
 
 /// A lease that was acquired.
@@ -80,7 +84,7 @@ pub enum Renew {
     },
 }
 
-/// The answer to a release or a break.
+/// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
     /// Whoever had that lease has it no more.
@@ -92,6 +96,32 @@ pub enum Release {
     },
 }
 
+/// The answer to a break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Whoever has the lease can't renew it; it is free after this long.
+    Broken {
+        /// What is left of its term.
+        free_within: Duration,
+    },
+    /// Nobody has it.
+    NotHeld,
+    /// Perhaps: ask again.
+    Unknown {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// Who broke a lock, and why: noted with the lock and in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// Who.
+    pub by: Box<str>,
+    /// Why.
+    pub reason: Box<str>,
+}
+
 /// A lease as the storage shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
@@ -101,6 +131,15 @@ pub struct LeaseInfo {
     pub held: bool,
     /// The holder, as described when the lease was acquired.
     pub holder: Option<Arc<Holder>>,
+    /// The tokens of that hold, if that is known: grants within it have some
+    /// of these.
+    pub tokens: Option<Tokens>,
+    /// For how long it has been held, if that is known. For people.
+    pub held_for: Option<Duration>,
+    /// Who broke the lock last, if that was noted.
+    pub broken: Option<Breaker>,
+    /// Where it is stored, if that is worth knowing.
+    pub place: Option<String>,
 }
 
 /// A store said no, and nothing was changed.
@@ -134,6 +173,17 @@ pub enum Error {
 /// To a tenth of a second, and never down to nothing.
 fn round(length: Duration) -> Duration {
     Duration::from_millis((length.as_millis() as u64).next_multiple_of(100).max(100))
+}
+
+/// How often the storage was called since the daemon was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallCount {
+    /// What was done, such as "renew".
+    pub kind: &'static str,
+    /// Why, such as "grant".
+    pub cause: &'static str,
+    /// How often.
+    pub count: u64,
 }
 
 /// A call to a store.
@@ -171,12 +221,16 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// More tokens for a hold that has used up its own. [`Acquire::Held`] if
     /// the lease is not ours any more.
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire>;
-    /// Keeps the lease for another duration.
-    fn renew(&self, name: &LockName, id: LeaseId) -> Call<Renew>;
+    /// Keeps the lease for another duration, the one with which it was
+    /// acquired.
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew>;
     /// Gives the lease up. One that is not ours is left alone.
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release>;
-    /// Takes the lease from whoever has it.
-    fn break_lease(&self, name: &LockName) -> Call<Release>;
+    /// Takes the lease from whoever has it: it can't be renewed any more, and
+    /// is free when its term is over, so that its holder is not surprised.
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break>;
+    /// Notes with a lock whose lease is ours that its grant was broken.
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()>;
     /// Looks at one lease.
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>>;
     /// Leases of a namespace whose name begins with `prefix` and comes after
@@ -194,6 +248,10 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn cover(&self, ttl: Duration) -> Call<()>;
     /// Why nothing can be granted at present, if so.
     fn trouble(&self) -> Option<Error>;
+    /// What kind of store it is, and where, for people.
+    fn describe(&self) -> String;
+    /// How often the storage was called, by what was done and why.
+    fn calls(&self) -> Vec<CallCount>;
     /// Ends cleanly, once nobody holds anything.
     fn close(&self) -> Call<()>;
 }

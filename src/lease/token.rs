@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// How many tokens an epoch has: `seq` takes the lowest 20 bits.
-const SEQ_BITS: u32 = 20;
+pub(super) const SEQ_BITS: u32 = 20;
 
 /// Tokens stay below 2^53, so that they are exact in every language.
 const EPOCH_BITS: u32 = 53 - SEQ_BITS;
@@ -55,6 +55,22 @@ impl Tokens {
     #[must_use]
     pub const fn none() -> Self {
         Self { next: 0, end: 0 }
+    }
+
+    /// `count` tokens from this one on; none if that is beyond what tokens can
+    /// carry.
+    #[must_use]
+    pub const fn from(first: u64, count: u64) -> Self {
+        if first > (1 << (EPOCH_BITS + SEQ_BITS)) - count {
+            return Self::none();
+        }
+        Self { next: first, end: first + count }
+    }
+
+    /// The lowest and the greatest, if there are any.
+    #[must_use]
+    pub const fn bounds(&self) -> (u64, u64) {
+        (self.next, self.end.saturating_sub(1))
     }
 
     /// Takes the lowest.

@@ -32,8 +32,15 @@ use crate::{
 /// What locks must know of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a lease lasts without a renewal, where leases expire.
+    /// How long a lease lasts without a renewal, where leases expire and
+    /// nobody asks for another length.
     pub lease_duration: Duration,
+    /// How long a lease that expires is kept after the last local holder has
+    /// let go, in case another comes.
+    pub linger: Duration,
+    /// The longest wait before a lease that another daemon holds is asked for
+    /// again.
+    pub poll_interval: Duration,
     /// How many locks may be held or waited for.
     pub max_locks: usize,
     /// How many may wait for one lock.
@@ -53,6 +60,8 @@ pub struct Acquire {
     pub patience: Patience,
     /// The longest hold that it asks for.
     pub longest_hold: Option<Duration>,
+    /// The duration of the lease, if it must be acquired for this one.
+    pub lease_duration: Option<Duration>,
 }
 
 /// What happened.
@@ -100,6 +109,10 @@ pub enum Call {
         id: LeaseId,
         /// The first in the queue.
         session: SessionKey,
+        /// How long the lease lasts.
+        duration: Duration,
+        /// Whether it was asked for before, in vain.
+        again: bool,
     },
     /// Get more tokens.
     NextTokens {
@@ -110,6 +123,8 @@ pub enum Call {
     Renew {
         /// The hold.
         id: LeaseId,
+        /// How long the lease lasts.
+        duration: Duration,
     },
     /// Release the lease.
     Release {
@@ -234,6 +249,7 @@ impl Locks {
             }
             Event::Drain => {
                 self.draining = true;
+                self.settings.linger = Duration::ZERO;
                 self.with_all(now, out, |lock, cx| lock.refuse_all(Refusal::ShuttingDown, cx));
             }
             Event::Answered(lock, id, answer) => {
@@ -344,7 +360,7 @@ impl Locks {
     }
 
     fn acquire(&mut self, acquire: Acquire, again: bool, now: Moment, out: &mut Vec<Effect>) {
-        let Acquire { name, session, request, patience, longest_hold } = acquire;
+        let Acquire { name, session, request, patience, longest_hold, lease_duration } = acquire;
         let found = self.find(&name);
         if let Some(id) = found
             && self.get(id).is_some_and(|lock| lock.granted_to(session).is_some())
@@ -379,6 +395,7 @@ impl Locks {
             request,
             patience,
             longest_hold,
+            lease_duration: lease_duration.unwrap_or(self.settings.lease_duration),
             present: true,
             told: 0,
             armed: None,

@@ -33,6 +33,8 @@ pub(super) struct Waiter {
     pub(super) patience: Patience,
     /// The longest hold that it asks for.
     pub(super) longest_hold: Option<Duration>,
+    /// The duration of the lease, if it must be acquired for this one.
+    pub(super) lease_duration: Duration,
     /// Whether its session has a stream now. One that has none keeps its place
     /// but is passed over: it may be dead.
     pub(super) present: bool,
@@ -161,6 +163,7 @@ mod tests {
             request: 1,
             patience: Patience::Forever,
             longest_hold: None,
+            lease_duration: Duration::from_secs(30),
             present,
             told: 0,
             armed: None,

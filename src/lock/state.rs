@@ -18,9 +18,9 @@ use crate::{
     name::LockName,
 };
 
-/// How long to wait before a lease that another daemon holds is asked for
-/// again: at first, and at most.
-const POLL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// How long to wait at first before a lease that another daemon holds is asked
+/// for again.
+const FIRST_POLL: Duration = Duration::from_millis(250);
 
 /// A lock that is held or waited for.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ enum Lease {
     /// Not ours, and not asked for.
     None,
     /// Asked for, after this many times in vain.
-    Acquiring { id: LeaseId, polls: u32 },
+    Acquiring { id: LeaseId, polls: u32, duration: Duration },
     /// Not to be had now: asked for again later.
     Waiting(Box<Waiting>),
     /// Ours.
@@ -52,6 +52,9 @@ enum Lease {
         term: Option<Box<Term>>,
         /// More tokens were asked for.
         asking: bool,
+        /// Set while it is kept though nobody holds or wants the lock: until
+        /// then.
+        linger_until: Option<Moment>,
     },
     /// Being given up; tried until the store says so.
     Releasing {
@@ -136,7 +139,9 @@ impl Lock {
         let lease = match &self.lease {
             Lease::None | Lease::Acquiring { .. } => None,
             Lease::Waiting(waiting) => self.queue.is_some().then_some(waiting.until),
-            Lease::Held { term, .. } => term.as_ref().map(|term| term.due()),
+            Lease::Held { term, linger_until, .. } => {
+                earlier(term.as_ref().map(|term| term.due()), *linger_until)
+            }
             Lease::Releasing { retry_at, .. } => *retry_at,
         };
         let grant = self.grant.as_ref().and_then(|grant| earlier(grant.ends_at, grant.hold_until));
@@ -240,7 +245,8 @@ impl Lock {
             let id = *id;
             match term.step(cx.now) {
                 Some(Step::Renew) => {
-                    cx.out.push(Effect::Call { lock: cx.lock, call: Call::Renew { id } });
+                    let call = Call::Renew { id, duration: term.duration() };
+                    cx.out.push(Effect::Call { lock: cx.lock, call });
                 }
                 Some(Step::Warn) => {
                     let until = term.deadline();
@@ -314,14 +320,18 @@ impl Lock {
         let wanted = self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some());
         match &mut self.lease {
             Lease::None if wanted => self.ask(cx),
-            Lease::Held { id, .. } if !wanted => {
-                let id = *id;
-                self.give_up_lease(id, cx);
-            }
             // Safety rule 6: nothing starts on a lease that has run out.
             Lease::Held { id, term: Some(term), .. } if term.is_over(cx.now) => {
                 let id = *id;
                 self.give_up_lease(id, cx);
+            }
+            Lease::Held { id, term, linger_until, .. } if !wanted => {
+                let linger = if term.is_some() { cx.settings.linger } else { Duration::ZERO };
+                let until = *linger_until.get_or_insert(cx.now + linger);
+                if linger.is_zero() || cx.now >= until {
+                    let id = *id;
+                    self.give_up_lease(id, cx);
+                }
             }
             Lease::Held { id, tokens, asking, .. } if !*asking => match tokens.take() {
                 Some(token) => self.grant_next(token, cx),
@@ -339,6 +349,9 @@ impl Lock {
         let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_present()) else {
             return;
         };
+        if let Lease::Held { linger_until, .. } = &mut self.lease {
+            *linger_until = None;
+        }
         self.left(&mut waiter, cx);
         self.grant = Some(Grant {
             session: waiter.session,
@@ -406,8 +419,9 @@ impl Lock {
             _ => 0,
         };
         let id = LeaseId::new(cx.entropy.bits());
-        let call = Call::Acquire { id, session: waiter.session };
-        self.lease = Lease::Acquiring { id, polls };
+        let duration = waiter.lease_duration;
+        let call = Call::Acquire { id, session: waiter.session, duration, again: polls > 0 };
+        self.lease = Lease::Acquiring { id, polls, duration };
         cx.out.push(Effect::Call { lock: cx.lock, call });
     }
 
@@ -416,7 +430,12 @@ impl Lock {
     }
 
     fn give_up_lease_then(&mut self, id: LeaseId, then: Option<Box<Waiting>>, cx: &mut Cx<'_>) {
-        let over_at = cx.now + cx.settings.lease_duration;
+        let duration = match &self.lease {
+            Lease::Acquiring { duration, .. } => *duration,
+            Lease::Held { term: Some(term), .. } => term.duration(),
+            _ => cx.settings.lease_duration,
+        };
+        let over_at = cx.now + duration;
         self.lease = Lease::Releasing { id, retry_at: None, failures: 0, over_at, then };
         cx.out.push(Effect::Call { lock: cx.lock, call: Call::Release { id } });
     }
@@ -472,5 +491,5 @@ fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
 
 /// The wait after this many failures in a row.
 fn backoff(failures: u32, cx: &mut Cx<'_>) -> Duration {
-    cx.entropy.jitter((POLL.0 * (1 << failures.min(6))).min(POLL.1))
+    cx.entropy.jitter((FIRST_POLL * (1 << failures.min(8))).min(cx.settings.poll_interval))
 }

@@ -8,7 +8,7 @@ use crate::{
     holder::Holder,
     lock::Handle,
     name::LockName,
-    session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
+    session::{LEASE_DURATION, Open, Request, SHORTEST_HOLD, Secret, Settings},
 };
 
 /// The first message of a stream.
@@ -118,11 +118,23 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
         let least = SHORTEST_HOLD.as_millis();
         return Err(Problem::invalid("longest_hold_ms", format_args!("is less than {least}")));
     }
+    let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
+    if let Some(asked) = lease_duration
+        && (!LEASE_DURATION.contains(&asked) || asked.subsec_nanos() != 0)
+    {
+        let (least, most) = (LEASE_DURATION.start().as_millis(), LEASE_DURATION.end().as_millis());
+        let asked = asked.as_millis();
+        return Err(Problem::invalid(
+            "lease_duration_ms",
+            format_args!("{asked} is not a whole number of seconds from {least} to {most} ms"),
+        ));
+    }
     Ok(Request::Acquire {
         request: acquire.request,
         name: lock(acquire.lock)?,
         wait: acquire.wait_ms.map(Duration::from_millis),
         longest_hold,
+        lease_duration,
     })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{PROTOCOL_VERSIONS, pb, status::reason};
 use crate::{
     holder::Holder,
+    lease::{Breaker, CallCount},
     name::LockName,
     session::{LockView, Message, Opened, Queued},
 };
@@ -114,4 +115,13 @@ pub(super) fn lock_info(view: &LockView) -> pb::LockInfo {
         waiting: view.waiting as u32,
         ending: held.is_some_and(|held| held.free_within.is_some()),
     }
+}
+
+pub(super) fn calls(calls: &CallCount) -> pb::StorageCalls {
+    let CallCount { kind, cause, count } = *calls;
+    pb::StorageCalls { kind: kind.to_owned(), cause: cause.to_owned(), count }
+}
+
+pub(super) fn breaker(breaker: Breaker) -> pb::BreakInfo {
+    pb::BreakInfo { by: breaker.by.into(), reason: breaker.reason.into() }
 }

@@ -18,7 +18,7 @@ use crate::{
     error::Problem,
     lease,
     name::{Namespace, check_text},
-    session::LockView,
+    session::{HeldView, LockView},
     watch::Target,
 };
 
@@ -51,10 +51,23 @@ impl pb::lock_service_server::LockService for Service {
         &self,
         request: Request<pb::InspectRequest>,
     ) -> Result<Response<pb::InspectResponse>, Status> {
-        let name = decode::lock(request.into_inner().lock).map_err(status)?;
-        let view = self.driver.inspect(&name).await.map_err(store_status)?;
-        let lock = Some(encode::lock_info(&view));
-        Ok(Response::new(pb::InspectResponse { lock }))
+        let pb::InspectRequest { lock, stored } = request.into_inner();
+        let name = decode::lock(lock).map_err(status)?;
+        if !stored {
+            let view = self.driver.inspect(&name).await.map_err(store_status)?;
+            let lock = Some(encode::lock_info(&view));
+            return Ok(Response::new(pb::InspectResponse { lock, store: None, last_break: None }));
+        }
+        let (view, info) = self.driver.inspect_stored(&name).await.map_err(store_status)?;
+        let (description, calls) = self.driver.store();
+        let broken = info.as_ref().and_then(|info| info.broken.clone());
+        let place = info.and_then(|info| info.place).unwrap_or_default();
+        let calls = calls.iter().map(encode::calls).collect();
+        Ok(Response::new(pb::InspectResponse {
+            lock: Some(encode::lock_info(&view)),
+            store: Some(pb::StoreInfo { description, place, calls }),
+            last_break: broken.map(encode::breaker),
+        }))
     }
 
     async fn list(
@@ -127,7 +140,8 @@ impl pb::lock_service_server::LockService for Service {
         check_text("reason", &reason, LONGEST_REASON).map_err(|error| status(error.into()))?;
         check_text("by", &by, LONGEST_REASON).map_err(|error| status(error.into()))?;
         let by = if by.is_empty() { "an operator" } else { &by };
-        let (before, free_within) = self.driver.break_lock(name, by, &reason);
+        let broken = self.driver.break_lock(name, by, &reason).await;
+        let (before, free_within) = broken.map_err(store_status)?;
         Ok(Response::new(pb::BreakResponse {
             broken: free_within.is_some(),
             lock: Some(encode::lock_info(&before)),
@@ -142,14 +156,24 @@ impl pb::lock_service_server::LockService for Service {
         let pb::CheckTokenRequest { lock, token } = request.into_inner();
         let name = decode::lock(lock).map_err(status)?;
         let view = self.driver.inspect(&name).await.map_err(store_status)?;
-        let state = match view.held.as_ref().and_then(|held| held.token) {
-            None => pb::TokenState::NotHeld,
-            Some(held) if token == held.get() => pb::TokenState::Current,
-            Some(held) if token < held.get() => pb::TokenState::Stale,
-            Some(_) => pb::TokenState::NeverGranted,
-        };
+        let state = view.held.as_ref().map_or(pb::TokenState::NotHeld, |held| check(held, token));
         let lock = Some(encode::lock_info(&view));
         Ok(Response::new(pb::CheckTokenResponse { state: state.into(), lock }))
+    }
+}
+
+fn check(held: &HeldView, token: u64) -> pb::TokenState {
+    // A holder at another daemon has one of a range of tokens.
+    let (least, most) = match (held.token, held.among) {
+        (Some(held), _) => (held.get(), held.get()),
+        (None, Some(among)) => among.bounds(),
+        (None, None) => return pb::TokenState::Unknown,
+    };
+    match token {
+        _ if token < least => pb::TokenState::Stale,
+        _ if token > most => pb::TokenState::NeverGranted,
+        _ if least == most => pb::TokenState::Current,
+        _ => pb::TokenState::Unknown,
     }
 }
 

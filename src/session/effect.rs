@@ -77,14 +77,15 @@ impl Sessions {
     pub(super) fn store_call(&self, lock: LockId, call: lock::Call) -> Option<StoreCall> {
         let name = self.locks.name(lock)?.clone();
         Some(match call {
-            lock::Call::Acquire { id, session } => StoreCall::Acquire(Claim {
+            lock::Call::Acquire { id, session, duration, again } => StoreCall::Acquire(Claim {
                 name,
                 id,
-                duration: self.lease_duration,
+                duration,
                 holder: Arc::clone(&self.sessions.get(session.0 as usize)?.holder),
+                again,
             }),
             lock::Call::NextTokens { id } => StoreCall::NextTokens(name, id),
-            lock::Call::Renew { id } => StoreCall::Renew(name, id),
+            lock::Call::Renew { id, duration } => StoreCall::Renew(name, id, duration),
             lock::Call::Release { id } => StoreCall::Release(name, id),
         })
     }

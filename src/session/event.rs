@@ -43,6 +43,11 @@ pub struct Settings {
 /// The shortest ttl.
 pub const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
+/// The shortest and the longest duration of a lease. An infinite one is never
+/// taken.
+pub const LEASE_DURATION: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(15)..=Duration::from_secs(60);
+
 /// The shortest longest hold.
 pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
@@ -93,6 +98,8 @@ pub enum Request {
         wait: Option<Duration>,
         /// The longest hold.
         longest_hold: Option<Duration>,
+        /// The duration of the lease, if it must be acquired for this one.
+        lease_duration: Option<Duration>,
     },
     /// An acquire is taken back.
     Cancel {
@@ -172,7 +179,7 @@ pub enum StoreCall {
     /// Get more tokens.
     NextTokens(LockName, LeaseId),
     /// Renew the lease.
-    Renew(LockName, LeaseId),
+    Renew(LockName, LeaseId, Duration),
     /// Release the lease.
     Release(LockName, LeaseId),
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{Action, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId, view};
+use super::{
+    Action, LEASE_DURATION, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId,
+    view,
+};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
@@ -104,8 +107,8 @@ impl Sessions {
             secret,
             ttl: session.ttl,
             // A grant is valid no longer than its lease, so pings must come
-            // often enough for both.
-            keep_alive_every: session.ttl.min(self.lease_duration) / 3,
+            // often enough for the session and for the shortest lease.
+            keep_alive_every: session.ttl.min(*LEASE_DURATION.start()) / 3,
             valid_for: session.valid_for(),
         }))
     }

@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 use hashbrown::HashMap;
 
 pub use event::{
-    Action, Event, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings, StoreCall,
-    StreamId,
+    Action, Event, LEASE_DURATION, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings,
+    StoreCall, StreamId,
 };
 pub use message::{Message, Opened, Queued, Secret};
 use slab::Slab;
@@ -95,7 +95,6 @@ impl Session {
 #[derive(Debug)]
 pub struct Sessions {
     settings: Settings,
-    lease_duration: Duration,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
     /// By stream: numbers that are used again, so few.
@@ -115,7 +114,6 @@ impl Sessions {
         let for_locks = Entropy::seeded_by(&mut entropy);
         Self {
             settings,
-            lease_duration: locks.lease_duration,
             sessions: Slab::new(),
             secrets: HashMap::new(),
             streams: Vec::new(),

@@ -22,13 +22,20 @@ impl Sessions {
     ) {
         match request {
             Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
-            Request::Acquire { request, name, wait, longest_hold } => {
+            Request::Acquire { request, name, wait, longest_hold, lease_duration } => {
                 let patience = match wait {
                     None => Patience::Forever,
                     Some(Duration::ZERO) => Patience::None,
                     Some(wait) => Patience::Until(now + wait),
                 };
-                let acquire = lock::Acquire { name, session: key, request, patience, longest_hold };
+                let acquire = lock::Acquire {
+                    name,
+                    session: key,
+                    request,
+                    patience,
+                    longest_hold,
+                    lease_duration,
+                };
                 self.acquire(acquire, now, out);
             }
             Request::Cancel { request } => {

@@ -150,8 +150,13 @@ impl World {
             max_sessions: 100,
             max_locks_per_session: 100,
         };
-        let locks =
-            lock::Settings { lease_duration: DURATION, max_locks: 100, max_waiters_per_lock: 100 };
+        let locks = lock::Settings {
+            lease_duration: DURATION,
+            linger: Duration::from_secs(2 * (seed % 3)),
+            poll_interval: Duration::from_secs(2),
+            max_locks: 100,
+            max_waiters_per_lock: 100,
+        };
         let daemons: Vec<_> = (0..daemons)
             .map(|n| Sessions::new(settings, locks, Entropy::seeded(seed + n as u64)))
             .collect();
@@ -348,7 +353,16 @@ impl World {
                     self.clients[client].asked.insert(request, name.clone());
                     let wait = wait.map(Duration::from_millis);
                     let longest_hold = hold.map(Duration::from_millis);
-                    self.request(client, Request::Acquire { request, name, wait, longest_hold });
+                    self.request(
+                        client,
+                        Request::Acquire {
+                            request,
+                            name,
+                            wait,
+                            longest_hold,
+                            lease_duration: None,
+                        },
+                    );
                 }
             }
             Op::CancelAll(client) => {
@@ -479,7 +493,7 @@ impl Store {
         let unavailable = || lease::Error::Unavailable { why: "x".into(), retry_after: None };
         let why = || "no answer".to_owned();
         let (StoreCall::NextTokens(name, id)
-        | StoreCall::Renew(name, id)
+        | StoreCall::Renew(name, id, _)
         | StoreCall::Release(name, id)
         | StoreCall::Acquire(Claim { name, id, .. })) = call;
         let blob = self.blobs.entry(name.clone()).or_default();

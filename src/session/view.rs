@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     holder::Holder,
-    lease::{self, Token},
+    lease::{self, LeaseInfo, Token, Tokens},
     lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal},
     name::LockName,
 };
@@ -32,6 +32,9 @@ pub struct HeldView {
     pub session: Option<SessionId>,
     /// The token, if it is known.
     pub token: Option<Token>,
+    /// If it is held through another daemon: the tokens of that hold, of which
+    /// one is the holder's.
+    pub among: Option<Tokens>,
     /// For how long, if it is known.
     pub held_for: Option<Duration>,
     /// Once the grant is lost: when the lock is free at the latest.
@@ -41,8 +44,15 @@ pub struct HeldView {
 impl HeldView {
     /// Held through another daemon: only what that one wrote is known.
     #[must_use]
-    pub const fn elsewhere(holder: Option<Arc<Holder>>) -> Self {
-        Self { holder, session: None, token: None, held_for: None, free_within: None }
+    pub fn elsewhere(info: &LeaseInfo) -> Self {
+        Self {
+            holder: info.holder.clone(),
+            session: None,
+            token: None,
+            among: info.tokens,
+            held_for: info.held_for,
+            free_within: None,
+        }
     }
 }
 
@@ -71,12 +81,20 @@ impl Sessions {
                 holder,
                 session: self.sessions.get(grant.session.0 as usize).map(|session| session.id),
                 token: Some(grant.token),
+                among: None,
                 held_for: Some(held_for),
                 free_within: grant.ends_at.map(|at| at.since(now)),
             });
         }
         match self.locks.obstacle(lock)? {
-            Obstacle::Elsewhere { by } => Some(HeldView::elsewhere(by.clone())),
+            Obstacle::Elsewhere { by } => Some(HeldView {
+                holder: by.clone(),
+                session: None,
+                token: None,
+                among: None,
+                held_for: None,
+                free_within: None,
+            }),
             Obstacle::Trouble(_) => None,
         }
     }

@@ -3,6 +3,10 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+pub mod azurite;
+pub mod proxy;
+pub mod rest;
+
 use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},

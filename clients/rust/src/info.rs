@@ -45,6 +45,50 @@ impl From<pb::LockInfo> for LockInfo {
     }
 }
 
+/// A lock and how it is stored. The answer to
+/// [`Client::inspect_stored`](crate::Client::inspect_stored).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredInfo {
+    /// The lock as it is now.
+    pub lock: LockInfo,
+    /// Where the daemon keeps its leases, for people.
+    pub store: String,
+    /// Where this lock is kept, such as the path of its blob.
+    pub place: Option<String>,
+    /// The last break that was noted with the lock: who, and why.
+    pub last_break: Option<(String, String)>,
+    /// How often the daemon has called its storage since it was started, for
+    /// all locks.
+    pub calls: Vec<StorageCalls>,
+}
+
+/// A counter of calls to the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageCalls {
+    /// What was done, such as "renew".
+    pub kind: String,
+    /// Why, such as "grant".
+    pub cause: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl From<pb::InspectResponse> for StoredInfo {
+    fn from(response: pb::InspectResponse) -> Self {
+        let store = response.store.unwrap_or_default();
+        let calls = store.calls.into_iter();
+        Self {
+            lock: response.lock.unwrap_or_default().into(),
+            store: store.description,
+            place: Some(store.place).filter(|place| !place.is_empty()),
+            last_break: response.last_break.map(|broken| (broken.by, broken.reason)),
+            calls: calls
+                .map(|pb::StorageCalls { kind, cause, count }| StorageCalls { kind, cause, count })
+                .collect(),
+        }
+    }
+}
+
 /// What is known of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenState {
@@ -57,6 +101,9 @@ pub enum TokenState {
     NotHeld,
     /// The lock is held with a lower token: this one was never granted.
     NeverGranted,
+    /// The lock is held through another daemon, and only that one knows whether
+    /// with this token or with another of the same hold.
+    Unknown,
 }
 
 /// The answer to [`Client::check`](crate::Client::check).

@@ -91,7 +91,7 @@ pub use client::Client;
 pub use error::{Error, Reason};
 pub use guard::{Guard, Loss, Risk};
 pub use holder::Holder;
-pub use info::{Broken, Change, Check, LockInfo, TokenState, Watch};
+pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tonic::{Request, Streaming};
 
 use crate::{
-    Broken, Change, Check, Client, Error, LockInfo, TokenState, Watch, connection::Connection,
-    name, pb, status,
+    Broken, Change, Check, Client, Error, LockInfo, StoredInfo, TokenState, Watch,
+    connection::Connection, name, pb, status,
 };
 
 const PAGE_SIZE: u32 = 500;
@@ -20,9 +20,22 @@ impl Client {
     /// if the daemon does not answer.
     pub async fn inspect(&self, name: &str) -> Result<LockInfo, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = self.timed(pb::InspectRequest { lock });
+        let request = self.timed(pb::InspectRequest { lock, stored: false });
         let response = self.connection().locks().inspect(request).await;
         Ok(response.map_err(|s| status::error(&s))?.into_inner().lock.unwrap_or_default().into())
+    }
+
+    /// One lock as it is now and as it is stored, and what the daemon's storage
+    /// was asked so far. Looks into the storage, unlike
+    /// [`inspect`](Self::inspect) of a lock that a session of the daemon holds.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect).
+    pub async fn inspect_stored(&self, name: &str) -> Result<StoredInfo, Error> {
+        let lock = Some(name::lock_ref(self.namespace(), name)?);
+        let request = self.timed(pb::InspectRequest { lock, stored: true });
+        let response = self.connection().locks().inspect(request).await;
+        Ok(response.map_err(|s| status::error(&s))?.into_inner().into())
     }
 
     /// The locks that are held or waited for and whose name begins with
@@ -98,6 +111,7 @@ impl Client {
             pb::TokenState::Stale => TokenState::Stale,
             pb::TokenState::NotHeld => TokenState::NotHeld,
             pb::TokenState::NeverGranted => TokenState::NeverGranted,
+            pb::TokenState::Unknown => TokenState::Unknown,
             pb::TokenState::Unspecified => {
                 return Err(Error::Incompatible {
                     message: "the daemon's answer on a token is one that this client does not know"

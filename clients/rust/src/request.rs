@@ -2,7 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Client, Error, Guard, Holder, name, session::Wait};
+use crate::{
+    Client, Error, Guard, Holder, name,
+    session::{Terms, Wait},
+};
 
 /// How a waiting acquire stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +29,14 @@ pub struct LockRequest {
     client: Client,
     name: String,
     wait: Wait,
-    longest_hold: Option<Duration>,
+    terms: Terms,
     on_progress: Option<OnProgress>,
 }
 
 impl LockRequest {
     pub(crate) fn new(client: Client, name: String) -> Self {
-        Self { client, name, wait: Wait::Forever, longest_hold: None, on_progress: None }
+        let terms = Terms::default();
+        Self { client, name, wait: Wait::Forever, terms, on_progress: None }
     }
 
     /// Waits at most this long.
@@ -57,7 +61,16 @@ impl LockRequest {
     /// The longest time for which the lock may be held: at least 1 s. The
     /// grant is lost afterwards, however alive its holder is.
     pub fn longest_hold(mut self, limit: Duration) -> Self {
-        self.longest_hold = Some(limit);
+        self.terms.longest_hold = Some(limit);
+        self
+    }
+
+    /// How long the storage lease lasts without a renewal, if it must be
+    /// acquired for this request: 15 to 60 whole seconds. A shorter one frees
+    /// the lock earlier after a crash of the daemon, a longer one outlasts
+    /// longer outages of the storage. Without it, as the daemon is configured.
+    pub fn lease_duration(mut self, duration: Duration) -> Self {
+        self.terms.lease_duration = Some(duration);
         self
     }
 
@@ -76,10 +89,7 @@ impl LockRequest {
     /// [`Error::NeedsOperator`] and [`Error::Incompatible`] as they say.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let lock = name::lock_ref(self.client.namespace(), &self.name)?;
-        self.client
-            .any_session()
-            .acquire(lock, self.wait, self.longest_hold, self.on_progress)
-            .await
+        self.client.any_session().acquire(lock, self.wait, self.terms, self.on_progress).await
     }
 
     /// Acquires the lock, does `work`, and gives the lock back. When the lock
@@ -114,7 +124,7 @@ impl fmt::Debug for LockRequest {
             .field("namespace", &self.client.namespace())
             .field("name", &self.name)
             .field("wait", &self.wait)
-            .field("longest_hold", &self.longest_hold)
+            .field("terms", &self.terms)
             .finish_non_exhaustive()
     }
 }

@@ -95,6 +95,10 @@ pub(super) struct Lock {
     /// Lose the lock after this time at the latest, at least 1s
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     longest_hold: Option<Duration>,
+    /// How long the storage lease lasts without a renewal, 15s to 60s, if it
+    /// must be acquired for this; else as the daemon is configured
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lease_duration: Option<Duration>,
     /// Tell others something about the holder; several are possible
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
@@ -169,6 +173,9 @@ impl Lock {
         }
         if let Some(limit) = self.longest_hold {
             request = request.longest_hold(limit);
+        }
+        if let Some(duration) = self.lease_duration {
+            request = request.lease_duration(duration);
         }
         request
     }

@@ -15,7 +15,7 @@ mod directory;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     ops::Bound,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -24,7 +24,8 @@ pub use directory::OpenError;
 use directory::{Directory, Record};
 
 use super::{
-    Acquire, Acquired, Call, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Release, Renew, Tokens,
+    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    LeaseStore, Release, Renew, Tokens,
 };
 use crate::{
     clock::{self, Moment},
@@ -46,6 +47,8 @@ pub struct Embedded {
 }
 
 struct Shared {
+    /// For people.
+    path: PathBuf,
     state: Mutex<State>,
     /// One writer at a time, and what it wrote last.
     disk: tokio::sync::Mutex<Disk>,
@@ -107,7 +110,8 @@ impl Embedded {
             closed: false,
         };
         let disk = tokio::sync::Mutex::new(Disk { directory, record });
-        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), disk }) })
+        let path = path.to_owned();
+        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), disk, path }) })
     }
 
     /// Answers at once if that needs no write.
@@ -323,7 +327,7 @@ impl LeaseStore for Embedded {
         })
     }
 
-    fn renew(&self, name: &LockName, id: LeaseId) -> Call<Renew> {
+    fn renew(&self, name: &LockName, id: LeaseId, _: Duration) -> Call<Renew> {
         let held = self.shared.state().leases.get(name).is_some_and(|lease| lease.id == id);
         Call::Done(Ok(if held {
             Renew::Renewed { deadline: None }
@@ -342,9 +346,15 @@ impl LeaseStore for Embedded {
         Call::Done(Ok(Release::Released))
     }
 
-    fn break_lease(&self, name: &LockName) -> Call<Release> {
-        self.shared.state().leases.remove(name);
-        Call::Done(Ok(Release::Released))
+    fn break_lease(&self, name: &LockName, _: Breaker) -> Call<Break> {
+        Call::Done(Ok(match self.shared.state().leases.remove(name) {
+            Some(_) => Break::Broken { free_within: Duration::ZERO },
+            None => Break::NotHeld,
+        }))
+    }
+
+    fn note_break(&self, _: &LockName, _: Breaker) -> Call<()> {
+        Call::Done(Ok(()))
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
@@ -397,6 +407,14 @@ impl LeaseStore for Embedded {
         self.shared.state().refusal()
     }
 
+    fn describe(&self) -> String {
+        format!("embedded, in {}", self.shared.path.display())
+    }
+
+    fn calls(&self) -> Vec<CallCount> {
+        Vec::new()
+    }
+
     fn close(&self) -> Call<()> {
         let store = self.clone();
         Call::pending(to_its_end(async move {
@@ -418,7 +436,15 @@ impl LeaseStore for Embedded {
 }
 
 fn info(name: &LockName, lease: &Lease) -> LeaseInfo {
-    LeaseInfo { name: name.clone(), held: true, holder: Some(Arc::clone(&lease.holder)) }
+    LeaseInfo {
+        name: name.clone(),
+        held: true,
+        holder: Some(Arc::clone(&lease.holder)),
+        tokens: None,
+        held_for: None,
+        broken: None,
+        place: None,
+    }
 }
 
 #[cfg(test)]

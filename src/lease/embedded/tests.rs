@@ -12,7 +12,13 @@ fn name(number: u64) -> LockName {
 
 fn claim(number: u64, id: u128) -> Claim {
     let duration = Duration::from_secs(30);
-    Claim { name: name(number), id: LeaseId::new(id), duration, holder: Arc::default() }
+    Claim {
+        name: name(number),
+        id: LeaseId::new(id),
+        duration,
+        again: false,
+        holder: Arc::default(),
+    }
 }
 
 async fn tokens(store: &Embedded, number: u64, id: u128) -> Tokens {
@@ -128,7 +134,7 @@ async fn a_full_disk_stops_granting_and_room_on_it_resumes() {
     assert!(store.acquire(claim(2, 2)).await.is_err(), "tokens are left, but trust is not");
     assert!(store.trouble().is_some());
     assert_eq!(
-        store.renew(&name(1), LeaseId::new(1)).await,
+        store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await,
         Ok(Renew::Renewed { deadline: None }),
         "who holds keeps"
     );

@@ -1,5 +1,7 @@
 //! What the store's answers mean for a lock (safety rule 7).
 
+use std::time::Duration;
+
 use super::{
     super::{Answer, Cx, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
@@ -10,9 +12,11 @@ impl Lock {
     /// What the store answered.
     pub(in crate::lock) fn answered(&mut self, id: LeaseId, answer: Answer, cx: &mut Cx<'_>) {
         match (&mut self.lease, answer) {
-            (Lease::Acquiring { id: asked, polls }, Answer::Acquire(answer)) if *asked == id => {
-                let polls = *polls;
-                self.acquired(id, polls, answer, cx);
+            (Lease::Acquiring { id: asked, polls, duration }, Answer::Acquire(answer))
+                if *asked == id =>
+            {
+                let (polls, duration) = (*polls, *duration);
+                self.acquired(id, polls, duration, answer, cx);
             }
             (Lease::Held { id: held, asking, .. }, Answer::NextTokens(answer)) if *held == id => {
                 *asking = false;
@@ -44,16 +48,15 @@ impl Lock {
         &mut self,
         id: LeaseId,
         polls: u32,
+        duration: Duration,
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
-                let term = deadline.map(|deadline| {
-                    let duration = cx.settings.lease_duration;
-                    Box::new(Term::new(deadline, duration, cx.now, cx.entropy))
-                });
-                self.lease = Lease::Held { id, tokens, term, asking: false };
+                let term = deadline
+                    .map(|deadline| Box::new(Term::new(deadline, duration, cx.now, cx.entropy)));
+                self.lease = Lease::Held { id, tokens, term, asking: false, linger_until: None };
             }
             Ok(lease::Acquire::Held { by }) => {
                 self.lease = Lease::Waiting(wait(Obstacle::Elsewhere { by }, polls, cx));

@@ -20,7 +20,7 @@ proptest! {
 
 /// One daemon, whose store answers at once.
 fn calm(clients: usize) -> World {
-    World::new(1, clients, 1)
+    World::new(1, clients, 0)
 }
 
 impl World {
@@ -241,6 +241,37 @@ fn of_those_who_expire_together_none_is_granted_what_another_gives_up() {
 }
 
 #[test]
+fn a_lease_lingers_after_the_last_holder_in_case_another_comes() {
+    // With this seed, for 2 s.
+    let mut world = World::new(1, 2, 1);
+    world.ask(0, None);
+    world.release_all(0);
+    world.settle();
+    assert!(world.store.blobs[&lock_name(0)].lease.is_some(), "it was given up at once");
+    world.pass(Duration::from_millis(1900));
+    let asked = world.store.asked.len();
+    world.apply(Op::Acquire(1, 0, None, None));
+    assert_eq!(world.holders(), [1], "without a call to the store");
+    assert_eq!(world.store.asked.len(), asked);
+    world.release_all(1);
+    world.pass(Duration::from_secs(2));
+    world.settle();
+    assert!(world.store.blobs[&lock_name(0)].lease.is_none(), "it was kept for too long");
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
+fn a_daemon_that_stops_does_not_linger() {
+    let mut world = World::new(1, 1, 1);
+    world.ask(0, None);
+    world.release_all(0);
+    world.settle();
+    world.event(0, Event::Drain(world.now + Duration::from_secs(9)));
+    world.settle();
+    assert!(world.daemons[0].is_drained());
+}
+
+#[test]
 fn limits_are_kept_and_named() {
     let mut world = calm(1);
     let mut actions = Vec::new();
@@ -250,6 +281,7 @@ fn limits_are_kept_and_named() {
             name: LockName::parse("", &number.to_string()).unwrap(),
             wait: None,
             longest_hold: None,
+            lease_duration: None,
         };
         actions.clear();
         let stream = world.clients[0].stream.unwrap();

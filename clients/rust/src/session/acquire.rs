@@ -1,11 +1,11 @@
 //! An acquire, from the program's side.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Session, Wait,
+    Session, Terms, Wait,
     ask::Ask,
     attachment::out_of_reach,
     runtime_gone,
@@ -26,7 +26,7 @@ impl Session {
         self: Arc<Self>,
         lock: pb::LockRef,
         wait: Wait,
-        longest_hold: Option<Duration>,
+        terms: Terms,
         mut on_progress: Option<OnProgress>,
     ) -> Result<Guard, Error> {
         let (teller, mut progress) = on_progress.is_some().then(mpsc::unbounded_channel).unzip();
@@ -37,7 +37,7 @@ impl Session {
             Wait::AtMost(wait) => Some(started + wait),
             Wait::Forever => None,
         };
-        let mut pending = self.ask(Ask::new(lock.clone(), wait, longest_hold, limit), teller);
+        let mut pending = self.ask(Ask::new(lock.clone(), wait, terms, limit), teller);
         // At the limit the answer of a daemon that has the request is on its
         // way, and is given some more time.
         let mut patience = (wait != Wait::Not).then_some(answer_within);

@@ -12,12 +12,19 @@ pub(crate) enum Wait {
     Forever,
 }
 
+/// What an acquire asks for beyond the lock itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) longest_hold: Option<Duration>,
+    pub(crate) lease_duration: Option<Duration>,
+}
+
 /// An acquire that has not been answered yet.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) lock: pb::LockRef,
     pub(crate) wait: Wait,
-    pub(crate) longest_hold: Option<Duration>,
+    pub(crate) terms: Terms,
     /// When it gives up if the daemon can't be reached.
     pub(crate) limit: Option<Moment>,
     /// Its number at the daemon; none while it has yet to be sent, or sent
@@ -29,13 +36,8 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) fn new(
-        lock: pb::LockRef,
-        wait: Wait,
-        longest_hold: Option<Duration>,
-        limit: Option<Moment>,
-    ) -> Self {
-        Self { lock, wait, longest_hold, limit, request: None, wanted: true }
+    pub(crate) fn new(lock: pb::LockRef, wait: Wait, terms: Terms, limit: Option<Moment>) -> Self {
+        Self { lock, wait, terms, limit, request: None, wanted: true }
     }
 
     /// The message, with what remains of the wait.
@@ -51,7 +53,9 @@ impl Ask {
             request,
             lock: Some(self.lock.clone()),
             wait_ms,
-            longest_hold_ms: self.longest_hold.map(up_to_millis),
+            longest_hold_ms: self.terms.longest_hold.map(up_to_millis),
+            lease_duration_ms: (self.terms.lease_duration)
+                .map(|length| u32::try_from(up_to_millis(length)).unwrap_or(u32::MAX)),
         }
     }
 
@@ -116,7 +120,11 @@ mod tests {
 
     fn ask(wait: Wait, limit: Option<Moment>) -> Ask {
         let lock = pb::LockRef { namespace: "default".into(), name: "orders".into() };
-        Ask::new(lock, wait, Some(Duration::from_secs(2)), limit)
+        let terms = Terms {
+            longest_hold: Some(Duration::from_secs(2)),
+            lease_duration: Some(Duration::from_secs(15)),
+        };
+        Ask::new(lock, wait, terms, limit)
     }
 
     #[test]
@@ -133,6 +141,7 @@ mod tests {
         assert_eq!(sent(&ask(Wait::Not, Some(start)), 0), Some(0));
         assert_eq!(sent(&ask(Wait::Forever, None), 0), None);
         assert_eq!(patient.message(1, start).longest_hold_ms, Some(2000));
+        assert_eq!(patient.message(1, start).lease_duration_ms, Some(15_000));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-pub(crate) use ask::Wait;
+pub(crate) use ask::{Terms, Wait};
 pub(crate) use grant::GrantId;
 
 use self::{

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::daemon::{Daemon, Held, LOCKS, TTL};
 use crate::session::{
-    Profile, Wait,
+    Profile, Terms, Wait,
     ask::Ask,
     attachment::{Next, Setback},
     grant::GrantId,
@@ -87,7 +87,7 @@ impl World {
         match event {
             Event::Acquire(lock) => {
                 let lock = pb::LockRef { namespace: String::new(), name: lock.to_string() };
-                let ask = Ask::new(lock, Wait::Forever, None, None);
+                let ask = Ask::new(lock, Wait::Forever, Terms::default(), None);
                 let ticket = self.state.acquire(ask, self.now);
                 self.open.push(ticket);
             }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::session::{
-    Profile, Wait,
+    Profile, Terms, Wait,
     ask::Ask,
     attachment::{Next, Setback},
     grant::GrantId,
@@ -81,7 +81,7 @@ impl Subject {
             Wait::Forever => None,
         };
         let lock = pb::LockRef { namespace: "default".into(), name: name.into() };
-        self.state.acquire(Ask::new(lock, wait, None, limit), self.now)
+        self.state.acquire(Ask::new(lock, wait, Terms::default(), limit), self.now)
     }
 
     pub(super) fn hear(&mut self, heard: Heard) {

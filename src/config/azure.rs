@@ -1,0 +1,136 @@
+//! What belongs to the Azure store.
+
+use std::{ffi::OsString, time::Duration};
+
+pub use crate::secret::SecretText;
+
+/// How the Azure store is reached, and how it goes about its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Azure {
+    /// The address of the account's blobs, without a query.
+    pub account_url: Option<String>,
+    /// What came as the query of that address: a shared access signature.
+    pub url_sas: Option<SecretText>,
+    /// The account and a credential for it, in one.
+    pub connection_string: Option<SecretText>,
+    /// The account's key.
+    pub account_key: Option<SecretText>,
+    /// A shared access signature, without a question mark in front.
+    pub sas: Option<SecretText>,
+    /// The container of the locks' blobs.
+    pub container: String,
+    /// What their paths begin with; may be empty.
+    pub prefix: String,
+    /// Which credential is used.
+    pub credential: Credential,
+    /// What the environment says about an identity.
+    pub identity: Identity,
+    /// Whether the container is kept from being deleted, by a lease on it.
+    pub protect_container: bool,
+    /// How long a lock must have been idle for its blob to be deleted; zero if
+    /// never.
+    pub collect_after: Duration,
+    /// The most calls to the storage at a time.
+    pub max_storage_calls: usize,
+}
+
+impl Default for Azure {
+    fn default() -> Self {
+        Self {
+            account_url: None,
+            url_sas: None,
+            connection_string: None,
+            account_key: None,
+            sas: None,
+            container: "leasehold".to_owned(),
+            prefix: String::new(),
+            credential: Credential::Auto,
+            identity: Identity::default(),
+            protect_container: false,
+            collect_after: Duration::ZERO,
+            max_storage_calls: 64,
+        }
+    }
+}
+
+/// How the daemon proves to the account who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// By the first of the others, in the order below, for which all is given.
+    Auto,
+    /// By what is in the connection string.
+    ConnectionString,
+    /// By the account's key.
+    AccountKey,
+    /// By a shared access signature.
+    Sas,
+    /// By a token that Kubernetes puts into a file.
+    WorkloadIdentity,
+    /// By the secret of a registered application.
+    ClientSecret,
+    /// By the identity that Azure gives to the machine.
+    ManagedIdentity,
+    /// By whoever is logged in to the Azure CLI.
+    AzureCli,
+}
+
+impl Credential {
+    const ALL: [Self; 8] = [
+        Self::Auto,
+        Self::ConnectionString,
+        Self::AccountKey,
+        Self::Sas,
+        Self::WorkloadIdentity,
+        Self::ClientSecret,
+        Self::ManagedIdentity,
+        Self::AzureCli,
+    ];
+
+    /// As it is written in a configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::ConnectionString => "connection-string",
+            Self::AccountKey => "account-key",
+            Self::Sas => "sas",
+            Self::WorkloadIdentity => "workload-identity",
+            Self::ClientSecret => "client-secret",
+            Self::ManagedIdentity => "managed-identity",
+            Self::AzureCli => "azure-cli",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|credential| credential.name() == text)
+    }
+}
+
+/// What Azure's own variables say, which Kubernetes and Azure's tools set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// `AZURE_TENANT_ID`
+    pub tenant_id: Option<String>,
+    /// `AZURE_CLIENT_ID`
+    pub client_id: Option<String>,
+    /// `AZURE_CLIENT_SECRET`
+    pub client_secret: Option<SecretText>,
+    /// `AZURE_FEDERATED_TOKEN_FILE`
+    pub token_file: Option<String>,
+    /// `IDENTITY_ENDPOINT`, which App Service and the like set
+    pub endpoint: Option<String>,
+}
+
+impl Identity {
+    /// Reads the environment. An empty variable counts as not set.
+    pub(super) fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
+        let read = |variable| lookup(variable)?.into_string().ok().filter(|text| !text.is_empty());
+        Self {
+            tenant_id: read("AZURE_TENANT_ID"),
+            client_id: read("AZURE_CLIENT_ID"),
+            client_secret: read("AZURE_CLIENT_SECRET").map(SecretText::new),
+            token_file: read("AZURE_FEDERATED_TOKEN_FILE"),
+            endpoint: read("IDENTITY_ENDPOINT"),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Where the account is, and what gives access to it: found out from the
+//! configuration alone, without asking anybody.
+
+use azure_core::{base64, http::Url};
+
+use super::{connection_string::ConnectionString, credentials::Way};
+use crate::config::{Azure, Credential, SecretText};
+
+/// What a configuration lacks, or where it contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} {problem}")]
+pub struct Problem {
+    /// The setting that is to be changed.
+    pub key: &'static str,
+    /// What is wrong, and what to do.
+    pub problem: String,
+}
+
+impl Problem {
+    pub(super) fn new(key: &'static str, problem: impl Into<String>) -> Self {
+        Self { key, problem: problem.into() }
+    }
+}
+
+/// An account that can be called.
+#[derive(Debug)]
+pub(crate) struct Address {
+    /// Without a query.
+    pub(super) url: Url,
+    pub(super) access: Access,
+}
+
+/// What requests are accompanied by.
+#[derive(Debug)]
+pub(super) enum Access {
+    /// A signature with the account's key.
+    Key { account: String, key: SecretText },
+    /// A signature that somebody made before, in the query.
+    Sas(SecretText),
+    /// A token, got by the first of these ways that works.
+    Token(Vec<Way>),
+}
+
+impl Address {
+    /// Reads what was configured.
+    pub(crate) fn of(azure: &Azure) -> Result<Self, Problem> {
+        match (&azure.account_url, &azure.connection_string) {
+            (Some(_), Some(_)) => Err(Problem::new(
+                "azure_account_url",
+                "must not be given together with azure_connection_string, which names an \
+                 account too; leave one of them out",
+            )),
+            (None, None) => Err(Problem::new("store", NO_ACCOUNT)),
+            (None, Some(text)) => match azure.credential {
+                Credential::Auto | Credential::ConnectionString => {
+                    Self::of_connection_string(text.expose())
+                        .map_err(|problem| Problem::new("azure_connection_string", problem))
+                }
+                _ => Err(Problem::new(
+                    "azure_credential",
+                    "needs azure_account_url in place of azure_connection_string, which brings \
+                     a credential of its own",
+                )),
+            },
+            (Some(url), None) => Self::of_url(azure, url),
+        }
+    }
+
+    fn of_url(azure: &Azure, url: &str) -> Result<Self, Problem> {
+        let (url, _) =
+            read_url(url).map_err(|problem| Problem::new("azure_account_url", problem))?;
+        if azure.sas.is_some() && azure.url_sas.is_some() {
+            return Err(Problem::new(
+                "azure_sas",
+                "must not be given if azure_account_url has a query, which is a shared access \
+                 signature too; leave one of them out",
+            ));
+        }
+        let sas = azure.sas.as_ref().or(azure.url_sas.as_ref());
+        let access = match (azure.credential, &azure.account_key, sas) {
+            (Credential::Auto | Credential::AccountKey, Some(key), _) => {
+                let account = account_of(&url)
+                    .ok_or_else(|| Problem::new("azure_account_url", NO_ACCOUNT_NAME))?;
+                Access::Key { account, key: key.clone() }
+            }
+            (Credential::Auto | Credential::Sas, _, Some(sas)) => Access::Sas(sas.clone()),
+            (Credential::ConnectionString, ..) => {
+                return Err(lacks("azure_connection_string in place of azure_account_url"));
+            }
+            (Credential::AccountKey, None, _) => return Err(lacks("azure_account_key")),
+            (Credential::Sas, _, None) => return Err(lacks("azure_sas")),
+            (credential, ..) => Access::Token(Way::all(credential, &azure.identity)?),
+        };
+        if matches!(access, Access::Token(_)) && url.scheme() != "https" {
+            return Err(Problem::new("azure_account_url", TOKEN_NEEDS_HTTPS));
+        }
+        Ok(Self { url, access })
+    }
+
+    /// Reads a connection string. No message quotes it.
+    pub(crate) fn of_connection_string(text: &str) -> Result<Self, String> {
+        let read = ConnectionString::parse(text)?;
+        let (url, url_sas) = read_url(&read.blob_endpoint)
+            .map_err(|problem| format!("has a BlobEndpoint that {problem}"))?;
+        let access = if let Some(key) = read.key {
+            check_key(key.expose())
+                .map_err(|problem| format!("has an AccountKey that {problem}"))?;
+            let account = read.account.or_else(|| account_of(&url)).ok_or("has no AccountName")?;
+            Access::Key { account, key }
+        } else if let Some(sas) = read.sas {
+            let sas = read_sas(sas.expose())
+                .map_err(|problem| format!("has a SharedAccessSignature that {problem}"))?;
+            Access::Sas(sas)
+        } else if let Some(sas) = url_sas {
+            Access::Sas(sas)
+        } else {
+            return Err("has no AccountKey and no SharedAccessSignature; to use a token of Entra \
+                        ID, give azure_account_url instead"
+                .to_owned());
+        };
+        Ok(Self { url, access })
+    }
+}
+
+const NO_ACCOUNT: &str = "needs an account: give azure_account_url, such as \
+    \"https://ACCOUNT.blob.core.windows.net\" (environment variable LEASEHOLD_AZURE_ACCOUNT_URL), \
+    or azure_connection_string (environment variable LEASEHOLD_AZURE_CONNECTION_STRING), which for \
+    Azurite on its usual port is \"UseDevelopmentStorage=true\"";
+
+const NO_ACCOUNT_NAME: &str = "does not tell the name of the account, which azure_account_key \
+    needs. Write \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\"; for \
+    any other address give azure_connection_string, with AccountName, AccountKey and BlobEndpoint";
+
+const TOKEN_NEEDS_HTTPS: &str = "must begin with https:// because a token is sent, which http \
+    would show to the network. For an emulator give azure_connection_string, or azure_account_key";
+
+fn lacks(key: &str) -> Problem {
+    let variable = key.split(' ').next().unwrap_or(key).to_uppercase();
+    Problem::new(
+        "azure_credential",
+        format!("needs {key} (environment variable LEASEHOLD_{variable})"),
+    )
+}
+
+/// Reads the address of an account, and the signature that may be its query.
+/// No message quotes it.
+pub(crate) fn read_url(text: &str) -> Result<(Url, Option<SecretText>), String> {
+    let mut url = Url::parse(text.trim()).map_err(|error| format!("is not a URL: {error}"))?;
+    if !["http", "https"].contains(&url.scheme()) {
+        return Err("must begin with https:// or http://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not have a user or a password in it".to_owned());
+    }
+    if url.fragment().is_some() {
+        return Err("must not have a # in it".to_owned());
+    }
+    let sas = url.query().filter(|query| !query.is_empty()).map(read_sas).transpose();
+    let sas = sas.map_err(|problem| format!("has a query that {problem}"))?;
+    url.set_query(None);
+    let path = url.path().trim_matches('/').to_owned();
+    if path.contains('/') || (!path.is_empty() && names_account(&url)) {
+        return Err("must name the account only; the container is given by azure_container, and \
+                    what comes before the locks' names by azure_prefix"
+            .to_owned());
+    }
+    url.set_path(&path);
+    Ok((url, sas))
+}
+
+/// Whether the host is one of Azure's own, which begin with the account.
+fn names_account(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| host.contains(".blob."))
+}
+
+/// The account is the only part of the path, as with emulators, or the first of
+/// the host.
+fn account_of(url: &Url) -> Option<String> {
+    let path = url.path().trim_matches('/');
+    if !path.is_empty() {
+        return Some(path.to_owned());
+    }
+    let (account, _) = url.host_str()?.split_once('.')?;
+    names_account(url).then(|| account.to_owned())
+}
+
+/// Reads a shared access signature. No message quotes it.
+pub(crate) fn read_sas(text: &str) -> Result<SecretText, String> {
+    let text = text.trim().trim_start_matches('?');
+    if text.split('&').any(|pair| pair.starts_with("sig=") && pair.len() > "sig=".len()) {
+        Ok(SecretText::new(text))
+    } else {
+        Err("is not a shared access signature: it has no sig=".to_owned())
+    }
+}
+
+/// Whether it can be an account's key. No message quotes it.
+pub(crate) fn check_key(text: &str) -> Result<(), String> {
+    match base64::decode(text) {
+        Ok(bytes) if !bytes.is_empty() => Ok(()),
+        _ => Err("is not an account's key, which is written in base64".to_owned()),
+    }
+}

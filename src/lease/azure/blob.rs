@@ -1,0 +1,363 @@
+//! The calls on a lock's blob, one function each. Every call waits for its
+//! turn, has a time limit of its own and is never repeated here (safety rule
+//! 4).
+
+use std::{sync::Arc, time::Duration};
+
+use azure_core::http::{Etag, RequestContent, Response, headers::HeaderName};
+use azure_storage_blob::{
+    BlobClient,
+    models::{
+        BlobClientAcquireLeaseOptions, BlobClientAcquireLeaseResultHeaders,
+        BlobClientBreakLeaseResultHeaders, BlobClientDeleteOptions,
+        BlobClientGetPropertiesResultHeaders, BlobClientRenewLeaseResultHeaders,
+        BlobClientSetMetadataOptions, BlobClientUploadOptions, BlobContainerClientListBlobsOptions,
+        LeaseState, ListBlobsIncludeItem,
+    },
+};
+use futures_core::Stream;
+
+use super::{
+    account::Account,
+    budget::{Budget, Cause, Kind},
+    fault::Fault,
+    health::Health,
+    record::{Garbage, Record},
+};
+use crate::{
+    clock::{Moment, sleep},
+    lease::LeaseId,
+};
+
+/// How many blobs a page of a listing has.
+const PAGE: i32 = 5000;
+
+/// The blobs of a container, called within a budget.
+pub(super) struct Blobs {
+    account: Arc<Account>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) health: Health,
+}
+
+/// A lease that was acquired.
+#[derive(Debug)]
+pub(super) struct Leased {
+    /// The blob's version, which a lease does not change.
+    pub(super) etag: Etag,
+    /// The service's clock, in seconds since 1970.
+    pub(super) date: Option<u64>,
+}
+
+/// A blob as it was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) etag: Etag,
+    pub(super) record: Result<Record, Garbage>,
+    pub(super) leased: bool,
+    /// The service's clock, in seconds since 1970.
+    pub(super) date: Option<u64>,
+}
+
+/// A blob in a listing.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) path: String,
+    pub(super) seen: Seen,
+    /// When it was written last, in seconds since 1970.
+    pub(super) written_at: Option<u64>,
+}
+
+/// Why a call is made, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct For {
+    pub(super) cause: Cause,
+    pub(super) limit: Duration,
+}
+
+impl Blobs {
+    pub(super) fn new(account: Arc<Account>, most: usize) -> Self {
+        Self { account, budget: Budget::new(most), health: Health::default() }
+    }
+
+    /// Also says when the call was sent.
+    pub(super) async fn acquire(
+        &self,
+        path: &str,
+        id: LeaseId,
+        duration: Duration,
+        why: For,
+    ) -> (Moment, Result<Leased, Fault>) {
+        let blob = self.blob(path);
+        let options = BlobClientAcquireLeaseOptions {
+            proposed_lease_id: Some(guid(id)),
+            ..Default::default()
+        };
+        self.call(Kind::Acquire, why, async {
+            let seconds = duration.as_secs() as i32;
+            let answer = blob.acquire_lease(seconds, Some(options)).await?;
+            ours(answer.lease_id()?.as_deref(), id)?;
+            Ok(Leased { etag: etag(answer.etag()?)?, date: date(&answer) })
+        })
+        .await
+    }
+
+    /// Also says when the call was sent.
+    pub(super) async fn renew(
+        &self,
+        path: &str,
+        id: LeaseId,
+        why: For,
+    ) -> (Moment, Result<(), Fault>) {
+        let blob = self.blob(path);
+        self.call(Kind::Renew, why, async {
+            let answer = blob.renew_lease(guid(id), None).await?;
+            ours(answer.lease_id()?.as_deref(), id)
+        })
+        .await
+    }
+
+    pub(super) async fn release(&self, path: &str, id: LeaseId, why: For) -> Result<(), Fault> {
+        let blob = self.blob(path);
+        let release = async {
+            blob.release_lease(guid(id), None).await?;
+            Ok(())
+        };
+        self.call(Kind::Release, why, release).await.1
+    }
+
+    /// Breaks whatever lease there is, and says how long it lasts.
+    pub(super) async fn break_lease(&self, path: &str, why: For) -> Result<Duration, Fault> {
+        let blob = self.blob(path);
+        let broken = async {
+            let answer = blob.break_lease(None).await?;
+            Ok(Duration::from_secs(answer.lease_time()?.unwrap_or_default().max(0) as u64))
+        };
+        self.call(Kind::Break, why, broken).await.1
+    }
+
+    pub(super) async fn read(&self, path: &str, why: For) -> Result<Seen, Fault> {
+        let blob = self.blob(path);
+        let read = async {
+            let answer = blob.get_properties(None).await?;
+            Ok(Seen {
+                etag: etag(answer.etag()?)?,
+                record: Record::from_metadata(&answer.metadata()?),
+                leased: is_leased(answer.lease_state()?.as_ref()),
+                date: date(&answer),
+            })
+        };
+        self.call(Kind::Read, why, read).await.1
+    }
+
+    /// Writes the record if the blob is still of that version and, if an id is
+    /// given, its lease still is that one (safety rule 2).
+    pub(super) async fn write(
+        &self,
+        path: &str,
+        record: &Record,
+        id: Option<LeaseId>,
+        version: &Etag,
+        why: For,
+    ) -> Result<Etag, Fault> {
+        let blob = self.blob(path);
+        let options = BlobClientSetMetadataOptions {
+            lease_id: id.map(guid),
+            if_match: Some(version.clone()),
+            ..Default::default()
+        };
+        let metadata = record.to_metadata();
+        let write = async {
+            let answer = blob.set_metadata(&metadata, Some(options)).await?;
+            let written = answer.headers().get_optional_str(&HeaderName::from_static("etag"));
+            etag(written.map(|text| Etag::from(text.to_owned())))
+        };
+        self.call(Kind::Write, why, write).await.1
+    }
+
+    /// Creates the blob if it is not there.
+    pub(super) async fn create(
+        &self,
+        path: &str,
+        record: &Record,
+        why: For,
+    ) -> Result<Etag, Fault> {
+        let blob = self.blob(path);
+        let options =
+            BlobClientUploadOptions { metadata: Some(record.to_metadata()), ..Default::default() };
+        let create = async {
+            let empty = RequestContent::from(Vec::new());
+            let answer = blob.upload(empty, Some(options.if_not_exists())).await?;
+            etag(answer.etag)
+        };
+        self.call(Kind::Create, why, create).await.1
+    }
+
+    /// Deletes the blob if it is still of that version and nobody leases it.
+    pub(super) async fn delete(&self, path: &str, version: &Etag, why: For) -> Result<(), Fault> {
+        let blob = self.blob(path);
+        let options =
+            BlobClientDeleteOptions { if_match: Some(version.clone()), ..Default::default() };
+        let delete = async {
+            blob.delete(Some(options)).await?;
+            Ok(())
+        };
+        self.call(Kind::Delete, why, delete).await.1
+    }
+
+    /// A page of the blobs whose paths begin so, and where to go on.
+    pub(super) async fn list(
+        &self,
+        prefix: &str,
+        marker: Option<String>,
+        why: For,
+    ) -> Result<(Vec<Listed>, Option<String>), Fault> {
+        let options = BlobContainerClientListBlobsOptions {
+            include: Some(vec![ListBlobsIncludeItem::Metadata]),
+            prefix: Some(prefix.to_owned()),
+            maxresults: Some(PAGE),
+            marker,
+            ..Default::default()
+        };
+        let list = async {
+            let mut pages = self.account.container().list_blobs(Some(options))?.into_pages();
+            let page = std::future::poll_fn(|cx| std::pin::Pin::new(&mut pages).poll_next(cx));
+            let Some(page) = page.await else { return Ok((Vec::new(), None)) };
+            let page = page?;
+            let date = date(&page);
+            let page = page.into_model()?;
+            let blobs = page.blob_items.into_iter().filter_map(|blob| {
+                let properties = blob.properties?;
+                let metadata = blob.metadata.and_then(|metadata| metadata.values);
+                let seconds = |at: azure_core::time::OffsetDateTime| at.unix_timestamp() as u64;
+                Some(Listed {
+                    path: blob.name?,
+                    seen: Seen {
+                        etag: quoted(properties.etag?),
+                        record: Record::from_metadata(&metadata.unwrap_or_default()),
+                        leased: is_leased(properties.lease_state.as_ref()),
+                        date,
+                    },
+                    written_at: properties.last_modified.map(seconds),
+                })
+            });
+            Ok((blobs.collect(), page.next_marker.filter(|marker| !marker.is_empty())))
+        };
+        self.call(Kind::List, why, list).await.1
+    }
+
+    /// Whether the container can be reached.
+    pub(super) async fn reach(&self, why: For) -> Result<(), Fault> {
+        let reach = async {
+            self.account.container().get_properties(None).await?;
+            Ok(())
+        };
+        self.call(Kind::Read, why, reach).await.1
+    }
+
+    fn blob(&self, path: &str) -> BlobClient {
+        self.account.container().blob_client(path)
+    }
+
+    /// Waits for a turn, then sends. The time limit counts from then on.
+    async fn call<T>(
+        &self,
+        kind: Kind,
+        why: For,
+        call: impl Future<Output = Result<T, Wrong>>,
+    ) -> (Moment, Result<T, Fault>) {
+        let permit = self.budget.enter(kind, why.cause).await;
+        let sent = Moment::now();
+        let answer = tokio::select! {
+            answer = call => answer.map_err(Fault::from),
+            () = sleep(why.limit) => {
+                let limit = humantime::format_duration(why.limit);
+                Err(Fault::Unclear { why: format!("the storage did not answer within {limit}") })
+            }
+        };
+        drop(permit);
+        if let Err(Fault::Busy { retry_after }) = &answer {
+            self.budget.rest(*retry_after);
+        }
+        self.health.note(answer.as_ref().err());
+        (sent, answer)
+    }
+}
+
+/// What can go wrong inside of a call.
+enum Wrong {
+    Service(azure_core::Error),
+    Fault(Fault),
+}
+
+impl From<azure_core::Error> for Wrong {
+    fn from(error: azure_core::Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<Wrong> for Fault {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Service(error) => error.into(),
+            Wrong::Fault(fault) => fault,
+        }
+    }
+}
+
+/// As the service takes ids: a GUID in lower case.
+fn guid(id: LeaseId) -> String {
+    let bits = u128::from_be_bytes(id.to_bytes());
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        bits >> 96,
+        bits >> 80 & 0xffff,
+        bits >> 64 & 0xffff,
+        bits >> 48 & 0xffff,
+        bits & 0xffff_ffff_ffff
+    )
+}
+
+/// An answer that names another lease speaks of that one (safety rule 9).
+fn ours(answered: Option<&str>, id: LeaseId) -> Result<(), Wrong> {
+    if answered.is_some_and(|answered| answered.eq_ignore_ascii_case(&guid(id))) {
+        return Ok(());
+    }
+    Err(Wrong::Fault(Fault::NotOurs { why: "the service answered for another lease" }))
+}
+
+fn etag(etag: Option<Etag>) -> Result<Etag, Wrong> {
+    etag.ok_or_else(|| {
+        Wrong::Fault(Fault::Unclear { why: "the service's answer has no ETag".to_owned() })
+    })
+}
+
+/// Listings leave out the quotes.
+fn quoted(etag: Etag) -> Etag {
+    let text = etag.to_string();
+    if text.starts_with('"') { etag } else { Etag::from(format!("\"{text}\"")) }
+}
+
+const fn is_leased(state: Option<&LeaseState>) -> bool {
+    matches!(state, Some(LeaseState::Leased | LeaseState::Breaking))
+}
+
+/// The service's clock.
+fn date<T, F>(answer: &Response<T, F>) -> Option<u64> {
+    let text = answer.headers().get_optional_str(&HeaderName::from_static("date"))?;
+    let at = azure_core::time::parse_rfc7231(text).ok()?;
+    u64::try_from(at.unix_timestamp()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_guids() {
+        let id = LeaseId::new(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(guid(id), "01234567-89ab-cdef-0123-456789abcdef");
+        assert!(ours(Some("01234567-89AB-cdef-0123-456789abcdef"), id).is_ok());
+        assert!(ours(Some("11234567-89ab-cdef-0123-456789abcdef"), id).is_err());
+        assert!(ours(None, id).is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! How many calls are under way at a time, in which order they get their turn,
+//! and how often each kind was made and why.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{clock::Moment, lease::CallCount};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Acquire,
+    Renew,
+    Release,
+    Break,
+    Read,
+    Write,
+    Create,
+    Delete,
+    List,
+}
+
+/// Why it is done, most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// To keep a lease.
+    Renew,
+    /// To give one up.
+    Release,
+    /// To get one that may be free.
+    Grant,
+    /// An operator's break.
+    Break,
+    /// To see whether one that another daemon holds is free.
+    Poll,
+    /// Somebody looks.
+    Look,
+    /// To see whether the account can be used.
+    Check,
+    /// To delete what is long idle.
+    Collect,
+}
+
+const KINDS: [(Kind, &str); 9] = [
+    (Kind::Acquire, "acquire"),
+    (Kind::Renew, "renew"),
+    (Kind::Release, "release"),
+    (Kind::Break, "break"),
+    (Kind::Read, "read"),
+    (Kind::Write, "write"),
+    (Kind::Create, "create"),
+    (Kind::Delete, "delete"),
+    (Kind::List, "list"),
+];
+
+const CAUSES: [(Cause, &str); 8] = [
+    (Cause::Renew, "renew"),
+    (Cause::Release, "release"),
+    (Cause::Grant, "grant"),
+    (Cause::Break, "break"),
+    (Cause::Poll, "poll"),
+    (Cause::Look, "look"),
+    (Cause::Check, "check"),
+    (Cause::Collect, "collect"),
+];
+
+impl Cause {
+    /// Renewals first: a late one loses a lock. Then what holders and waiters
+    /// wait for; then what can wait.
+    const fn lane(self) -> usize {
+        match self {
+            Self::Renew => 0,
+            Self::Release | Self::Grant | Self::Break => 1,
+            Self::Poll | Self::Look | Self::Check | Self::Collect => 2,
+        }
+    }
+}
+
+const LANES: usize = 3;
+const LAST: usize = LANES - 1;
+
+/// The longest that a service may ask to be left alone.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// The budget of calls.
+pub(super) struct Budget {
+    lanes: Mutex<Lanes>,
+    counts: [[AtomicU64; CAUSES.len()]; KINDS.len()],
+}
+
+struct Lanes {
+    free: usize,
+    /// How many of those in the last lane may be under way at a time: never
+    /// all, so that they don't stand in the way of others.
+    spare: usize,
+    waiting: [VecDeque<oneshot::Sender<Permit>>; LANES],
+    /// The service asked to be left alone until then.
+    rest_until: Option<Moment>,
+}
+
+/// A call's turn; ends when it is dropped.
+pub(super) struct Permit {
+    budget: Arc<Budget>,
+    lane: usize,
+}
+
+impl Budget {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        let lanes = Lanes {
+            free: most,
+            spare: (most / 2).max(1),
+            waiting: [const { VecDeque::new() }; LANES],
+            rest_until: None,
+        };
+        Arc::new(Self { lanes: Mutex::new(lanes), counts: Default::default() })
+    }
+
+    /// Waits for a turn, and counts the call.
+    pub(super) async fn enter(self: &Arc<Self>, kind: Kind, cause: Cause) -> Permit {
+        let lane = cause.lane();
+        let waits = {
+            let mut lanes = self.lanes();
+            if lanes.take(lane) {
+                None
+            } else {
+                let (turn, waits) = oneshot::channel();
+                lanes.waiting[lane].push_back(turn);
+                Some(waits)
+            }
+        };
+        let permit = match waits {
+            None => Permit { budget: Arc::clone(self), lane },
+            Some(waits) => match waits.await {
+                Ok(permit) => permit,
+                // Whoever waits is in the queue until it is given a permit.
+                Err(_) => std::future::pending().await,
+            },
+        };
+        self.counts[kind as usize][cause as usize].fetch_add(1, Relaxed);
+        permit
+    }
+
+    /// The service is busy: what can wait should.
+    pub(super) fn rest(&self, length: Option<Duration>) {
+        let length = length.unwrap_or(Duration::from_secs(1)).min(LONGEST_REST);
+        let until = Moment::now() + length;
+        let mut lanes = self.lanes();
+        lanes.rest_until = Some(lanes.rest_until.map_or(until, |before| before.max(until)));
+    }
+
+    /// For how much longer what can wait should.
+    pub(super) fn resting(&self) -> Option<Duration> {
+        let mut lanes = self.lanes();
+        let rest = lanes.rest_until?.remaining();
+        if rest.is_zero() {
+            lanes.rest_until = None;
+            return None;
+        }
+        Some(rest)
+    }
+
+    /// How often each kind was called and why, where it was at all.
+    pub(super) fn counts(&self) -> Vec<CallCount> {
+        let all = KINDS.iter().flat_map(|kind| CAUSES.iter().map(move |cause| (kind, cause)));
+        all.map(|((kind, kind_name), (cause, cause_name))| CallCount {
+            kind: kind_name,
+            cause: cause_name,
+            count: self.counts[*kind as usize][*cause as usize].load(Relaxed),
+        })
+        .filter(|calls| calls.count > 0)
+        .collect()
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lanes {
+    fn take(&mut self, lane: usize) -> bool {
+        if self.free == 0 || (lane == LAST && self.spare == 0) {
+            return false;
+        }
+        self.free -= 1;
+        self.spare -= usize::from(lane == LAST);
+        true
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut refused = Vec::new();
+        let mut lanes = self.budget.lanes();
+        lanes.free += 1;
+        lanes.spare += usize::from(self.lane == LAST);
+        for lane in 0..LANES {
+            while let Some(turn) = lanes.waiting[lane].pop_front() {
+                if !lanes.take(lane) {
+                    lanes.waiting[lane].push_front(turn);
+                    break;
+                }
+                let permit = Self { budget: Arc::clone(&self.budget), lane };
+                // Nobody waits for this turn any more: it goes to the next,
+                // once the lanes are unlocked.
+                refused.extend(turn.send(permit).err());
+            }
+        }
+        drop(lanes);
+        drop(refused);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+        std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test]
+    async fn renewals_come_before_polls_and_polls_never_take_all() {
+        let budget = Budget::new(2);
+        let poll_one = budget.enter(Kind::Read, Cause::Poll).await;
+        let mut poll_two = pin!(budget.enter(Kind::Read, Cause::Poll));
+        assert!(poll(&mut poll_two).is_pending(), "half is kept for others");
+        let grant = budget.enter(Kind::Acquire, Cause::Grant).await;
+        let mut release = pin!(budget.enter(Kind::Release, Cause::Release));
+        assert!(poll(&mut release).is_pending());
+        let mut renew = pin!(budget.enter(Kind::Renew, Cause::Renew));
+        assert!(poll(&mut renew).is_pending());
+        drop(poll_one);
+        assert!(poll(&mut release).is_pending(), "the renewal came later and is first");
+        let Poll::Ready(renewing) = poll(&mut renew) else { panic!("no turn") };
+        drop(grant);
+        let Poll::Ready(releasing) = poll(&mut release) else { panic!("no turn") };
+        assert!(poll(&mut poll_two).is_pending());
+        drop(renewing);
+        assert!(poll(&mut poll_two).is_ready());
+        drop(releasing);
+        assert_eq!(budget.lanes().free, 2);
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_nobody_waits_for_goes_to_the_next() {
+        let budget = Budget::new(1);
+        let first = budget.enter(Kind::Renew, Cause::Renew).await;
+        {
+            let mut gone = pin!(budget.enter(Kind::Renew, Cause::Renew));
+            assert!(poll(&mut gone).is_pending());
+            let mut given = pin!(budget.enter(Kind::Renew, Cause::Renew));
+            assert!(poll(&mut given).is_pending());
+        }
+        let mut next = pin!(budget.enter(Kind::Read, Cause::Poll));
+        assert!(poll(&mut next).is_pending());
+        drop(first);
+        assert!(poll(&mut next).is_ready());
+        assert_eq!(budget.lanes().free, 1);
+    }
+
+    #[test]
+    fn calls_are_counted_by_kind_and_cause() {
+        for (at, (kind, _)) in KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, at);
+        }
+        for (at, (cause, _)) in CAUSES.iter().enumerate() {
+            assert_eq!(*cause as usize, at);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Deletes the blobs of locks that nobody has used for long (safety rule 14).
+
+use std::time::Duration;
+
+use super::{
+    Azure, LOOK,
+    blob::{For, Listed},
+    budget::Cause,
+    path,
+};
+use crate::{clock::sleep, lease::token::SEQ_BITS};
+
+/// A token's epoch must be this far behind the service's clock, so that a blob
+/// that is created anew begins with greater tokens whatever clock it asks.
+const BEHIND: u64 = 60 * 60;
+
+/// The longest time between two rounds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+impl Azure {
+    /// Collects again and again. Never ends.
+    pub(super) async fn collect(self, idle: Duration) {
+        loop {
+            match self.collect_once(idle).await {
+                Ok(0) => {}
+                Ok(deleted) => tracing::info!(deleted, "deleted the blobs of idle locks"),
+                Err(why) => tracing::warn!("collecting idle locks: {why}"),
+            }
+            let pause = self.shared.entropy().jitter((idle / 2).min(LONGEST_PAUSE));
+            sleep(pause).await;
+        }
+    }
+
+    /// One round; says how many blobs it deleted.
+    async fn collect_once(&self, idle: Duration) -> Result<u64, String> {
+        let why = For { cause: Cause::Collect, limit: LOOK };
+        let root = path::root(&self.shared.prefix);
+        let (mut deleted, mut marker) = (0, None);
+        loop {
+            let page = self.shared.blobs.list(&root, marker, why).await;
+            let (page, next) = page.map_err(|fault| fault.why())?;
+            for listed in page {
+                let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
+                if !is_idle(&listed, idle) {
+                    continue;
+                }
+                // Whoever leased it or wrote to it since keeps it.
+                if self.shared.blobs.delete(&listed.path, &listed.seen.etag, why).await.is_ok() {
+                    self.shared.memory.doubt(&name);
+                    deleted += 1;
+                }
+            }
+            match next {
+                Some(next) => marker = Some(next),
+                None => return Ok(deleted),
+            }
+        }
+    }
+}
+
+/// By the service's clock alone, and never what can't be read: that is for an
+/// operator to look at.
+fn is_idle(listed: &Listed, idle: Duration) -> bool {
+    let (Some(now), Some(written_at), Ok(record)) =
+        (listed.seen.date, listed.written_at, &listed.seen.record)
+    else {
+        return false;
+    };
+    !listed.seen.leased
+        && now.saturating_sub(written_at) >= idle.as_secs()
+        && (record.token >> SEQ_BITS) + BEHIND < now
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::Etag;
+
+    use super::*;
+    use crate::lease::azure::{
+        blob::Seen,
+        record::{Garbage, Record},
+    };
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn listed(leased: bool, age: u64, epoch: u64) -> Listed {
+        let record = Record {
+            token: epoch << 20,
+            nonce: 1,
+            holder: None,
+            daemon: String::new(),
+            broken: None,
+        };
+        Listed {
+            path: "locks/default/a".to_owned(),
+            seen: Seen { etag: Etag::from("\"1\""), record: Ok(record), leased, date: Some(NOW) },
+            written_at: Some(NOW - age),
+        }
+    }
+
+    #[test]
+    fn only_what_is_unleased_long_idle_and_far_behind_is_deleted() {
+        let day = 24 * 3600;
+        let idle = |listed| is_idle(&listed, Duration::from_secs(day));
+        assert!(idle(listed(false, day, NOW - day)));
+        assert!(!idle(listed(true, day, NOW - day)), "leased");
+        assert!(!idle(listed(false, day - 1, NOW - day)), "used of late");
+        assert!(!idle(listed(false, day, NOW - BEHIND)), "its epoch is near");
+        let mut unknown = listed(false, day, NOW - day);
+        unknown.seen.record = Err(Garbage(String::new()));
+        assert!(!idle(unknown), "it can't be read");
+        let mut undated = listed(false, day, NOW - day);
+        undated.seen.date = None;
+        assert!(!idle(undated), "nobody knows the time");
+    }
+}

@@ -1,0 +1,53 @@
+//! Whether the account can be used, as the last calls found it.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::fault::Fault;
+use crate::clock::Moment;
+
+/// What passes within this time is no trouble.
+const HICCUP: Duration = Duration::from_secs(3);
+
+/// What the last calls found.
+#[derive(Default)]
+pub(super) struct Health(Mutex<Option<Failing>>);
+
+struct Failing {
+    since: Moment,
+    why: String,
+}
+
+impl Health {
+    /// A call was answered, or was not.
+    pub(super) fn note(&self, fault: Option<&Fault>) {
+        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (fault.filter(|fault| fault.is_trouble()), &mut *failing) {
+            (None, None) => {}
+            (None, Some(before)) => {
+                let length = humantime::format_duration(seconds(before.since)).to_string();
+                tracing::info!(length, "the storage account answers again");
+                *failing = None;
+            }
+            (Some(fault), None) => {
+                let why = fault.why();
+                tracing::warn!("{why}");
+                *failing = Some(Failing { since: Moment::now(), why });
+            }
+            (Some(fault), Some(before)) => before.why = fault.why(),
+        }
+    }
+
+    /// Why the account can't be used, if so.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lasting = |failing: &&Failing| Moment::now().since(failing.since) >= HICCUP;
+        failing.as_ref().filter(lasting).map(|failing| failing.why.clone())
+    }
+}
+
+fn seconds(since: Moment) -> Duration {
+    Duration::from_secs(Moment::now().since(since).as_secs())
+}

@@ -1,0 +1,108 @@
+//! What this process remembers of locks that it has seen, so that it need not
+//! read them again, and notices when an old state comes back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use azure_core::http::Etag;
+use hashbrown::HashMap;
+
+use super::record::Record;
+use crate::{
+    lease::{Breaker, LeaseId},
+    name::LockName,
+};
+
+/// How many locks a generation has. Two are kept.
+const GENERATION: usize = 1 << 16;
+
+/// What is remembered of a lock.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// The version of the blob that was seen last, and what it holds.
+    pub(super) version: Option<(Etag, Record)>,
+    /// The greatest token that was ever seen with it.
+    pub(super) highest: u64,
+    /// Our own hold, if there is one.
+    pub(super) hold: Option<LeaseId>,
+    /// A break that is yet to be noted with it.
+    pub(super) unnoted: Option<Breaker>,
+}
+
+/// What is remembered, of a limited number of locks: those that were not
+/// touched for long are forgotten.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
+    young: HashMap<LockName, Known>,
+    old: HashMap<LockName, Known>,
+}
+
+impl Memory {
+    /// What is known of a lock.
+    pub(super) fn get(&self, name: &LockName) -> Option<Known> {
+        let generations = self.generations();
+        generations.young.get(name).or_else(|| generations.old.get(name)).cloned()
+    }
+
+    /// The blob was seen so.
+    pub(super) fn saw(&self, name: &LockName, etag: &Etag, record: &Record) {
+        self.change(name, |known| {
+            known.highest = known.highest.max(record.token);
+            known.version = Some((etag.clone(), record.clone()));
+        });
+    }
+
+    /// The blob may be different by now, or gone.
+    pub(super) fn doubt(&self, name: &LockName) {
+        self.change(name, |known| known.version = None);
+    }
+
+    /// Changes what is known of a lock.
+    pub(super) fn change(&self, name: &LockName, change: impl FnOnce(&mut Known)) {
+        let mut generations = self.generations();
+        let Generations { young, old } = &mut *generations;
+        if !young.contains_key(name) {
+            if young.len() >= GENERATION {
+                *old = std::mem::take(young);
+            }
+            let known = old.remove(name).unwrap_or(Known {
+                version: None,
+                highest: 0,
+                hold: None,
+                unnoted: None,
+            });
+            young.insert(name.clone(), known);
+        }
+        if let Some(known) = young.get_mut(name) {
+            change(known);
+        }
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_kept_and_the_rest_is_forgotten_in_time() {
+        let memory = Memory::default();
+        let name = |n: usize| LockName::parse("", &format!("lock-{n}")).unwrap();
+        memory.change(&name(0), |known| known.highest = 7);
+        for n in 1..3 * GENERATION {
+            memory.change(&name(n), |known| known.highest = 1);
+            if n % 1000 == 0 {
+                memory.change(&name(0), |_| {});
+            }
+        }
+        assert_eq!(memory.get(&name(0)).unwrap().highest, 7);
+        assert!(memory.get(&name(1)).is_none());
+        let generations = memory.generations();
+        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
+    }
+}

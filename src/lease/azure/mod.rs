@@ -1,0 +1,320 @@
+//! The Azure store: one blob for each lock, leased while the lock is held.
+//!
+//! `acquire.rs` has the protocol, `blob.rs` the calls, `record.rs` what is kept
+//! with a blob, `path.rs` where that is.
+
+pub mod account;
+mod acquire;
+mod address;
+mod blob;
+mod budget;
+mod collect;
+mod connection_string;
+mod credentials;
+mod fault;
+mod health;
+mod known;
+mod path;
+pub mod protect;
+mod record;
+mod shared_key;
+mod tokens;
+mod transport;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+pub use address::Problem;
+pub(crate) use address::{Address, check_key, read_sas, read_url};
+
+use self::{
+    account::Account,
+    acquire::deadline,
+    blob::{Blobs, For, Seen},
+    budget::Cause,
+    fault::Fault,
+    known::Memory,
+};
+use super::{
+    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
+    Release, Renew,
+};
+use crate::{
+    clock::{self, Entropy, sleep},
+    config,
+    name::LockName,
+};
+
+/// How often an account in trouble is asked whether it is back.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The time limit of calls for those who only look.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Leases on blobs.
+#[derive(Clone)]
+pub struct Azure {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    blobs: Blobs,
+    memory: Memory,
+    prefix: String,
+    /// Which daemon this is, for people.
+    daemon: String,
+    /// What is told of the account.
+    place: String,
+    entropy: Mutex<Entropy>,
+}
+
+impl Shared {
+    fn entropy(&self) -> MutexGuard<'_, Entropy> {
+        self.entropy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Azure {
+    /// Uses an account. Begins to keep the container, and to collect long idle
+    /// blobs, if that is configured.
+    pub fn new(account: Account, config: &config::Azure) -> Result<Self, std::io::Error> {
+        let account = Arc::new(account);
+        let store = Self {
+            shared: Arc::new(Shared {
+                blobs: Blobs::new(Arc::clone(&account), config.max_storage_calls),
+                memory: Memory::default(),
+                prefix: config.prefix.clone(),
+                daemon: daemon(),
+                place: format!("azure, {} ({})", account.display(), account.credential_name()),
+                entropy: Mutex::new(Entropy::system()?),
+            }),
+        };
+        tokio::spawn(store.clone().watch_account());
+        if config.protect_container {
+            tokio::spawn(protect::keep(account, config.container.clone()));
+        }
+        if !config.collect_after.is_zero() {
+            tokio::spawn(store.clone().collect(config.collect_after));
+        }
+        Ok(store)
+    }
+
+    /// While the account is in trouble and perhaps nobody asks for anything,
+    /// finds out when it is back.
+    async fn watch_account(self) {
+        let why = For { cause: Cause::Check, limit: ASK_AGAIN };
+        loop {
+            sleep(ASK_AGAIN).await;
+            if self.shared.blobs.health.trouble().is_some() {
+                _ = self.shared.blobs.reach(why).await;
+            }
+        }
+    }
+
+    fn nonce(&self) -> u128 {
+        self.shared.entropy().bits()
+    }
+
+    fn path(&self, name: &LockName) -> String {
+        path::of(&self.shared.prefix, name)
+    }
+
+    fn info(&self, name: LockName, seen: Seen) -> LeaseInfo {
+        let place = Some(self.path(&name));
+        let record = seen.record.ok();
+        let epoch = record.as_ref().map(|record| record.token >> super::token::SEQ_BITS);
+        let held = record.as_ref().filter(|_| seen.leased);
+        let now = seen.date.unwrap_or_else(clock::unix_seconds);
+        LeaseInfo {
+            name,
+            held: seen.leased,
+            holder: held.and_then(|record| record.holder.clone()),
+            tokens: held.and_then(record::Record::tokens),
+            // An epoch is the second in which the lease was acquired, or later.
+            held_for: epoch
+                .filter(|_| seen.leased)
+                .map(|epoch| Duration::from_secs(now.saturating_sub(epoch))),
+            broken: record.and_then(|record| record.broken),
+            place,
+        }
+    }
+
+    async fn list_leases(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<LeaseInfo>, Error> {
+        let why = For { cause: Cause::Look, limit: LOOK };
+        let start = path::beginning(&self.shared.prefix, namespace, prefix);
+        // The order of paths is not that of names: all are looked at, and the
+        // first so many are kept.
+        let mut found = BTreeMap::new();
+        let mut marker = None;
+        loop {
+            let page = self.shared.blobs.list(&start, marker, why).await;
+            let (page, next) = page.map_err(Fault::into_error)?;
+            for listed in page {
+                let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
+                if listed.seen.leased
+                    && name.begins_with(namespace, prefix)
+                    && after.is_none_or(|after| name.name() > after)
+                {
+                    found.insert(name, listed.seen);
+                    if found.len() > limit {
+                        found.pop_last();
+                    }
+                }
+            }
+            match next {
+                Some(next) => marker = Some(next),
+                None => break,
+            }
+        }
+        Ok(found.into_iter().map(|(name, seen)| self.info(name, seen)).collect())
+    }
+
+    async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
+        let why = For { cause: Cause::Break, limit: LOOK };
+        let free_within = match self.shared.blobs.break_lease(&self.path(&name), why).await {
+            Ok(free_within) => free_within,
+            Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
+            Err(fault) if fault.is_unclear() => return Ok(Break::Unknown { why: fault.why() }),
+            Err(fault) => return Err(fault.into_error()),
+        };
+        // While the lease lasts nobody but its holder can write: the note
+        // follows, with our next hold or on its own.
+        self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
+        let store = self.clone();
+        tokio::spawn(async move {
+            sleep(free_within).await;
+            let known = store.shared.memory.get(&name);
+            if known.is_some_and(|known| known.unnoted.is_some()) {
+                store.write_note(name, breaker, None).await;
+            }
+        });
+        Ok(Break::Broken { free_within })
+    }
+}
+
+impl LeaseStore for Azure {
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        let store = self.clone();
+        Call::pending(async move { store.acquire_lease(claim).await })
+    }
+
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move { store.more_tokens(name, id).await })
+    }
+
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
+        let (store, path) = (self.clone(), self.path(name));
+        Call::pending(async move {
+            let why = For { cause: Cause::Renew, limit: limit(duration) };
+            let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
+            Ok(match renewed {
+                Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
+                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer)) => {
+                    Renew::Lost { why: fault.why() }
+                }
+                Err(fault) => Renew::Unknown { why: fault.why() },
+            })
+        })
+    }
+
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        let (store, path) = (self.clone(), self.path(name));
+        self.shared.memory.change(name, |known| _ = known.hold.take_if(|held| *held == id));
+        Call::pending(async move {
+            let why = For { cause: Cause::Release, limit: limit(Duration::from_secs(15)) };
+            Ok(match store.shared.blobs.release(&path, id, why).await {
+                Ok(())
+                | Err(
+                    Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer | Fault::Changed,
+                ) => Release::Released,
+                Err(fault) => Release::Unknown { why: fault.why() },
+            })
+        })
+    }
+
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move { store.break_now(name, breaker).await })
+    }
+
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        let hold = self.shared.memory.get(name).and_then(|known| known.hold);
+        self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move {
+            store.write_note(name, breaker, hold).await;
+            Ok(())
+        })
+    }
+
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move {
+            let why = For { cause: Cause::Look, limit: LOOK };
+            match store.shared.blobs.read(&store.path(&name), why).await {
+                Ok(seen) => Ok(Some(store.info(name, seen))),
+                Err(Fault::NoBlob) => Ok(None),
+                Err(fault) => Err(fault.into_error()),
+            }
+        })
+    }
+
+    fn list(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Call<Vec<LeaseInfo>> {
+        let store = self.clone();
+        let (namespace, prefix) = (namespace.to_owned(), prefix.to_owned());
+        let after = after.map(str::to_owned);
+        Call::pending(async move {
+            store.list_leases(&namespace, &prefix, after.as_deref(), limit).await
+        })
+    }
+
+    fn cover(&self, _: Duration) -> Call<()> {
+        // After a crash the leases themselves keep others out until no holder
+        // can believe in its grant.
+        Call::Done(Ok(()))
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        let why = self.shared.blobs.health.trouble()?;
+        Some(Error::Unavailable { why, retry_after: self.shared.blobs.budget.resting() })
+    }
+
+    fn describe(&self) -> String {
+        self.shared.place.clone()
+    }
+
+    fn calls(&self) -> Vec<CallCount> {
+        self.shared.blobs.budget.counts()
+    }
+
+    fn close(&self) -> Call<()> {
+        Call::Done(Ok(()))
+    }
+}
+
+/// How long a call may take: short enough that several fit into a lease.
+fn limit(duration: Duration) -> Duration {
+    (duration / 5).clamp(Duration::from_secs(3), Duration::from_secs(10))
+}
+
+/// Which daemon this is, for people.
+fn daemon() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    format!("{} (pid {})", host.unwrap_or_default(), std::process::id())
+}

@@ -1,0 +1,170 @@
+//! The blob of a lock: `locks/<namespace>/<name>`, with whatever a URL or a
+//! path might not carry unchanged written as `~` and two hexadecimal digits.
+
+use std::fmt::Write;
+
+use crate::name::LockName;
+
+/// Where all locks are, below the configured prefix.
+const ROOT: &str = "locks/";
+
+/// The path of a lock's blob.
+pub(super) fn of(prefix: &str, name: &LockName) -> String {
+    let mut path = folder(prefix, name.namespace());
+    escape(name.name(), &mut path);
+    path
+}
+
+/// What the paths of a namespace's locks begin with.
+pub(super) fn folder(prefix: &str, namespace: &str) -> String {
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    format!("{prefix}{slash}{ROOT}{namespace}/")
+}
+
+/// What the paths of all locks begin with.
+pub(super) fn root(prefix: &str) -> String {
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    format!("{prefix}{slash}{ROOT}")
+}
+
+/// What the paths of all locks of a namespace whose names begin with `start`
+/// begin with. Others may begin so too.
+pub(super) fn beginning(prefix: &str, namespace: &str, start: &str) -> String {
+    let mut path = folder(prefix, namespace);
+    // How these are written depends on what follows.
+    escape(start.strip_suffix(['.', '/']).unwrap_or(start), &mut path);
+    path
+}
+
+/// The lock whose blob is at this path; none if it is no lock's.
+pub(super) fn lock(prefix: &str, path: &str) -> Option<LockName> {
+    let (namespace, escaped) = path.strip_prefix(&root(prefix))?.split_once('/')?;
+    let name = LockName::parse(namespace, &unescape(escaped)?).ok()?;
+    // Another way of writing the same name is not its blob.
+    (of(prefix, &name) == path).then_some(name)
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+/// Dots and slashes are kept where they stand between plain characters: a
+/// segment that is empty, or begins or ends with a dot, may be changed on the
+/// way.
+fn escape(text: &str, path: &mut String) {
+    let bytes = text.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        let plain_at = |at: usize| bytes.get(at).copied().is_some_and(is_plain);
+        let between = at > 0 && plain_at(at - 1) && plain_at(at + 1);
+        if is_plain(byte) || (between && (byte == b'.' || byte == b'/')) {
+            path.push(char::from(byte));
+        } else {
+            // Writing to a string can't fail.
+            _ = write!(path, "~{byte:02x}");
+        }
+    }
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'~' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        bytes.push((digit()? * 16 + digit()?) as u8);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(name: &str) -> String {
+        of("", &LockName::parse("", name).unwrap())
+    }
+
+    #[test]
+    fn ordinary_names_are_readable() {
+        for name in ["orders", "billing/eu-1", "report.v2", "A_b-C.9/x"] {
+            assert_eq!(path(name), format!("locks/default/{name}"));
+        }
+        let lock = LockName::parse("team-a", "orders").unwrap();
+        assert_eq!(of("env/prod", &lock), "env/prod/locks/team-a/orders");
+    }
+
+    #[test]
+    fn what_could_be_changed_on_the_way_is_escaped() {
+        for (name, expected) in [
+            (".", "~2e"),
+            ("..", "~2e~2e"),
+            ("a/../b", "a~2f~2e~2e~2fb"),
+            ("a//b", "a~2f~2fb"),
+            ("/a", "~2fa"),
+            ("a/", "a~2f"),
+            ("a.", "a~2e"),
+            ("a b", "a~20b"),
+            ("a%2Fb", "a~252Fb"),
+            ("~2f", "~7e2f"),
+            ("ü", "~c3~bc"),
+        ] {
+            assert_eq!(path(name), format!("locks/default/{expected}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn foreign_blobs_are_no_locks() {
+        for path in [
+            "locks/default/~2",
+            "locks/default/~zz",
+            "locks/default/",
+            "locks/default/~61",
+            "locks/default/a b",
+            "locks/default/~2E",
+            "locks/Default/a",
+            "locks/a",
+            "other/default/a",
+            "locks/default/~ff",
+        ] {
+            assert_eq!(lock("", path), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_has_a_path_of_its_own_that_fits(
+            namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+            name in "(\\PC|[./~%]){1,60}",
+            prefix in "|[a-z]{1,8}(/[a-z]{1,8})?",
+        ) {
+            let name = LockName::parse(&namespace, &name.chars().scan(0, |size, c| {
+                *size += c.len_utf8();
+                (*size <= 256).then_some(c)
+            }).collect::<String>()).unwrap();
+            let path = of(&prefix, &name);
+            prop_assert!(path.len() <= 1024);
+            prop_assert!(path.split('/').count() <= 254);
+            prop_assert!(path.bytes().all(|b| is_plain(b) || b"./~".contains(&b)));
+            prop_assert!(path.split('/').all(|s| !s.is_empty() && !s.starts_with('.') && !s.ends_with('.')));
+            prop_assert_eq!(lock(&prefix, &path), Some(name));
+        }
+
+        #[test]
+        fn a_beginning_covers_all_that_begin_so(start in "(\\PC|[./]){0,10}", rest in "(\\PC|[./]){1,10}") {
+            let name = LockName::parse("", &format!("{start}{rest}")).unwrap();
+            prop_assert!(of("", &name).starts_with(&beginning("", "default", &start)));
+        }
+
+        #[test]
+        fn nothing_panics(path in "locks/default/[~0-9a-f./%]{0,12}") {
+            if let Some(name) = lock("", &path) {
+                prop_assert_eq!(of("", &name), path);
+            }
+        }
+    }
+}

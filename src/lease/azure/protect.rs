@@ -1,0 +1,57 @@
+//! Keeps a lease on the container, so that nobody deletes it by accident. All
+//! daemons use the same id, which follows from the container's name: whoever
+//! means to delete the container can name it.
+
+use std::{sync::Arc, time::Duration};
+
+use azure_storage_blob::models::BlobContainerClientAcquireLeaseOptions;
+
+use super::account::Account;
+use crate::clock::sleep;
+
+const DURATION: Duration = Duration::from_secs(60);
+
+/// The id of the lease on a container of this name.
+#[must_use]
+pub fn lease_id(container: &str) -> String {
+    // Any mapping will do that everybody computes alike.
+    let check = crc32fast::hash(container.as_bytes());
+    format!("1ea5e401-d000-4000-8000-0000{check:08x}")
+}
+
+/// Acquires the lease again and again: with the same id that renews it. Never
+/// ends; the lease runs out after the last daemon has.
+pub(super) async fn keep(account: Arc<Account>, name: String) {
+    let mut failing = false;
+    loop {
+        let options = BlobContainerClientAcquireLeaseOptions {
+            proposed_lease_id: Some(lease_id(&name)),
+            ..Default::default()
+        };
+        let acquire = account.container().acquire_lease(DURATION.as_secs() as i32, Some(options));
+        let kept = tokio::select! {
+            kept = acquire => kept.map(drop).map_err(|error| super::Fault::from(error).why()),
+            () = sleep(DURATION / 6) => Err("no answer".to_owned()),
+        };
+        if let Err(why) = &kept
+            && !failing
+        {
+            tracing::warn!("the container {name:?} is not protected against deletion: {why}");
+        }
+        failing = kept.is_err();
+        sleep(DURATION / 3).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_follows_from_the_name_and_is_a_guid() {
+        assert_eq!(lease_id("leasehold"), lease_id("leasehold"));
+        assert_ne!(lease_id("leasehold"), lease_id("other"));
+        let lengths: Vec<_> = lease_id("leasehold").split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+    }
+}

@@ -1,0 +1,241 @@
+//! What is kept with a lock's blob, as its metadata.
+
+use std::{borrow::Cow, collections::BTreeMap, collections::HashMap, sync::Arc};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    holder::Holder,
+    lease::{Breaker, Tokens},
+};
+
+/// How many tokens a hold takes. An epoch, one second of the service's clock,
+/// has room for 1,024 holds: so no lock can outrun that clock, and a blob that
+/// was deleted can begin again at its time.
+pub(super) const SLICE: u64 = 1 << 10;
+
+/// All metadata of a blob together may have this many bytes.
+const LARGEST: usize = 8 * 1024;
+
+/// What a header carries unchanged. Spaces are not among it: signatures
+/// contract them.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+
+/// What is kept with a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The first token of the latest hold; 0 if there was none since the blob
+    /// was created.
+    pub(super) token: u64,
+    /// Says who wrote this: drawn anew for each change. Not the lease id.
+    pub(super) nonce: u128,
+    /// For whom the lease was acquired.
+    pub(super) holder: Option<Arc<Holder>>,
+    /// Which daemon wrote this.
+    pub(super) daemon: String,
+    /// Who broke the lock last, if somebody did.
+    pub(super) broken: Option<Breaker>,
+}
+
+/// Why metadata is no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Garbage(pub(super) String);
+
+/// A holder as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Told<'a> {
+    #[serde(default, borrow)]
+    client: Cow<'a, str>,
+    #[serde(default, borrow)]
+    host: Cow<'a, str>,
+    #[serde(default)]
+    pid: u32,
+    #[serde(default, borrow)]
+    pod: Cow<'a, str>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+impl Record {
+    /// The tokens of the latest hold.
+    pub(super) fn tokens(&self) -> Option<Tokens> {
+        (self.token > 0).then(|| Tokens::from(self.token, SLICE))
+    }
+
+    /// As it is stored. Always within what the service takes: a holder's
+    /// description and a breaker's texts are limited.
+    pub(super) fn to_metadata(&self) -> HashMap<String, String> {
+        let mut metadata = HashMap::from([
+            ("token".to_owned(), self.token.to_string()),
+            ("nonce".to_owned(), format!("{:032x}", self.nonce)),
+            ("daemon".to_owned(), escape(&self.daemon)),
+        ]);
+        if let Some(holder) = &self.holder {
+            let labels = holder.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let told = Told {
+                client: holder.client().into(),
+                host: holder.host().into(),
+                pid: holder.pid(),
+                pod: holder.pod().into(),
+                labels: labels.collect(),
+            };
+            // Strings and numbers can always be written as JSON.
+            let text = serde_json::to_string(&told).unwrap_or_default();
+            metadata.insert("holder".to_owned(), escape(&text));
+        }
+        if let Some(Breaker { by, reason }) = &self.broken {
+            metadata.insert("brokenby".to_owned(), escape(by));
+            metadata.insert("brokenwhy".to_owned(), escape(reason));
+        }
+        debug_assert!(size(&metadata) <= LARGEST);
+        metadata
+    }
+
+    /// From what is stored. The token and the nonce must be there; the rest is
+    /// for people, and what can't be read of it is left out.
+    pub(super) fn from_metadata(metadata: &HashMap<String, String>) -> Result<Self, Garbage> {
+        let get = |key: &str| {
+            let found = metadata.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+            found.map(|(_, value)| value.as_str())
+        };
+        let token = get("token").ok_or_else(|| Garbage("it has no token".to_owned()))?;
+        let token = decimal(token)
+            .filter(|token| *token == 0 || !Tokens::from(*token, SLICE).is_empty())
+            .ok_or_else(|| Garbage(format!("its token is {:?}, which is none", clip(token))))?;
+        let nonce = get("nonce").ok_or_else(|| Garbage("it has no nonce".to_owned()))?;
+        let nonce = u128::from_str_radix(nonce, 16)
+            .map_err(|_| Garbage("its nonce is not a number".to_owned()))?;
+        let text = |key: &str| get(key).and_then(unescape);
+        let broken = text("brokenby").zip(text("brokenwhy"));
+        Ok(Self {
+            token,
+            nonce,
+            holder: text("holder").as_deref().and_then(holder),
+            daemon: text("daemon").unwrap_or_default(),
+            broken: broken.map(|(by, reason)| Breaker { by: by.into(), reason: reason.into() }),
+        })
+    }
+}
+
+/// Digits only: no sign, no spaces.
+fn decimal(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn holder(text: &str) -> Option<Arc<Holder>> {
+    let Told { client, host, pid, pod, labels } = serde_json::from_str(text).ok()?;
+    Holder::try_new(&client, &host, pid, &pod, labels).ok().map(Arc::new)
+}
+
+fn escape(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
+/// None if it holds what people should not be shown.
+fn unescape(text: &str) -> Option<String> {
+    let text = percent_decode_str(text).decode_utf8().ok()?;
+    (!text.chars().any(char::is_control)).then(|| text.into_owned())
+}
+
+fn clip(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// As the service counts.
+fn size(metadata: &HashMap<String, String>) -> usize {
+    metadata.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            token: 5 << 20,
+            nonce: 0xabcd,
+            holder: Some(Arc::new(
+                Holder::try_new("billing 2.3", "ünïx", 7, "", [("a b".into(), "100 %".into())])
+                    .unwrap(),
+            )),
+            daemon: "web-1 (pid 9)".to_owned(),
+            broken: Some(Breaker { by: "ops".into(), reason: "stuck, see #4711".into() }),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        let metadata = record().to_metadata();
+        assert_eq!(metadata["token"], "5242880");
+        assert_eq!(Record::from_metadata(&metadata), Ok(record()));
+        let never_held = Record { token: 0, holder: None, broken: None, ..record() };
+        assert_eq!(Record::from_metadata(&never_held.to_metadata()), Ok(never_held));
+    }
+
+    #[test]
+    fn what_is_no_record_says_why() {
+        let problem = |change: &dyn Fn(&mut HashMap<String, String>)| {
+            let mut metadata = record().to_metadata();
+            change(&mut metadata);
+            Record::from_metadata(&metadata).unwrap_err().0
+        };
+        assert_eq!(problem(&HashMap::clear), "it has no token");
+        for garbage in ["", "x", "-1", "+1", " 1", "1.5", "9007199254740992"] {
+            let why = problem(&|metadata| _ = metadata.insert("token".into(), garbage.into()));
+            assert!(why.contains("which is none"), "{garbage}: {why}");
+        }
+        assert!(problem(&|metadata| _ = metadata.remove("nonce")).contains("nonce"));
+        assert!(
+            problem(&|metadata| _ = metadata.insert("nonce".into(), "?".into())).contains("nonce")
+        );
+    }
+
+    #[test]
+    fn garbage_in_what_is_for_people_is_left_out() {
+        let mut metadata = record().to_metadata();
+        metadata.insert("holder".into(), "{".into());
+        metadata.insert("brokenby".into(), "%1b%5b2J".into());
+        let read = Record::from_metadata(&metadata).unwrap();
+        assert_eq!((read.holder, read.broken), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_fit_into_headers(
+            texts in prop::collection::vec("\\PC{1,40}", 1..60),
+            by in "\\PC{0,64}",
+            reason in "\\PC{0,64}",
+        ) {
+            let mut kept: Vec<(String, String)> = Vec::new();
+            for text in texts {
+                let mut longer = kept.clone();
+                longer.push((text.clone(), text));
+                if Holder::try_new("c", "h", 1, "p", longer.clone()).is_err() {
+                    break;
+                }
+                kept = longer;
+            }
+            let holder = Holder::try_new("c", "h", 1, "p", kept).unwrap();
+            let record = Record {
+                holder: Some(Arc::new(holder)),
+                broken: Some(Breaker { by: by.into(), reason: reason.into() }),
+                ..record()
+            };
+            let metadata = record.to_metadata();
+            prop_assert!(size(&metadata) <= LARGEST);
+            for (key, value) in &metadata {
+                prop_assert!(key.bytes().all(|b| b.is_ascii_lowercase()));
+                prop_assert!(value.bytes().all(|b| b.is_ascii_graphic()));
+            }
+            prop_assert_eq!(Record::from_metadata(&metadata), Ok(record));
+        }
+
+        #[test]
+        fn nothing_panics(metadata in prop::collection::hash_map("(token|nonce|holder|brokenby|x)", any::<String>(), 0..5)) {
+            let _ = Record::from_metadata(&metadata);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Tokens of Entra ID: fetched by a task of their own, and ahead of time, so
+//! that no call to the storage waits for a token while the last one is good.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use azure_core::{
+    Error,
+    credentials::{AccessToken, TokenCredential, TokenRequestOptions},
+    error::ErrorKind,
+    http::{Context, Method, Request, Transport},
+    time::{Duration as Span, OffsetDateTime},
+};
+use tokio::sync::watch;
+
+use super::{account, credentials::Way};
+use crate::clock::{self, Moment};
+
+/// The next token is fetched when the present one has less than this left. The
+/// SDK's caches give out the old one until then.
+const AHEAD: Span = Span::minutes(5);
+
+/// A token with less than this left is not used any more.
+const LAST: Span = Span::minutes(1);
+
+/// How long one source is given.
+const TRY: Duration = Duration::from_secs(15);
+
+/// How soon it is tried again to fetch ahead of time.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// How quickly the metadata service of a machine answers, if there is one.
+const PROBE: Duration = Duration::from_secs(1);
+const METADATA_SERVICE: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
+
+/// Gets tokens from the first of several sources that works.
+pub(super) struct Tokens(Arc<Shared>);
+
+struct Shared {
+    sources: Vec<Source>,
+    /// The first that worked. No other is asked any more.
+    chosen: OnceLock<usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<AccessToken>,
+    fetch: Option<watch::Receiver<Option<Fetched>>>,
+    begun: Option<Moment>,
+}
+
+type Fetched = Result<AccessToken, String>;
+
+struct Source {
+    name: &'static str,
+    credential: Arc<dyn TokenCredential>,
+    /// Looked for first, if others come after it.
+    probe: Option<Transport>,
+}
+
+impl Tokens {
+    pub(super) fn new(ways: Vec<Way>, transport: &Transport) -> Result<Self, account::Error> {
+        let alone = ways.len() == 1;
+        let source = |way: Way| {
+            let probed = matches!(way, Way::ManagedIdentity { announced: false, .. }) && !alone;
+            let credential = way.credential(transport).map_err(|error| {
+                account::Error::Credential { credential: way.name(), why: one_line(&error) }
+            })?;
+            Ok(Source { name: way.name(), credential, probe: probed.then(|| transport.clone()) })
+        };
+        Ok(Self::of(ways.into_iter().map(source).collect::<Result<_, account::Error>>()?))
+    }
+
+    fn of(sources: Vec<Source>) -> Self {
+        let state = Mutex::new(State::default());
+        Self(Arc::new(Shared { sources, chosen: OnceLock::new(), state }))
+    }
+
+    /// The source that is used, or all that will be tried.
+    pub(super) fn name(&self) -> String {
+        let names: Vec<_> = self.0.candidates().map(|(_, source)| source.name).collect();
+        names.join(" or ")
+    }
+
+    /// The request for a token that is under way, or a new one. It goes on also
+    /// if whoever waits for it gives up.
+    fn fetch(&self, state: &mut State, scopes: &[&str]) -> watch::Receiver<Option<Fetched>> {
+        if let Some(fetch) = &state.fetch
+            && fetch.borrow().is_none()
+            && fetch.has_changed().is_ok()
+        {
+            return fetch.clone();
+        }
+        let (sender, receiver) = watch::channel(None);
+        state.fetch = Some(receiver.clone());
+        state.begun = Some(Moment::now());
+        let shared = Arc::clone(&self.0);
+        let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        tokio::spawn(async move {
+            let fetched = shared.ask(&scopes).await;
+            if let Ok(token) = &fetched {
+                shared.state().token = Some(token.clone());
+            }
+            sender.send_replace(Some(fetched));
+        });
+        receiver
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = (usize, &Source)> {
+        let chosen = self.chosen.get();
+        let may = move |number: &usize| chosen.is_none_or(|chosen| chosen == number);
+        self.sources.iter().enumerate().filter(move |(number, _)| may(number))
+    }
+
+    async fn ask(&self, scopes: &[String]) -> Fetched {
+        let mut said = Vec::new();
+        for (number, source) in self.candidates() {
+            match source.ask(scopes).await {
+                Ok(token) => {
+                    self.chosen.get_or_init(|| number);
+                    return Ok(token);
+                }
+                Err(why) => said.push(format!("{}: {why}", source.name)),
+            }
+        }
+        Err(format!("no token from Entra ID ({})", said.join("; ")))
+    }
+}
+
+impl Source {
+    async fn ask(&self, scopes: &[String]) -> Fetched {
+        if let Some(transport) = &self.probe {
+            probe(transport).await?;
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        tokio::select! {
+            token = self.credential.get_token(&scopes, None) => {
+                token.map_err(|error| one_line(&error))
+            }
+            () = clock::sleep(TRY) => {
+                Err(format!("no answer within {}", humantime::format_duration(TRY)))
+            }
+        }
+    }
+}
+
+/// Whether there is a metadata service. It refuses a request without a certain
+/// header, which is answer enough.
+async fn probe(transport: &Transport) -> Result<(), String> {
+    let absent = || "this machine has none".to_owned();
+    let mut request = Request::new(METADATA_SERVICE.parse().map_err(|_| absent())?, Method::Get);
+    let context = Context::new();
+    tokio::select! {
+        answer = transport.send(&context, &mut request) => answer.map(drop).map_err(|_| absent()),
+        () = clock::sleep(PROBE) => Err(absent()),
+    }
+}
+
+#[async_trait::async_trait]
+impl TokenCredential for Tokens {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        _: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        let mut fetch = {
+            let mut state = self.0.state();
+            if let Some(token) = state.token.clone() {
+                let left = token.expires_on - OffsetDateTime::from(clock::wall());
+                if left <= AHEAD && state.begun.is_none_or(|begun| (begun + AGAIN).has_passed()) {
+                    drop(self.fetch(&mut state, scopes));
+                }
+                if left > LAST {
+                    return Ok(token);
+                }
+            }
+            self.fetch(&mut state, scopes)
+        };
+        let fetched = fetch.wait_for(Option::is_some).await.map(|fetched| fetched.clone());
+        match fetched {
+            Ok(Some(Ok(token))) => Ok(token),
+            Ok(Some(Err(why))) => Err(Error::with_message(ErrorKind::Credential, why)),
+            Ok(None) | Err(_) => {
+                Err(Error::with_message(ErrorKind::Credential, "the request for a token ended"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({})", self.name())
+    }
+}
+
+/// What went wrong, without the SDK's frame around it.
+fn one_line(error: &Error) -> String {
+    let text = error.to_string();
+    let text = text.split("\nTo troubleshoot").next().unwrap_or_default();
+    let text = text.split_once("authentication failed.").map_or(text, |(_, why)| why);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(300).collect()
+}
