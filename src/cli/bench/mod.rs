@@ -4,6 +4,7 @@ mod cycle;
 mod floor;
 mod hold;
 mod server;
+mod storage;
 mod stream;
 
 use std::process::ExitCode;
@@ -25,6 +26,9 @@ enum What {
     Cycle(cycle::Cycle),
     /// Memory and CPU of many held locks and many sessions
     Hold(hold::Hold),
+    /// Calls to the storage: for a grant, a hand-over, a release, and to keep
+    /// many leases
+    Storage(storage::Storage),
     /// Answers every message on a session stream, and does nothing else
     #[command(hide = true)]
     Floor(floor::Floor),
@@ -35,6 +39,7 @@ impl Bench {
         match self.what {
             What::Cycle(cycle) => cycle.run(globals).await,
             What::Hold(hold) => hold.run(globals).await,
+            What::Storage(storage) => storage.run(globals).await,
             What::Floor(floor) => floor.run().await,
         }
     }

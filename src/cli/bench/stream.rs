@@ -51,16 +51,38 @@ impl Stream {
 
     /// Locks; gives the handle and the token.
     pub(super) async fn acquire(&mut self, name: &str) -> Result<(Vec<u8>, u64), Failure> {
-        self.requests += 1;
-        let lock = Some(pb::LockRef { namespace: String::new(), name: name.to_owned() });
-        let request = self.requests;
-        self.send(Ask::Acquire(pb::Acquire { request, lock, ..pb::Acquire::default() }));
+        self.ask(name);
         loop {
             match self.next().await? {
                 Tell::Granted(granted) => return Ok((granted.handle, granted.token)),
                 Tell::Queued(_) => {}
                 other => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// Asks for a lock, and gives the request's number.
+    pub(super) fn ask(&mut self, name: &str) -> u64 {
+        self.requests += 1;
+        let lock = Some(pb::LockRef { namespace: String::new(), name: name.to_owned() });
+        let request = self.requests;
+        self.send(Ask::Acquire(pb::Acquire { request, lock, ..pb::Acquire::default() }));
+        request
+    }
+
+    /// Waits until the last request has its place in the queue.
+    pub(super) async fn queued(&mut self) -> Result<(), Failure> {
+        match self.next().await? {
+            Tell::Queued(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until a request is granted; gives the handle.
+    pub(super) async fn granted(&mut self, request: u64) -> Result<Vec<u8>, Failure> {
+        match self.next().await? {
+            Tell::Granted(granted) if granted.request == request => Ok(granted.handle),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -84,12 +106,14 @@ impl Stream {
         }
     }
 
-    fn send(&self, message: Ask) {
+    /// Sends a message.
+    pub(super) fn send(&self, message: Ask) {
         // A stream that is gone is noticed where the answer is awaited.
         _ = self.ask.send(pb::AttachRequest { message: Some(message) });
     }
 
-    async fn next(&mut self) -> Result<Tell, Failure> {
+    /// The next message.
+    pub(super) async fn next(&mut self) -> Result<Tell, Failure> {
         let message = self.tell.message().await.map_err(broken)?;
         message
             .and_then(|message| message.message)
@@ -97,10 +121,10 @@ impl Stream {
     }
 }
 
-fn broken(status: tonic::Status) -> Failure {
+pub(super) fn broken(status: tonic::Status) -> Failure {
     Failure::new(FAILED, "bench", format!("the stream broke: {}", status.message()))
 }
 
-fn unexpected(message: &Tell) -> Failure {
+pub(super) fn unexpected(message: &Tell) -> Failure {
     Failure::new(FAILED, "bench", format!("the server said something unexpected: {message:?}"))
 }

@@ -30,7 +30,9 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
+#[allow(unused_imports, reason = "each test uses a part of it")]
 pub use call::{Kind, Seen};
+#[allow(unused_imports, reason = "each test uses a part of it")]
 pub use rule::{Fault, Match, Refusal, RuleId};
 
 use listen::{Command, Door};

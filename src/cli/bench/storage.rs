@@ -1,0 +1,279 @@
+//! `bench storage`: what locks cost in calls to the storage, and whether many
+//! leases are kept.
+
+use std::{process::ExitCode, time::Duration};
+
+use serde_json::{Value, json};
+use tonic::transport::Channel;
+
+use super::stream::{Stream, broken, connect, unexpected};
+use crate::{
+    cli::{
+        Globals,
+        exit::{FAILED, Failure},
+        output::{Output, line, note},
+    },
+    clock::{Moment, sleep_until},
+    rpc::pb::{
+        self, attach_request::Message as Ask, attach_response::Message as Tell,
+        lock_service_client::LockServiceClient,
+    },
+};
+
+/// The ttl of the sessions.
+const TTL: Duration = Duration::from_secs(30);
+
+/// How often they are kept alive.
+const PING: Duration = Duration::from_secs(3);
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Uses the daemon at --endpoint, which should have nothing else to do: calls \
+are counted for the whole daemon. First, single grants, hand-overs and releases, one after the \
+other; then many locks are held by one session, and their leases renewed by the daemon. A renewal \
+is due after a quarter to a third of the lease's duration. Ends with 1 if a lock was lost.
+
+Examples:
+  leasehold bench storage
+  leasehold bench storage --locks 2000 --length 2m --lease-duration 15s"
+)]
+pub(super) struct Storage {
+    /// How many locks are held at once
+    #[arg(long, default_value_t = 2000)]
+    locks: u64,
+    /// How long they are held
+    #[arg(long, default_value = "2m", value_parser = humantime::parse_duration)]
+    length: Duration,
+    /// The duration of their leases
+    #[arg(long, default_value = "15s", value_parser = humantime::parse_duration)]
+    lease_duration: Duration,
+    /// How many single cycles are measured
+    #[arg(long, default_value_t = 50)]
+    cycles: u32,
+}
+
+/// Counters of calls to the storage, by kind and cause.
+type Calls = Vec<(String, String, u64)>;
+
+/// What holding many locks showed.
+#[derive(Default)]
+struct Held {
+    granted: u64,
+    at_risk: u64,
+    lost: u64,
+    keep_alives: u64,
+    acquired_in: Duration,
+    calls: Calls,
+}
+
+impl Storage {
+    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let channel = connect(&globals.endpoint).await?;
+        let (description, before) = calls(&channel).await?;
+        if globals.output == Output::Text {
+            line(format_args!("store: {description}"))?;
+        }
+        if before.is_empty() {
+            let why = "this daemon's store makes no calls: nothing to measure";
+            return Err(Failure::new(FAILED, "bench", why));
+        }
+        self.single(globals, &channel).await?;
+        let held = self.hold(globals, &channel).await?;
+        self.report(globals, &held)?;
+        Ok(ExitCode::from(if held.lost == 0 { 0 } else { FAILED }))
+    }
+
+    /// One after the other: a grant on a lock that was used before, a hand-over
+    /// to another session of this daemon, a release.
+    async fn single(&self, globals: &Globals, channel: &Channel) -> Result<(), Failure> {
+        let ttl = TTL.as_millis() as u32;
+        let mut one = Stream::open(channel, ttl).await?;
+        let mut other = Stream::open(channel, ttl).await?;
+        let names: Vec<_> = (0..self.cycles).map(|number| format!("bench-{number}")).collect();
+        for name in &names {
+            let (handle, _) = one.acquire(name).await?;
+            one.release(handle).await?;
+        }
+        let settled = || crate::clock::sleep(Duration::from_millis(200));
+        settled().await;
+
+        let mut rows = Vec::new();
+        let (_, start) = calls(channel).await?;
+        let mut times = Vec::new();
+        let mut handles = Vec::new();
+        for name in &names {
+            let from = Moment::now();
+            handles.push(one.acquire(name).await?.0);
+            times.push(Moment::now().since(from));
+        }
+        let (_, granted) = calls(channel).await?;
+        rows.push(("grant, warm", difference(&start, &granted), median(&mut times)));
+
+        let mut next = Vec::new();
+        for (name, handle) in names.iter().zip(handles) {
+            let request = other.ask(name);
+            other.queued().await?;
+            let from = Moment::now();
+            one.release(handle).await?;
+            next.push(other.granted(request).await?);
+            times.push(Moment::now().since(from));
+        }
+        let (_, handed) = calls(channel).await?;
+        rows.push(("hand-over, local", difference(&granted, &handed), median(&mut times)));
+
+        for handle in next {
+            let from = Moment::now();
+            other.release(handle).await?;
+            times.push(Moment::now().since(from));
+        }
+        settled().await;
+        let (_, released) = calls(channel).await?;
+        rows.push(("release", difference(&handed, &released), median(&mut times)));
+
+        if globals.output == Output::Text {
+            line(format_args!("\n{:<20}{:>14}{:>14}", "", "calls each", "median"))?;
+        }
+        for (what, calls, time) in rows {
+            let each = total(&calls) as f64 / f64::from(self.cycles);
+            match globals.output {
+                Output::Text => {
+                    let time = time.as_secs_f64() * 1e3;
+                    line(format_args!("{what:<20}{each:>14.2}{time:>11.2} ms"))?;
+                }
+                Output::Json => line(json!({
+                    "what": what, "calls_each": each, "median_us": time.as_micros() as u64,
+                    "calls": calls_json(&calls),
+                }))?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn hold(&self, globals: &Globals, channel: &Channel) -> Result<Held, Failure> {
+        let mut stream = Stream::open(channel, TTL.as_millis() as u32).await?;
+        let mut held = Held::default();
+        let start = Moment::now();
+        for number in 0..self.locks {
+            let lock = pb::LockRef { namespace: String::new(), name: format!("held-{number:06}") };
+            stream.send(Ask::Acquire(pb::Acquire {
+                request: number + 1,
+                lock: Some(lock),
+                lease_duration_ms: Some(self.lease_duration.as_millis() as u32),
+                ..pb::Acquire::default()
+            }));
+        }
+        let (mut pings, mut ping_at) = (0, start);
+        let (mut before, mut end) = (None, None);
+        loop {
+            if Moment::now() >= ping_at {
+                pings += 1;
+                stream.send(Ask::KeepAlive(pb::KeepAlive { ping: pings }));
+                ping_at = ping_at + PING;
+            }
+            if held.granted == self.locks && end.is_none() {
+                held.acquired_in = Moment::now().since(start);
+                if globals.output == Output::Text {
+                    note(format_args!("{} locks are held", self.locks));
+                }
+                before = Some(calls(channel).await?.1);
+                end = Some(Moment::now() + self.length);
+            }
+            if end.is_some_and(Moment::has_passed) {
+                break;
+            }
+            let until = end.map_or(ping_at, |end| end.min(ping_at));
+            let message = tokio::select! {
+                message = stream.next() => message?,
+                () = sleep_until(until) => continue,
+            };
+            match message {
+                Tell::Granted(_) => held.granted += 1,
+                Tell::Queued(_) => {}
+                Tell::AtRisk(_) => held.at_risk += 1,
+                Tell::Lost(_) => held.lost += 1,
+                Tell::KeptAlive(_) => held.keep_alives += 1,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        held.calls = difference(&before.unwrap_or_default(), &calls(channel).await?.1);
+        stream.send(Ask::Close(pb::Close {}));
+        Ok(held)
+    }
+
+    fn report(&self, globals: &Globals, held: &Held) -> Result<(), Failure> {
+        let renewals = held.calls.iter().filter(|(kind, ..)| kind == "renew");
+        let renewals: u64 = renewals.map(|(.., count)| count).sum();
+        // Each waits three quarters to the whole of a third.
+        let turns = |wait: Duration| {
+            (self.length.as_secs_f64() / wait.as_secs_f64() * self.locks as f64) as u64
+        };
+        let due = (turns(self.lease_duration / 3), turns(self.lease_duration / 4));
+        if globals.output == Output::Json {
+            line(json!({
+                "what": "hold", "locks": self.locks, "length_s": self.length.as_secs(),
+                "lease_duration_s": self.lease_duration.as_secs(),
+                "acquired_in_ms": held.acquired_in.as_millis() as u64,
+                "renewals": renewals, "renewals_due": [due.0, due.1],
+                "at_risk": held.at_risk, "lost": held.lost, "calls": calls_json(&held.calls),
+            }))?;
+            return Ok(());
+        }
+        let (length, duration) = (
+            humantime::format_duration(self.length),
+            humantime::format_duration(self.lease_duration),
+        );
+        line(format_args!("\n{} locks, held for {length}, leases of {duration}", self.locks))?;
+        let took = held.acquired_in.as_secs_f64();
+        line(format_args!("  acquired in            {took:>10.1} s"))?;
+        let share = renewals as f64 / self.length.as_secs_f64();
+        line(format_args!("  renewals               {renewals:>10}   {share:.0} per second"))?;
+        line(format_args!("  renewals due           {:>10}   to {}", due.0, due.1))?;
+        line(format_args!("  keep-alives            {:>10}", held.keep_alives))?;
+        line(format_args!("  warned of a late one   {:>10}", held.at_risk))?;
+        line(format_args!("  lost                   {:>10}", held.lost))?;
+        for (kind, cause, count) in &held.calls {
+            line(format_args!("  calls: {:<15} {count:>10}", format!("{kind} ({cause})")))?;
+        }
+        Ok(())
+    }
+}
+
+async fn calls(channel: &Channel) -> Result<(String, Calls), Failure> {
+    let lock = Some(pb::LockRef { namespace: String::new(), name: "bench-0".to_owned() });
+    let request = pb::InspectRequest { lock, stored: true };
+    let answer = LockServiceClient::new(channel.clone()).inspect(request).await.map_err(broken)?;
+    let store = answer.into_inner().store.unwrap_or_default();
+    let calls = store.calls.into_iter();
+    let calls = calls.map(|pb::StorageCalls { kind, cause, count }| (kind, cause, count));
+    Ok((store.description, calls.collect()))
+}
+
+/// Without those that come of looking at the counters.
+fn difference(before: &Calls, after: &Calls) -> Calls {
+    let earlier = |kind: &str, cause: &str| {
+        let same = before.iter().find(|calls| calls.0 == kind && calls.1 == cause);
+        same.map_or(0, |calls| calls.2)
+    };
+    let all = after.iter().map(|(kind, cause, count)| {
+        (kind.clone(), cause.clone(), count - earlier(kind, cause).min(*count))
+    });
+    all.filter(|(_, cause, count)| *count > 0 && cause != "look").collect()
+}
+
+fn total(calls: &Calls) -> u64 {
+    calls.iter().map(|calls| calls.2).sum()
+}
+
+fn calls_json(calls: &Calls) -> Value {
+    let rows = calls
+        .iter()
+        .map(|(kind, cause, count)| json!({ "kind": kind, "cause": cause, "count": count }));
+    rows.collect()
+}
+
+fn median(times: &mut Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    times.clear();
+    median
+}
