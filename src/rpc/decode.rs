@@ -98,7 +98,7 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
             Reason::Protocol,
             "`open` and `resume` are allowed only as the first message of a stream",
         )),
-        None => Err(Problem::new(
+        Some(Message::Proclaim(_)) | None => Err(Problem::new(
             Reason::Protocol,
             "a message of a kind that this daemon does not know, or an empty one",
         )),

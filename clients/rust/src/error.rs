@@ -43,6 +43,8 @@ pub enum Reason {
     ProtocolVersion,
     /// The messages came in an order that the protocol does not allow.
     Protocol,
+    /// An operator asked the leader to hand over.
+    StepDown,
     /// A reason that this version of the client does not know.
     Unknown,
 }
@@ -68,6 +70,7 @@ impl From<pb::Reason> for Reason {
             pb::Reason::UnknownSession => Self::UnknownSession,
             pb::Reason::ProtocolVersion => Self::ProtocolVersion,
             pb::Reason::Protocol => Self::Protocol,
+            pb::Reason::StepDown => Self::StepDown,
         }
     }
 }

@@ -56,6 +56,7 @@ impl Ask {
             longest_hold_ms: self.terms.longest_hold.map(up_to_millis),
             lease_duration_ms: (self.terms.lease_duration)
                 .map(|length| u32::try_from(up_to_millis(length)).unwrap_or(u32::MAX)),
+            value: None,
         }
     }
 

@@ -30,6 +30,7 @@ impl State {
             Message::Lost(lost) => self.lost(lost),
             Message::Released(released) => self.released(released.request),
             Message::Restored(_) => self.restored(now.at()),
+            Message::Proclaimed(_) => {}
         }
     }
 
