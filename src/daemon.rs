@@ -9,11 +9,17 @@ use tonic_health::ServingStatus;
 
 use crate::{
     clock::{Entropy, sleep},
-    config::{Config, Store},
+    config::{self, Config, Store},
     driver::Driver,
     lease::{
         LeaseStore,
+        azure::{
+            Azure,
+            account::{self, Account},
+            doctor,
+        },
         embedded::{Embedded, OpenError},
+        finding::Verdict,
     },
     lock, rpc, session,
 };
@@ -33,6 +39,17 @@ pub enum Error {
     /// The data directory can't be used.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The storage account can't be called.
+    #[error(transparent)]
+    Account(#[from] account::Error),
+    /// The storage account, or the container in it, can't be used.
+    #[error("can't keep locks in {place}: {why}")]
+    Unusable {
+        /// The container.
+        place: String,
+        /// What was found, and what to do.
+        why: String,
+    },
     /// An address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -69,8 +86,10 @@ pub struct Daemon {
 impl Daemon {
     /// Opens the store and binds the listeners.
     pub async fn bind(config: Config) -> Result<Self, Error> {
+        let mut entropy = Entropy::system().map_err(Error::Entropy)?;
         let store: Arc<dyn LeaseStore> = match config.store {
             Store::Embedded => Arc::new(Embedded::open(&config.data_dir)?),
+            Store::Azure => Arc::new(open_azure(&config.azure, &mut entropy).await?),
         };
         if let Some(trouble) = store.trouble() {
             tracing::warn!("{trouble}");
@@ -94,7 +113,6 @@ impl Daemon {
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
-        let entropy = Entropy::system().map_err(Error::Entropy)?;
         let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
         Ok(Self { config, driver, store, listeners })
     }
@@ -161,6 +179,23 @@ impl Daemon {
         timer.abort();
         outcome
     }
+}
+
+/// Opens an account that was found to be fit for use.
+async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azure, Error> {
+    let account = Account::new(azure)?;
+    let report = doctor::check(&account, azure, entropy).await;
+    if let Some(why) = report.failure() {
+        return Err(Error::Unusable { place: account.display(), why });
+    }
+    for finding in report.findings() {
+        match finding.verdict {
+            Verdict::Ok => tracing::debug!("{}", finding.message()),
+            Verdict::Note => tracing::info!("{}", finding.message()),
+            Verdict::Warning | Verdict::Failed => tracing::warn!("{}", finding.message()),
+        }
+    }
+    Azure::new(account, azure).map_err(Error::Entropy)
 }
 
 /// How many connections there may be: as many as were asked for, unless the

@@ -5,7 +5,11 @@ use std::{
     io::{self, IsTerminal},
 };
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, filter::filter_fn, fmt::MakeWriter, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::config::{Config, LogFormat};
 
@@ -13,14 +17,33 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Starts logging, for the life of the process.
 pub fn init(config: &Config) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(parse_filter(&config.log)?)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr);
-    match config.log_format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    }
+    subscriber(config, io::stderr().is_terminal(), io::stderr)?.try_init()?;
+    Ok(())
+}
+
+/// What writes the lines of the log to `writer`.
+pub fn subscriber<W>(
+    config: &Config,
+    ansi: bool,
+    writer: W,
+) -> Result<impl Subscriber + Send + Sync + use<W>, String>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer);
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let filter = parse_filter(&config.log)?;
+    Ok(Registry::default().with(lines).with(filter).with(filter_fn(is_discreet)))
+}
+
+/// Whether an event may be logged, whatever the filter says. Below warnings,
+/// the storage SDK writes the headers of requests, and lease ids with them.
+fn is_discreet(metadata: &Metadata<'_>) -> bool {
+    let sdk = ["azure_", "typespec"].iter().any(|name| metadata.target().starts_with(name));
+    !sdk || *metadata.level() <= Level::WARN
 }
 
 /// Reads a filter. A lone word must be a level: the filter language takes any

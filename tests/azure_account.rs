@@ -3,9 +3,19 @@
 
 mod support;
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
 
-use azure_core::{Bytes, credentials::Secret, hmac::hmac_sha256, http::RequestContent};
+use azure_core::{
+    Bytes,
+    credentials::Secret,
+    hmac::hmac_sha256,
+    http::{RequestContent, StatusCode},
+};
 use azure_storage_blob::{
     BlobContainerClient,
     models::{
@@ -14,11 +24,17 @@ use azure_storage_blob::{
     },
 };
 use leasehold::{
-    config::{Azure, SecretText},
+    config::{Azure, Config, LogFormat, SecretText},
     lease::azure::account::Account,
+    telemetry,
 };
-use support::azurite::{ACCOUNT, Azurite, KEY};
+use nix::sys::signal::Signal;
+use support::{
+    Running,
+    azurite::{ACCOUNT, Azurite, KEY},
+};
 use tokio_stream::StreamExt as _;
+use tracing::Subscriber;
 
 const LEASE: &str = "0d5bcd34-2a3c-4a5b-8f7c-0f4a7d0c7e11";
 
@@ -161,5 +177,106 @@ async fn an_error_has_no_secret_in_it() {
     for text in [error.to_string(), format!("{error:?}")] {
         assert!(text.contains("Connection refused"), "{text}");
         assert!(!text.contains("sig="), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn another_key_does_not_give_access() {
+    let azure =
+        Azure { account_key: Some(SecretText::new("bm90IHRoZSBrZXk=")), ..by_key("refused") };
+    let account = Account::new(&azure).unwrap();
+    let error = account.container().create(None).await.unwrap_err();
+    assert_eq!(error.http_status(), Some(StatusCode::Forbidden), "{error}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Acquires a lease while all is logged that may be.
+async fn leases_with(container: &str, logged_by: impl Subscriber + Send + Sync) {
+    let account = Account::new(&by_signature(container)).unwrap();
+    account.container().create(None).await.unwrap();
+    create(account.container(), "blob").await;
+    let options = BlobClientAcquireLeaseOptions {
+        proposed_lease_id: Some(LEASE.to_owned()),
+        ..BlobClientAcquireLeaseOptions::default()
+    };
+    let _guard = tracing::subscriber::set_default(logged_by);
+    tracing::debug!(target: "leasehold", "it is logged");
+    let blob = account.container().blob_client("blob");
+    blob.acquire_lease(15, Some(options)).await.unwrap();
+    blob.renew_lease(LEASE.to_owned(), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn lease_ids_are_not_logged_whatever_the_filter() {
+    const SDK: &str = "typespec_client_core::http::policies::logging";
+    let formats = [LogFormat::Text, LogFormat::Json];
+    let filters =
+        ["trace".to_owned(), format!("trace,{SDK}=trace"), "trace,[{message}]=trace".to_owned()];
+    for (number, filter) in filters.iter().enumerate() {
+        for format in formats {
+            let log = Log::default();
+            let config = Config { log: filter.clone(), log_format: format, ..Config::default() };
+            let writer = log.clone();
+            let subscriber = telemetry::subscriber(&config, false, move || writer.clone()).unwrap();
+            leases_with(&format!("logged-{number}-{}", format as u8), subscriber).await;
+            let text = log.text();
+            assert!(text.contains("it is logged"), "{text}");
+            for secret in [LEASE, "lease-id", "sig="] {
+                assert!(!text.contains(secret), "{text}");
+            }
+        }
+    }
+    // Without that care they are, or this test would prove nothing.
+    let log = Log::default();
+    let writer = log.clone();
+    let careless = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .finish();
+    leases_with("logged-carelessly", careless).await;
+    assert!(log.text().contains(LEASE), "{}", log.text());
+}
+
+#[tokio::test]
+async fn the_daemon_logs_no_secret_however_much_it_logs() {
+    let sas = signature();
+    let account = Account::new(&by_signature("daemon")).unwrap();
+    account.container().create(None).await.unwrap();
+    let mut command = support::program();
+    command.args(["serve", "--store", "azure", "--azure-container", "daemon", "--log", "trace"]);
+    command.args(["--listen", "127.0.0.1:0", "--azure-account-url", &Azurite::shared().blob_url()]);
+    command.env("LEASEHOLD_AZURE_SAS", sas.expose()).stderr(Stdio::piped());
+    let mut daemon = Running::start(&mut command);
+    let mut errors = daemon.child.stderr.take().unwrap();
+    let log = std::thread::spawn(move || io::read_to_string(&mut errors).unwrap());
+    let endpoint = daemon.line().replace("listening on ", "http://");
+    let mut lock = support::program();
+    lock.args(["lock", "x", "--endpoint", &endpoint, "--", "true"]);
+    assert!(lock.status().unwrap().success());
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.code(), Some(0));
+    let text = log.join().unwrap();
+    assert!(text.contains("TRACE"), "{text}");
+    for secret in ["lease-id", "sig=", "Authorization", "authorization"] {
+        assert!(!text.contains(secret), "{secret} in {text}");
     }
 }

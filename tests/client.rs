@@ -6,8 +6,7 @@
 mod support;
 
 use std::{
-    io,
-    net::{Shutdown, TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Arc, Mutex},
     thread,
     time::Duration,
@@ -15,7 +14,7 @@ use std::{
 
 use leasehold_client::{Client, Error, Guard, LockInfo, Progress, Reason, TokenState, Watch};
 use nix::sys::signal::Signal;
-use support::{Daemon, until};
+use support::{Daemon, relay::Relay, until};
 use tokio::sync::{mpsc, oneshot};
 
 /// Far longer than anything here takes.
@@ -52,48 +51,6 @@ async fn news(
             return progress;
         }
     }
-}
-
-/// Carries connections to a daemon, and can cut them.
-struct Relay {
-    endpoint: String,
-    connections: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Relay {
-    fn to(daemon: &Daemon) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let target = daemon.address().to_owned();
-        let connections = Arc::new(Mutex::new(Vec::new()));
-        let carried = Arc::clone(&connections);
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let client = client.unwrap();
-                // Without a daemon, the client sees its connection end.
-                let Ok(daemon) = TcpStream::connect(&target) else { continue };
-                let mut carried = carried.lock().unwrap();
-                carried.push(client.try_clone().unwrap());
-                carried.push(daemon.try_clone().unwrap());
-                carry(client.try_clone().unwrap(), daemon.try_clone().unwrap());
-                carry(daemon, client);
-            }
-        });
-        Self { endpoint, connections }
-    }
-
-    fn cut(&self) {
-        for connection in self.connections.lock().unwrap().drain(..) {
-            _ = connection.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream) {
-    thread::spawn(move || {
-        _ = io::copy(&mut from, &mut to);
-        _ = to.shutdown(Shutdown::Both);
-    });
 }
 
 #[tokio::test]

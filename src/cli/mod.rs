@@ -1,6 +1,8 @@
 //! The command line.
 
 mod bench;
+mod configuration;
+mod doctor;
 mod exit;
 mod keeper;
 mod lock;
@@ -39,7 +41,7 @@ use self::{
   69   the daemon can't be reached, or can't serve this now
   73   `lock`: the lock was lost while the command ran
   75   `lock`: the lock was not granted in time
-  78   `serve`: the configuration has mistakes
+  78   `serve`, `doctor`: the configuration has mistakes
 `lock` otherwise ends as its command did.
 
 With --output json, standard error has one JSON object per line too:
@@ -100,6 +102,8 @@ impl Globals {
 enum Command {
     /// Run the daemon
     Serve(serve::Serve),
+    /// Say whether the store can be used, and what to do about it
+    Doctor(doctor::Doctor),
     /// Run a command while holding a lock
     Lock(lock::Lock),
     /// List the locks that are held or waited for
@@ -174,11 +178,10 @@ fn complain(error: &clap::Error) -> ExitCode {
 impl Cli {
     fn run(self, matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let globals = self.globals;
+        let given = matches.subcommand().map_or(matches, |(_, given)| given);
         match self.command {
-            Command::Serve(serve) => {
-                let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
-                serve.run(matches, globals.output)
-            }
+            Command::Serve(serve) => serve.run(given, globals.output),
+            Command::Doctor(doctor) => block_on(doctor.run(given, globals.output)),
             Command::Completions { shell } => completions(shell),
             Command::Lock(lock) => block_on(lock.run(&globals)),
             Command::Ls(ls) => block_on(ls.run(&globals)),

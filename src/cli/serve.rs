@@ -1,29 +1,26 @@
 //! `serve`: the daemon.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{ArgMatches, parser::ValueSource};
+use clap::ArgMatches;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::watch,
 };
 
 use super::{
+    configuration::Configuration,
     exit::{FAILED, Failure},
     output::{Output, line, offer},
     process::StopSignals,
-    settings::SettingFlags,
 };
-use crate::{
-    config::{self, Config, Effective, Layer, Source},
-    daemon::Daemon,
-    telemetry,
-};
+use crate::{config::Config, daemon::Daemon, telemetry};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Settings come from the file, the environment (LEASEHOLD_<KEY>) and flags, \
-in rising precedence; the file's keys are the flags with underscores. Once it can be reached, one \
+in rising precedence; the file's keys are the flags with underscores. Secrets are best given by \
+the environment, and are never shown. Once it can be reached, one \
 line \"listening on ADDRESS\" per listener is written to standard output.
 
 The first SIGTERM or SIGINT drains: nothing more is granted, holders are told and waited for, then \
@@ -39,25 +36,23 @@ Exit codes:
 Examples:
   leasehold serve
   leasehold serve --listen unix:/run/leasehold.sock --data-dir /var/lib/leasehold
+  leasehold serve --store azure --azure-account-url https://ACCOUNT.blob.core.windows.net
+  LEASEHOLD_AZURE_CONNECTION_STRING=UseDevelopmentStorage=true leasehold serve --store azure
   leasehold serve --config leasehold.toml --check"
 )]
 pub(super) struct Serve {
-    /// The configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "LEASEHOLD_CONFIG")]
-    config: Option<OsString>,
     /// Only check the configuration and show what would be in effect
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    settings: SettingFlags,
+    configuration: Configuration,
 }
 
 impl Serve {
     /// Runs the daemon. `matches` tells flags from the environment.
     pub(super) fn run(self, matches: &ArgMatches, output: Output) -> Result<ExitCode, Failure> {
-        let check = self.check;
-        let effective = self.load(matches)?;
-        if check {
+        let effective = self.configuration.load(matches)?;
+        if self.check {
             match output {
                 Output::Text => line(effective.to_toml().trim_end())?,
                 Output::Json => line(effective.to_json())?,
@@ -71,20 +66,6 @@ impl Serve {
         // A write that hangs must not keep a daemon that was told to stop.
         runtime.shutdown_background();
         ended
-    }
-
-    fn load(self, matches: &ArgMatches) -> Result<Effective, Failure> {
-        let mut layers = Vec::new();
-        if let Some(path) = self.config.filter(|path| !path.is_empty()) {
-            let named_by = match matches.value_source("config") {
-                Some(ValueSource::EnvVariable) => Source::Environment("LEASEHOLD_CONFIG".into()),
-                _ => Source::Flag("config".into()),
-            };
-            layers.push(Layer::file(Path::new(&path), &named_by));
-        }
-        layers.push(Layer::environment(|variable| std::env::var_os(variable)));
-        layers.push(self.settings.layer());
-        Ok(config::load(layers)?)
     }
 }
 

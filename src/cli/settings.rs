@@ -1,6 +1,6 @@
 //! The flags of `serve`, made from the table of settings.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
@@ -12,13 +12,20 @@ static FLAGS: LazyLock<BTreeMap<&'static str, String>> =
 
 /// What was given, for each setting that was. The values are not judged here,
 /// so that all mistakes can be told at once.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct SettingFlags(Vec<(&'static Setting, Vec<String>)>);
 
 impl SettingFlags {
     /// The layer that these flags are.
     pub(super) fn layer(self) -> Layer {
         Layer::flags(self.0)
+    }
+}
+
+impl fmt::Debug for SettingFlags {
+    // Some are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(setting, _)| setting.key)).finish()
     }
 }
 
@@ -48,19 +55,26 @@ impl FromArgMatches for SettingFlags {
     }
 }
 
+const SECRET: &str =
+    " Better given by the environment or the file: flags are seen by all users of the machine.";
+
 fn arg(setting: &'static Setting, defaults: &Config) -> Arg {
     let long = FLAGS.get(setting.key).map_or(setting.key, String::as_str);
-    let short_help = format!("{} [default: {}]", setting.about, setting.show(defaults));
+    let default = match setting.show(defaults) {
+        toml::Value::String(text) if text.is_empty() => String::new(),
+        value => format!("[default: {value}] "),
+    };
+    let warning = if setting.is_secret() { SECRET } else { "" };
+    let short_help = format!("{} {default}", setting.about);
     let long_help = format!(
-        "{}.\n\nAllowed: {}\n[default: {}] [env: {}]",
+        "{}.{warning}\n\nAllowed: {}\n{default}[env: {}]",
         setting.about,
         setting.allowed(),
-        setting.show(defaults),
         setting.variable(),
     );
     let arg = Arg::new(setting.key)
         .long(long)
-        .help(short_help)
+        .help(short_help.trim_end().to_owned())
         .long_help(long_help)
         .help_heading(heading(setting.group))
         .value_name("VALUE")
@@ -76,6 +90,7 @@ const fn heading(group: Group) -> &'static str {
     match group {
         Group::Listeners => "Listeners",
         Group::Storage => "Storage",
+        Group::Azure => "Azure store",
         Group::Timing => "Timing",
         Group::Limits => "Limits",
         Group::Running => "Running",

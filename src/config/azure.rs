@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, time::Duration};
 
-pub use crate::secret::SecretText;
+use super::REDACTED;
+use crate::secret::SecretText;
 
 /// How the Azure store is reached, and how it goes about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,53 @@ impl Default for Azure {
             max_storage_calls: 64,
         }
     }
+}
+
+impl Azure {
+    /// The account's address, without the signature that came with it.
+    pub(super) fn show_account(&self) -> String {
+        let url = self.account_url.clone().unwrap_or_default();
+        if self.url_sas.is_some() { format!("{url}?{REDACTED}") } else { url }
+    }
+}
+
+/// What an account's address may be.
+pub(super) const ACCOUNT_ALLOWED: &str = "an address such as \
+    \"https://ACCOUNT.blob.core.windows.net\" or, for emulators, \"http://HOST:PORT/ACCOUNT\"; a \
+    query counts as a shared access signature";
+
+/// What may be shown of what was given as an account's address. Somebody may
+/// have put a connection string there.
+pub(super) fn conceal(text: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
+    match text.split_once('?') {
+        _ if text.chars().all(harmless) => text.to_owned(),
+        Some((address, _)) if address.chars().all(harmless) => format!("{address}?{REDACTED}"),
+        _ => REDACTED.to_owned(),
+    }
+}
+
+/// What a container's name may be, by Azure's rules.
+pub(super) const CONTAINER_ALLOWED: &str = "3 to 63 lowercase letters, digits and single hyphens, \
+    with a letter or digit first and last";
+
+pub(super) fn container(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let good = (3..=63).contains(&text.len())
+        && text.split('-').all(|part| !part.is_empty() && part.chars().all(plain));
+    good.then(|| text.to_owned())
+}
+
+/// What a prefix may be: what needs no escape anywhere.
+pub(super) const PREFIX_ALLOWED: &str = "at most 128 letters, digits, underscores and hyphens, \
+    with single slashes between them; or nothing";
+
+pub(super) fn prefix(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let good = text.is_empty()
+        || (text.len() <= 128
+            && text.split('/').all(|part| !part.is_empty() && part.chars().all(plain)));
+    good.then(|| text.to_owned())
 }
 
 /// How the daemon proves to the account who it is.

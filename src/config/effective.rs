@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source};
+use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source, Store};
+use crate::lease::azure::{Address, Problem};
 
 /// The configuration that counts, and where each value came from.
 #[derive(Debug)]
@@ -18,6 +19,9 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
     let mut mistakes = Vec::new();
     for layer in layers {
         mistakes.extend(layer.mistakes);
+        if let Some(identity) = layer.identity {
+            effective.config.azure.identity = identity;
+        }
         for (setting, source, given) in layer.entries {
             match setting.apply(&mut effective.config, &given) {
                 Ok(()) => {
@@ -26,7 +30,7 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
                 Err(problem) => mistakes.push(Mistake {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
-                    value: given.to_string(),
+                    value: setting.conceal(&given),
                     problem,
                 }),
             }
@@ -60,6 +64,14 @@ impl Effective {
         if !remote.is_empty() && !self.config.allow_remote {
             mistakes.push(self.mistake("listen", remote_problem(&remote.join(" and "))));
         }
+        // What was refused is lacking here too, which is not worth a word.
+        let judged = mistakes.iter().any(|mistake| mistake.key.starts_with("azure_"));
+        if self.config.store == Store::Azure
+            && !judged
+            && let Err(Problem { key, problem }) = Address::of(&self.config.azure)
+        {
+            mistakes.push(self.mistake(key, problem));
+        }
     }
 
     fn mistake(&self, key: &str, problem: String) -> Mistake {
@@ -72,8 +84,8 @@ impl Effective {
         }
     }
 
-    /// As a file that would say the same, with the source of each value beside
-    /// it.
+    /// As a file that would say the same, but for secrets, with the source of
+    /// each value beside it.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

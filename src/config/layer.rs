@@ -1,8 +1,12 @@
 //! The places that values come from, read without judging the values.
 
-use std::{ffi::OsString, fmt, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    path::Path,
+};
 
-use super::{Mistake, SETTINGS, Setting};
+use super::{Identity, Mistake, REDACTED, SETTINGS, Setting};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +32,8 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value as it was written.
-#[derive(Debug, Clone, PartialEq)]
+/// A value as it was written. It may be a secret.
+#[derive(Clone, PartialEq)]
 pub enum Given {
     /// From the environment or a flag: a text that may stand for anything.
     Words(Vec<String>),
@@ -72,6 +76,12 @@ impl Given {
     }
 }
 
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Given({REDACTED})")
+    }
+}
+
 impl fmt::Display for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,6 +97,8 @@ impl fmt::Display for Given {
 pub struct Layer {
     pub(super) entries: Vec<(&'static Setting, Source, Given)>,
     pub(super) mistakes: Vec<Mistake>,
+    /// What this place says about an identity, if it is the one that can.
+    pub(super) identity: Option<Identity>,
 }
 
 impl Layer {
@@ -95,13 +107,13 @@ impl Layer {
     #[must_use]
     pub fn file(path: &Path, named_by: &Source) -> Self {
         let unusable = |problem: String| Self {
-            entries: Vec::new(),
             mistakes: vec![Mistake {
                 key: "config".to_owned(),
                 source: named_by.to_string(),
                 value: path.display().to_string(),
                 problem,
             }],
+            ..Self::default()
         };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -109,7 +121,7 @@ impl Layer {
         };
         match text.parse::<toml::Table>() {
             Ok(table) => Self::table(table, &Source::File(path.display().to_string())),
-            Err(error) => unusable(format!("is not TOML: {}", error.to_string().trim_end())),
+            Err(error) => unusable(not_toml(&text, &error)),
         }
     }
 
@@ -123,7 +135,7 @@ impl Layer {
                     || "there is no such setting".to_owned(),
                     |near| format!("there is no such setting; did you mean {near}?"),
                 );
-                let value = Given::Value(value).to_string();
+                let value = conceal_unknown(&key, &Given::Value(value));
                 layer.mistakes.push(Mistake { key, source: source.to_string(), value, problem });
             }
         }
@@ -134,7 +146,8 @@ impl Layer {
     /// put others with our prefix there. An empty one counts as not set.
     #[must_use]
     pub fn environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
-        let mut layer = Self::default();
+        let identity = Some(Identity::from_environment(&lookup));
+        let mut layer = Self { identity, ..Self::default() };
         for setting in SETTINGS {
             let variable = setting.variable();
             let source = Source::Environment(variable.clone());
@@ -145,7 +158,7 @@ impl Layer {
                 Some(Err(bytes)) => layer.mistakes.push(Mistake {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
-                    value: bytes.to_string_lossy().into_owned(),
+                    value: setting.conceal(&lossy(&bytes)),
                     problem: "is not UTF-8".to_owned(),
                 }),
                 Some(Ok(_)) | None => {}
@@ -160,7 +173,32 @@ impl Layer {
         let entry = |(setting, words): (&'static Setting, Vec<String>)| {
             (setting, Source::Flag(setting.flag()), Given::Words(words))
         };
-        Self { entries: given.into_iter().map(entry).collect(), mistakes: Vec::new() }
+        Self { entries: given.into_iter().map(entry).collect(), ..Self::default() }
+    }
+}
+
+fn lossy(bytes: &OsStr) -> Given {
+    Given::Words(vec![bytes.to_string_lossy().into_owned()])
+}
+
+/// Where a file stops being TOML. The line itself is not quoted: it may have a
+/// secret in it.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    format!("is not TOML: line {line}: {}", error.message())
+}
+
+/// What may be shown of the value of a key that is not known: a mistyped one
+/// may have been meant for a secret.
+fn conceal_unknown(key: &str, given: &Given) -> String {
+    const HINTS: [&str; 7] = ["azure", "key", "sas", "secret", "token", "password", "connection"];
+    let key = key.to_lowercase();
+    let near = nearest(&key).and_then(Setting::find);
+    if near.is_some_and(Setting::is_secret) || HINTS.iter().any(|hint| key.contains(hint)) {
+        REDACTED.to_owned()
+    } else {
+        given.to_string()
     }
 }
 

@@ -14,12 +14,17 @@ mod settings;
 
 use std::{path::PathBuf, time::Duration};
 
-pub use azure::{Azure, Credential, Identity, SecretText};
+pub use azure::{Azure, Credential, Identity};
 pub use effective::{Effective, load};
 pub use layer::{Given, Layer, Source};
 pub use listen::Listen;
 pub use mistake::{Mistake, Mistakes};
 pub use settings::{Group, SETTINGS, Setting};
+
+pub use crate::secret::SecretText;
+
+/// What is shown in place of a secret.
+const REDACTED: &str = "REDACTED";
 
 /// What the daemon is told. Every value that comes out of [`load`] is within
 /// its limits.
@@ -102,12 +107,15 @@ impl Default for Config {
 pub enum Store {
     /// In this process, with the tokens in its data directory.
     Embedded,
+    /// In a storage account, one blob for each lock.
+    Azure,
 }
 
 impl Store {
     const fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
+            Self::Azure => "azure",
         }
     }
 }

@@ -1,9 +1,13 @@
-//! The table of all that can be set.
+//! What a setting is: its names, its limits, its value.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+mod table;
 
-use super::{Config, Given, Listen, LogFormat, Store, listen};
-use crate::telemetry;
+use std::{ops::RangeInclusive, time::Duration};
+
+pub use table::SETTINGS;
+
+use super::{Config, Given, Listen, REDACTED, SecretText, azure, listen};
+use crate::lease;
 
 /// One line of the table.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub enum Group {
     Listeners,
     /// Where leases are kept.
     Storage,
+    /// How the Azure store is reached.
+    Azure,
     /// Sessions and time.
     Timing,
     /// What one daemon bears.
@@ -36,6 +42,14 @@ pub enum Group {
 #[derive(Debug)]
 enum Kind {
     Listeners,
+    /// The address of a storage account, perhaps with a signature as its query.
+    Account,
+    Secret {
+        allowed: &'static str,
+        field: fn(&mut Config) -> &mut Option<SecretText>,
+        /// Fails with what is wrong, and does not quote it.
+        read: fn(&str) -> Result<SecretText, String>,
+    },
     Switch(fn(&mut Config) -> &mut bool),
     Number(fn(&mut Config) -> &mut usize, RangeInclusive<usize>),
     Length(fn(&mut Config) -> &mut Duration, RangeInclusive<Duration>),
@@ -46,177 +60,6 @@ enum Kind {
         show: fn(&Config) -> String,
     },
 }
-
-const fn setting(key: &'static str, group: Group, about: &'static str, kind: Kind) -> Setting {
-    Setting { key, group, about, kind }
-}
-
-const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
-    Duration::from_secs(from)..=Duration::from_secs(to)
-}
-
-/// All that can be set, in the order in which it is shown.
-pub const SETTINGS: &[Setting] = &[
-    setting(
-        "listen",
-        Group::Listeners,
-        "Where clients connect; several are possible",
-        Kind::Listeners,
-    ),
-    setting(
-        "allow_remote",
-        Group::Listeners,
-        "Allow listeners that other machines can reach. There is no authentication: \
-         anyone who can connect can take and break locks",
-        Kind::Switch(|config| &mut config.allow_remote),
-    ),
-    setting(
-        "socket_mode",
-        Group::Listeners,
-        "The permission bits of Unix sockets",
-        Kind::Text {
-            allowed: "an octal number from 0000 to 0777, in a file as a string such as \"0660\"",
-            parse: |config, text| {
-                let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-                config.socket_mode = mode.ok_or(None)?;
-                Ok(())
-            },
-            show: |config| format!("{:04o}", config.socket_mode),
-        },
-    ),
-    setting(
-        "store",
-        Group::Storage,
-        "Where leases are kept",
-        Kind::Text {
-            allowed: "\"embedded\"",
-            parse: |config, text| {
-                config.store = match text {
-                    "embedded" => Store::Embedded,
-                    _ => return Err(None),
-                };
-                Ok(())
-            },
-            show: |config| config.store.name().to_owned(),
-        },
-    ),
-    setting(
-        "data_dir",
-        Group::Storage,
-        "The directory of the embedded store; one daemon at a time uses it",
-        Kind::Text {
-            allowed: "the path of a directory",
-            parse: |config, text| {
-                if text.is_empty() || text.contains('\0') {
-                    return Err(None);
-                }
-                config.data_dir = PathBuf::from(text);
-                Ok(())
-            },
-            show: |config| config.data_dir.display().to_string(),
-        },
-    ),
-    setting(
-        "default_ttl",
-        Group::Timing,
-        "The ttl of sessions that ask for none; if not set, no longer than longest_ttl",
-        Kind::Length(|config| &mut config.default_ttl, seconds(1, 60)),
-    ),
-    setting(
-        "longest_ttl",
-        Group::Timing,
-        "The longest ttl of a session; who asks for more is refused. After a crash, \
-         nothing is granted for the longest ttl that was in use",
-        Kind::Length(|config| &mut config.longest_ttl, seconds(1, 60)),
-    ),
-    setting(
-        "drain",
-        Group::Timing,
-        "How long holders are waited for at shutdown",
-        Kind::Length(|config| &mut config.drain, seconds(0, 300)),
-    ),
-    setting(
-        "lease_duration",
-        Group::Timing,
-        "The duration of leases, in stores whose leases expire",
-        Kind::Length(|config| &mut config.lease_duration, seconds(15, 60)),
-    ),
-    setting(
-        "max_connections",
-        Group::Limits,
-        "The most connections at a time",
-        Kind::Number(|config| &mut config.max_connections, 1..=1_000_000),
-    ),
-    setting(
-        "max_sessions",
-        Group::Limits,
-        "The most sessions at a time",
-        Kind::Number(|config| &mut config.max_sessions, 1..=10_000_000),
-    ),
-    setting(
-        "max_locks",
-        Group::Limits,
-        "The most locks that are held or waited for at a time",
-        Kind::Number(|config| &mut config.max_locks, 1..=100_000_000),
-    ),
-    setting(
-        "max_waiters_per_lock",
-        Group::Limits,
-        "The most acquires that wait for one lock",
-        Kind::Number(|config| &mut config.max_waiters_per_lock, 1..=10_000_000),
-    ),
-    setting(
-        "max_locks_per_session",
-        Group::Limits,
-        "The most locks that one session holds or waits for",
-        Kind::Number(|config| &mut config.max_locks_per_session, 1..=100_000_000),
-    ),
-    setting(
-        "threads",
-        Group::Running,
-        "How many threads serve clients; with 1, everything runs on one thread, which \
-         is fastest for most",
-        Kind::Number(|config| &mut config.threads, 1..=64),
-    ),
-    setting(
-        "reflection",
-        Group::Running,
-        "Serve gRPC reflection, for tools such as grpcurl",
-        Kind::Switch(|config| &mut config.reflection),
-    ),
-    setting(
-        "log",
-        Group::Running,
-        "What is logged",
-        Kind::Text {
-            allowed: "a level (error, warn, info, debug, trace, off), or directives such as \
-                      \"info,leasehold::lease=debug\"",
-            parse: |config, text| {
-                telemetry::parse_filter(text).map_err(Some)?;
-                text.clone_into(&mut config.log);
-                Ok(())
-            },
-            show: |config| config.log.clone(),
-        },
-    ),
-    setting(
-        "log_format",
-        Group::Running,
-        "How it is logged",
-        Kind::Text {
-            allowed: "\"text\" or \"json\"",
-            parse: |config, text| {
-                config.log_format = match text {
-                    "text" => LogFormat::Text,
-                    "json" => LogFormat::Json,
-                    _ => return Err(None),
-                };
-                Ok(())
-            },
-            show: |config| config.log_format.name().to_owned(),
-        },
-    ),
-];
 
 impl Setting {
     /// The setting of that key.
@@ -249,11 +92,27 @@ impl Setting {
         matches!(self.kind, Kind::Listeners)
     }
 
+    /// Whether its value must not be shown.
+    #[must_use]
+    pub const fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Secret { .. })
+    }
+
+    /// What may be shown of a value that was given for it.
+    pub(super) fn conceal(&self, given: &Given) -> String {
+        match self.kind {
+            Kind::Secret { .. } => REDACTED.to_owned(),
+            Kind::Account => azure::conceal(&given.to_string()),
+            _ => given.to_string(),
+        }
+    }
+
     /// The values that it may have, in words.
     #[must_use]
     pub fn allowed(&self) -> String {
         match &self.kind {
             Kind::Listeners => listen::ALLOWED.to_owned(),
+            Kind::Account => azure::ACCOUNT_ALLOWED.to_owned(),
             Kind::Switch(_) => "true or false".to_owned(),
             Kind::Number(_, range) => {
                 format!("a whole number from {} to {}", range.start(), range.end())
@@ -263,17 +122,21 @@ impl Setting {
                 humantime::format_duration(*range.start()),
                 humantime::format_duration(*range.end())
             ),
-            Kind::Text { allowed, .. } => (*allowed).to_owned(),
+            Kind::Secret { allowed, .. } | Kind::Text { allowed, .. } => (*allowed).to_owned(),
         }
     }
 
-    /// Its value in `config`.
+    /// Its value in `config`. In place of a secret, only that there is one.
     #[must_use]
     pub fn show(&self, config: &Config) -> toml::Value {
         let mut config = config.clone();
         match &self.kind {
             Kind::Listeners => {
                 config.listen.iter().map(Listen::to_string).collect::<Vec<_>>().into()
+            }
+            Kind::Account => config.azure.show_account().into(),
+            Kind::Secret { field, .. } => {
+                field(&mut config).as_ref().map_or("", |_| REDACTED).into()
             }
             Kind::Switch(field) => (*field(&mut config)).into(),
             // The ranges end far below the largest integer.
@@ -291,6 +154,20 @@ impl Setting {
         match &self.kind {
             Kind::Listeners => {
                 config.listen = parse_listeners(&given.as_list().ok_or_else(refused)?)?;
+            }
+            Kind::Account => {
+                let text = given.as_text().ok_or_else(refused)?.trim();
+                let read = (!text.is_empty()).then(|| lease::azure::read_url(text)).transpose();
+                let (url, sas) = read?.unzip();
+                config.azure.account_url = url.map(|url| url.as_str().trim_end_matches('/').into());
+                config.azure.url_sas = sas.flatten();
+            }
+            Kind::Secret { field, read, .. } => {
+                let text = given.as_text().ok_or_else(refused)?.trim();
+                if text == REDACTED {
+                    return Err("stands for the secret where it is shown; give the secret".into());
+                }
+                *field(config) = (!text.is_empty()).then(|| read(text)).transpose()?;
             }
             Kind::Switch(field) => *field(config) = given.as_switch().ok_or_else(refused)?,
             Kind::Number(field, range) => {

@@ -6,6 +6,7 @@
 
 pub mod azure;
 pub mod embedded;
+pub mod finding;
 mod token;
 
 use std::{pin::Pin, sync::Arc, time::Duration};

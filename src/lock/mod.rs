@@ -170,6 +170,8 @@ pub enum Effect {
     Refused { session: SessionKey, request: u64, name: LockName, why: Refusal },
     /// A grant will be lost at `until` unless its lease can be renewed.
     AtRisk { session: SessionKey, handle: Handle, name: LockName, until: Moment },
+    /// What put a grant of this session at risk is over.
+    OutOfRisk { session: SessionKey },
     /// A grant is lost. Its holder may be at work until [`Effect::Ended`].
     Lost { session: SessionKey, handle: Handle, name: LockName, cause: Cause },
     /// A lost grant is over.

@@ -99,15 +99,16 @@ impl Term {
         None
     }
 
-    /// The lease was renewed. An answer that came too late changes nothing: the
-    /// loss has been or will be told.
-    pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) {
+    /// The lease was renewed; says whether that takes a warning back. An answer
+    /// that came too late changes nothing: the loss has been or will be told.
+    pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) -> bool {
         self.failures = 0;
         self.renew_at = Some(now + entropy.jitter(self.duration / 3));
-        if !self.is_over(now) {
-            self.deadline = self.deadline.max(deadline);
-            self.warned = false;
+        if self.is_over(now) {
+            return false;
         }
+        self.deadline = self.deadline.max(deadline);
+        std::mem::take(&mut self.warned)
     }
 
     /// No clear answer: the old deadline stands (safety rule 7).
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn a_late_success_saves_nothing() {
         let (mut term, mut entropy) = term();
-        term.renewed(at(160), at(128), &mut entropy);
+        assert!(!term.renewed(at(160), at(128), &mut entropy));
         assert_eq!(term.step(at(128)), Some(Step::Lose));
     }
 
@@ -180,7 +181,8 @@ mod tests {
         let (mut term, mut entropy) = term();
         assert_eq!(term.step(at(120)), Some(Step::Renew));
         assert_eq!(term.step(at(120)), Some(Step::Warn));
-        term.renewed(at(148), at(121), &mut entropy);
+        assert!(term.renewed(at(148), at(121), &mut entropy));
+        assert!(!term.renewed(at(148), at(121), &mut entropy), "it was taken back already");
         assert_eq!(term.deadline(), at(148));
         assert_eq!(term.step(at(128)), None);
         assert_eq!(term.step(at(138)), Some(Step::Renew));

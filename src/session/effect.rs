@@ -57,6 +57,12 @@ impl Sessions {
             Effect::AtRisk { session, handle, name, until } => {
                 self.send(session, view::at_risk(handle, &name, until.since(now)), out);
             }
+            // Without this it might not ask before the deadline that it knows.
+            Effect::OutOfRisk { session: key } => {
+                if let Some(session) = self.sessions.get(key.0 as usize) {
+                    self.send(key, self.kept_alive(session), out);
+                }
+            }
             Effect::Lost { session, handle, name, cause } => {
                 self.send(session, view::lost(handle, &name, &cause), out);
             }

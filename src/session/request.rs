@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Message, Request, Sessions};
+use super::{Action, Message, Request, Session, Sessions};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
@@ -84,6 +84,18 @@ impl Sessions {
         session.ping = ping;
         session.pinged_at = now;
         let session = &self.sessions[key.0 as usize];
+        let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
+        self.send(key, self.kept_alive(session), out);
+        for (request, (lock, ticket)) in waits {
+            if let Some(position) = self.locks.position_news(lock, ticket, false) {
+                let queued = self.queued(request, lock, position, now);
+                self.send(key, queued, out);
+            }
+        }
+    }
+
+    /// What the session may count on since its last ping.
+    pub(super) fn kept_alive(&self, session: &Session) -> Message {
         let valid_for = session.valid_for();
         let limited = session.grants.iter().filter(|(_, held)| held.limited);
         let limits = if session.limited == 0 {
@@ -94,14 +106,7 @@ impl Sessions {
                 .filter(|(_, length)| *length < valid_for)
                 .collect()
         };
-        let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
-        self.send(key, Message::KeptAlive { ping, valid_for, limits }, out);
-        for (request, (lock, ticket)) in waits {
-            if let Some(position) = self.locks.position_news(lock, ticket, false) {
-                let queued = self.queued(request, lock, position, now);
-                self.send(key, queued, out);
-            }
-        }
+        Message::KeptAlive { ping: session.ping, valid_for, limits }
     }
 
     pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {

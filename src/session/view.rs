@@ -123,6 +123,7 @@ impl Sessions {
     /// it, what to do.
     pub(super) fn refusal(&self, name: LockName, why: Refusal, now: Moment) -> Problem {
         let held = self.locks.find(&name).and_then(|lock| self.held_view(lock, now));
+        let mut holder = held.as_ref().and_then(|held| held.holder.clone());
         let (reason, message, retry_after) = match why {
             Refusal::Held => {
                 let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
@@ -144,6 +145,9 @@ impl Sessions {
                 (Reason::TimedOut, text, None)
             }
             Refusal::Obstacle(Obstacle::Elsewhere { by }) => {
+                // Once nobody waits the lock is forgotten, and its holder with it.
+                holder = holder.or(by);
+                let by = holder.as_ref();
                 let by = by.map_or_else(|| "another daemon".to_owned(), |by| by.to_string());
                 let text = format!("lock {name} is held by {by}; wait for it or try again");
                 (Reason::Held, text, None)
@@ -169,7 +173,7 @@ impl Sessions {
         };
         Problem {
             lock: Some(name),
-            holder: held.as_ref().and_then(|held| held.holder.clone()),
+            holder,
             held_for: held.and_then(|held| held.held_for),
             retry_after,
             ..Problem::new(reason, message)

@@ -5,6 +5,7 @@
 
 pub mod azurite;
 pub mod proxy;
+pub mod relay;
 pub mod rest;
 
 use std::{

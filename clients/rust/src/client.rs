@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    ClientBuilder, Error, Guard, LockRequest, SessionInfo,
+    ClientBuilder, Election, Error, Guard, Leadership, LockRequest, SessionInfo,
     connection::Connection,
     session::{Profile, Session},
 };
@@ -75,6 +75,26 @@ impl Client {
         work: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<T, Error> {
         self.lock(name).with(work).await
+    }
+
+    /// The election of this name: to campaign in it, or to look who leads.
+    pub fn election(&self, name: impl Into<String>) -> Election {
+        Election::new(self.clone(), name.into())
+    }
+
+    /// Does `work` whenever this client leads the election, until `work` ends
+    /// by itself. The same as
+    /// [`client.election(name).run_as_leader(work)`](Election::run_as_leader),
+    /// which can also show a value.
+    ///
+    /// # Errors
+    /// As [`Election::run_as_leader`].
+    pub async fn run_as_leader<T>(
+        &self,
+        name: impl Into<String>,
+        work: impl AsyncFnMut(&Leadership) -> T,
+    ) -> Result<T, Error> {
+        self.election(name).run_as_leader(work).await
     }
 
     /// The same session, for the locks of another namespace.

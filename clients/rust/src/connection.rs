@@ -10,7 +10,10 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     Error,
-    pb::{lock_service_client::LockServiceClient, session_service_client::SessionServiceClient},
+    pb::{
+        election_service_client::ElectionServiceClient, lock_service_client::LockServiceClient,
+        session_service_client::SessionServiceClient,
+    },
     status,
 };
 
@@ -83,6 +86,12 @@ impl Connection {
 
     pub(crate) fn locks(&self) -> LockServiceClient<Channel> {
         LockServiceClient::new(self.current().channel.clone())
+            .max_decoding_message_size(LARGEST_LOOK)
+            .max_encoding_message_size(LARGEST_SENT)
+    }
+
+    pub(crate) fn elections(&self) -> ElectionServiceClient<Channel> {
+        ElectionServiceClient::new(self.current().channel.clone())
             .max_decoding_message_size(LARGEST_LOOK)
             .max_encoding_message_size(LARGEST_SENT)
     }

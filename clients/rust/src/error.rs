@@ -45,6 +45,14 @@ pub enum Reason {
     Protocol,
     /// An operator asked the leader to hand over.
     StepDown,
+    /// The work did not show the progress that was
+    /// [expected](crate::Leadership::expect_progress) of it. Told by the client
+    /// itself.
+    NoProgress,
+    /// The leader gave up the leadership by
+    /// [`hand_over`](crate::Leadership::hand_over), without having been asked.
+    /// Told by the client itself.
+    HandedOver,
     /// A reason that this version of the client does not know.
     Unknown,
 }

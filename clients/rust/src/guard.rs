@@ -175,6 +175,16 @@ impl Guard {
         self.session.release(self.grant).await
     }
 
+    /// The same lock, for those who see to it besides the guard.
+    pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
+        (&self.session, self.grant)
+    }
+
+    /// The latest warning.
+    pub(crate) fn risk(&self) -> Option<Risk> {
+        self.session.risk(self.grant).map(|(_, risk)| risk)
+    }
+
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.session.loss(self.grant)
     }

@@ -1,4 +1,5 @@
-//! Locks that several programs share, from a Leasehold daemon.
+//! Locks that several programs share and leaders that they elect, from a
+//! Leasehold daemon.
 //!
 //! # What is not guaranteed
 //!
@@ -67,15 +68,45 @@
 //! # }
 //! ```
 //!
+//! # Elections
+//!
+//! An election is a lock whose holder shows a value: "exactly one of my
+//! replicas does this, and the others know which". What is not guaranteed for
+//! locks is not guaranteed here: pass the [token](Leadership::token) on.
+//!
+//! ```no_run
+//! # async fn schedule(token: u64) {}
+//! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+//! let election = client.election("scheduler").value("10.0.0.7:8080");
+//! // Whenever this worker leads, until the work ends by itself.
+//! election.run_as_leader(async |leadership| schedule(leadership.token()).await).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```no_run
+//! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+//! let mut observer = client.election("scheduler").observe();
+//! loop {
+//!     match observer.next().await?.leader {
+//!         Some(leader) => println!("{} leads", String::from_utf8_lossy(&leader.value)),
+//!         None => println!("nobody leads"),
+//!     }
+//! }
+//! # }
+//! ```
+//!
 //! The [errors](Error) are sorted by what to do about them. Everything here
 //! needs a tokio runtime with its timers and I/O enabled.
 #![forbid(unsafe_code)]
 
 pub mod clock;
 
+mod backoff;
 mod builder;
 mod client;
 mod connection;
+mod election;
 mod error;
 mod guard;
 mod holder;
@@ -85,9 +116,11 @@ mod name;
 mod request;
 mod session;
 mod status;
+mod value;
 
 pub use builder::ClientBuilder;
 pub use client::Client;
+pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
 pub use error::{Error, Reason};
 pub use guard::{Guard, Loss, Risk};
 pub use holder::Holder;

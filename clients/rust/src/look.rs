@@ -122,7 +122,7 @@ impl Client {
         Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
     }
 
-    fn timed<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn timed<T>(&self, message: T) -> Request<T> {
         timed(self.connection(), message)
     }
 }

@@ -6,7 +6,7 @@ use azure_core::{
     credentials::TokenCredential,
     http::{ClientOptions, RetryOptions, UserAgentOptions},
 };
-use azure_storage_blob::{BlobContainerClient, BlobContainerClientOptions};
+use azure_storage_blob::{BlobContainerClient, BlobServiceClient, BlobServiceClientOptions};
 
 use super::{
     address::{Access, Address, Problem},
@@ -19,6 +19,9 @@ use crate::config::Azure;
 /// The version of the storage protocol. Older than the SDK's own, so that
 /// emulators know it too.
 const VERSION: &str = "2025-11-05";
+
+/// What tokens are for.
+const SCOPE: &str = "https://storage.azure.com/.default";
 
 /// The account can't be called at all.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,7 @@ pub enum Error {
 
 /// A storage account, and the container in it that has the locks.
 pub struct Account {
+    service: BlobServiceClient,
     container: BlobContainerClient,
     access: Means,
 }
@@ -65,10 +69,6 @@ impl Account {
             user_agent: UserAgentOptions { application_id: Some("leasehold".to_owned()) },
             ..ClientOptions::default()
         };
-        url.path_segments_mut()
-            .map_err(|()| Error::Client("the account's address takes no path".to_owned()))?
-            .pop_if_empty()
-            .push(&azure.container);
         let mut credential: Option<Arc<dyn TokenCredential>> = None;
         let access = match access {
             Access::Key { account, key } => {
@@ -87,16 +87,31 @@ impl Account {
             }
         };
         let options =
-            BlobContainerClientOptions { client_options: options, version: VERSION.to_owned() };
-        let container = BlobContainerClient::new(url, credential, Some(options))
+            BlobServiceClientOptions { client_options: options, version: VERSION.to_owned() };
+        let service = BlobServiceClient::new(url, credential, Some(options))
             .map_err(|error| Error::Client(error.to_string()))?;
-        Ok(Self { container, access })
+        let container = service.blob_container_client(&azure.container);
+        Ok(Self { service, container, access })
     }
 
     /// The container that has the locks.
     #[must_use]
     pub fn container(&self) -> &BlobContainerClient {
         &self.container
+    }
+
+    /// The account's blob service.
+    pub(super) fn service(&self) -> &BlobServiceClient {
+        &self.service
+    }
+
+    /// Gets a token, if that is what calls are accompanied by: so that a
+    /// credential that is slow to give one is not taken for a slow account.
+    pub(super) async fn sign_in(&self) -> azure_core::Result<()> {
+        if let Means::Tokens(tokens) = &self.access {
+            tokens.get_token(&[SCOPE], None).await?;
+        }
+        Ok(())
     }
 
     /// Where the container is, for people.

@@ -190,6 +190,7 @@ impl Azure {
         let known = self.shared.memory.get(name).is_some_and(|known| known.version.is_some());
         let (mut first, mut looked) = (None, None);
         let mut retries = retries();
+        let mut perhaps_ours = false;
         loop {
             let acquire = blobs.acquire(path, *id, duration, *why);
             let (sent, leased) = if known || first.is_some() {
@@ -216,11 +217,14 @@ impl Azure {
                 }
                 Err(Fault::NoBlob) => self.create(attempt).await?,
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
+                    perhaps_ours = true;
                     match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
                         Some(wait) => sleep(wait).await,
                         None => return Err(fault),
                     }
                 }
+                // It says nothing of the attempt before.
+                Err(fault) if perhaps_ours => return Err(Fault::Unclear { why: fault.why() }),
                 Err(fault) => return Err(fault),
             }
         }
@@ -436,7 +440,7 @@ fn next_token(
 }
 
 /// Waits between the attempts of one call, with jitter.
-fn retries() -> impl Iterator<Item = Duration> {
+pub(super) fn retries() -> impl Iterator<Item = Duration> {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(100))
         .with_max_delay(Duration::from_secs(2))

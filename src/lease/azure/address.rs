@@ -201,3 +201,75 @@ pub(crate) fn check_key(text: &str) -> Result<(), String> {
         _ => Err("is not an account's key, which is written in base64".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Azure {
+        let (url, url_sas) = read_url(text).unwrap();
+        Azure { account_url: Some(url.to_string()), url_sas, ..Azure::default() }
+    }
+
+    #[test]
+    fn the_account_is_found_in_the_address() {
+        for (text, account) in [
+            ("https://acme.blob.core.windows.net", Some("acme")),
+            ("https://acme.blob.core.windows.net/", Some("acme")),
+            ("https://acme.z7.blob.storage.azure.net", Some("acme")),
+            ("https://acme.privatelink.blob.core.usgovcloudapi.net", Some("acme")),
+            ("http://127.0.0.1:10000/devstoreaccount1", Some("devstoreaccount1")),
+            ("http://[::1]:10000/devstoreaccount1//", Some("devstoreaccount1")),
+            ("http://localhost:10000/devstoreaccount1", Some("devstoreaccount1")),
+            ("http://azurite:10000/acme", Some("acme")),
+            ("http://acme.blob.localhost:10000", Some("acme")),
+            ("https://locks.example", None),
+            ("http://127.0.0.1:10000", None),
+        ] {
+            let (url, sas) = read_url(text).unwrap();
+            assert_eq!(account_of(&url).as_deref(), account, "{text}");
+            assert_eq!(sas, None);
+        }
+    }
+
+    #[test]
+    fn a_query_is_a_signature() {
+        let (url, sas) = read_url("https://acme.example/?sv=1&sig=a%2Bb").unwrap();
+        assert_eq!(url.as_str(), "https://acme.example/");
+        assert_eq!(sas, Some(SecretText::new("sv=1&sig=a%2Bb")));
+        assert_eq!(read_sas(" ?sig=x ").unwrap(), SecretText::new("sig=x"));
+    }
+
+    #[test]
+    fn without_a_word_the_strongest_that_is_given_is_taken() {
+        let mut azure = url("https://acme.blob.core.windows.net");
+        let access = |azure: &Azure| Address::of(azure).unwrap().access;
+        assert!(matches!(access(&azure), Access::Token(_)));
+        azure.sas = Some(SecretText::new("sig=x"));
+        assert!(matches!(access(&azure), Access::Sas(_)));
+        azure.account_key = Some(SecretText::new("a2V5"));
+        assert!(matches!(access(&azure), Access::Key { account, .. } if account == "acme"));
+        azure.credential = Credential::Sas;
+        assert!(matches!(access(&azure), Access::Sas(_)));
+        azure.credential = Credential::AzureCli;
+        assert!(matches!(access(&azure), Access::Token(ways) if ways == [Way::AzureCli]));
+    }
+
+    #[test]
+    fn a_connection_string_says_what_gives_access() {
+        let key = "AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:9/acme/";
+        let Address { url, access } = Address::of_connection_string(key).unwrap();
+        assert_eq!(url.as_str(), "http://127.0.0.1:9/acme");
+        assert!(matches!(access, Access::Key { account, .. } if account == "acme"));
+        for sas in [
+            "BlobEndpoint=https://acme.example;SharedAccessSignature=?sv=1&sig=x",
+            "BlobEndpoint=https://acme.example/?sv=1&sig=x",
+        ] {
+            let Address { url, access } = Address::of_connection_string(sas).unwrap();
+            assert_eq!(url.as_str(), "https://acme.example/");
+            assert!(matches!(access, Access::Sas(sas) if sas.expose() == "sv=1&sig=x"));
+        }
+        let nameless = "AccountKey=a2V5;BlobEndpoint=https://locks.example";
+        assert_eq!(Address::of_connection_string(nameless).unwrap_err(), "has no AccountName");
+    }
+}

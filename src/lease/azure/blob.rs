@@ -305,7 +305,7 @@ impl From<Wrong> for Fault {
 }
 
 /// As the service takes ids: a GUID in lower case.
-fn guid(id: LeaseId) -> String {
+pub(super) fn guid(id: LeaseId) -> String {
     let bits = u128::from_be_bytes(id.to_bytes());
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",

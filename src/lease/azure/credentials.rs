@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use azure_core::{
     credentials::{Secret, TokenCredential},
-    http::{ClientOptions, Transport},
+    http::{ClientOptions, RetryOptions, Transport},
 };
 use azure_identity::{
     AzureCliCredential, ClientAssertionCredentialOptions, ClientSecretCredential,
@@ -120,8 +120,12 @@ impl Way {
         &self,
         transport: &Transport,
     ) -> azure_core::Result<Arc<dyn TokenCredential>> {
-        let client_options =
-            ClientOptions { transport: Some(transport.clone()), ..ClientOptions::default() };
+        let client_options = ClientOptions {
+            // Whoever needs the token asks again.
+            retry: RetryOptions::none(),
+            transport: Some(transport.clone()),
+            ..ClientOptions::default()
+        };
         Ok(match self.clone() {
             Self::WorkloadIdentity { tenant_id, client_id, token_file } => {
                 WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
@@ -162,4 +166,27 @@ fn needs(lacking: &[&str], hint: &str) -> Problem {
         "azure_credential",
         format!("needs the environment {noun} {names}, which {verb} not set. {hint}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_decides_if_nothing_else_does() {
+        let mut identity = Identity { client_id: Some("c".to_owned()), ..Identity::default() };
+        let names = |identity: &Identity| {
+            let ways = Way::all(Credential::Auto, identity).unwrap();
+            ways.iter().map(Way::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&identity), ["managed identity", "Azure CLI"]);
+        identity.tenant_id = Some("t".to_owned());
+        identity.client_secret = Some(SecretText::new("hush"));
+        assert_eq!(names(&identity), ["client secret"]);
+        identity.token_file = Some("/run/token".to_owned());
+        assert_eq!(names(&identity), ["workload identity"]);
+        let forced = Way::all(Credential::ManagedIdentity, &identity).unwrap();
+        let client_id = Some("c".to_owned());
+        assert_eq!(forced, [Way::ManagedIdentity { client_id, announced: false }]);
+    }
 }

@@ -32,7 +32,16 @@ pub(super) enum Fault {
     },
     /// The service said no; nothing was done.
     Refused {
-        /// For people: what happened and what to do.
+        /// To what.
+        refusal: Refusal,
+        /// The status and the service's own code.
+        code: String,
+        /// For people: how that comes, and what to do.
+        remedy: &'static str,
+    },
+    /// There is no token to call the service with; nothing was done.
+    NoToken {
+        /// For people.
         why: String,
     },
     /// The service could not be reached; nothing was done.
@@ -45,6 +54,17 @@ pub(super) enum Fault {
         /// For people.
         why: String,
     },
+}
+
+/// What the service said no to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// To whoever called, whatever the call.
+    Caller,
+    /// To this call by this caller.
+    Permission,
+    /// To the call itself.
+    Call,
 }
 
 impl Fault {
@@ -60,23 +80,45 @@ impl Fault {
             Self::NoContainer
                 | Self::Busy { .. }
                 | Self::Refused { .. }
+                | Self::NoToken { .. }
                 | Self::Unreached { .. }
                 | Self::Unclear { .. }
         )
     }
 
-    /// For people.
+    /// For people: what happened, and what to do about it.
     pub(super) fn why(&self) -> String {
+        match self.remedy() {
+            Some(remedy) => format!("{}. {remedy}", self.what()),
+            None => self.what(),
+        }
+    }
+
+    /// For people: what happened.
+    pub(super) fn what(&self) -> String {
         match self {
             Self::NoBlob => "the lock's blob is not there".to_owned(),
-            Self::NoContainer => "the container is not there: it was deleted. Create it again \
-                 (`leasehold doctor` does), and locks are granted again, with greater tokens"
-                .to_owned(),
+            Self::NoContainer => "the container is not there: it was deleted".to_owned(),
             Self::Held => "the lease is held".to_owned(),
             Self::NotOurs { why } => (*why).to_owned(),
             Self::Changed => "the blob was changed meanwhile".to_owned(),
             Self::Busy { .. } => "the storage account is busy and throttles calls".to_owned(),
-            Self::Refused { why } | Self::Unreached { why } | Self::Unclear { why } => why.clone(),
+            Self::Refused { code, .. } => format!("the storage account refused a call ({code})"),
+            Self::NoToken { why } | Self::Unreached { why } | Self::Unclear { why } => why.clone(),
+        }
+    }
+
+    /// For people: what to do about it, in whole sentences without the last
+    /// full stop.
+    pub(super) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::NoContainer => Some(
+                "Create it again (`leasehold doctor` does), and locks are granted again, with \
+                 greater tokens",
+            ),
+            Self::Refused { remedy, .. } => Some(remedy),
+            Self::Unreached { why } => Some(unreached(why)),
+            _ => None,
         }
     }
 
@@ -106,9 +148,7 @@ impl From<azure_core::Error> for Fault {
             ErrorKind::Connection => Self::Unreached {
                 why: format!("the storage account can't be reached: {}", root_cause(&error)),
             },
-            ErrorKind::Credential => Self::Refused {
-                why: format!("no credential for the storage account: {}", first_line(&error)),
-            },
+            ErrorKind::Credential => Self::NoToken { why: first_line(&error) },
             _ => Self::Unclear {
                 why: format!("no answer from the storage account: {}", root_cause(&error)),
             },
@@ -139,44 +179,78 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
             | "LeaseNotPresentWithBlobOperation"
             | "LeaseIdMissing",
         ) => Fault::NotOurs { why: "its lease was broken, or has expired, or is another's by now" },
-        (409, "BlobAlreadyExists") | (412, _) => Fault::Changed,
+        (409, "BlobAlreadyExists" | "ContainerAlreadyExists") | (412, _) => Fault::Changed,
         (429, _) | (503, _) | (500, "OperationTimedOut" | "ServerBusy") => {
             Fault::Busy { retry_after }
         }
         (500.., _) => {
             Fault::Unclear { why: format!("the storage service failed ({status} {code})") }
         }
-        _ => Fault::Refused { why: refused(status, code) },
+        _ => {
+            let (refusal, remedy) = refused(u16::from(status), code);
+            Fault::Refused { refusal, code: format!("{status} {code}").trim().to_owned(), remedy }
+        }
     }
 }
 
-/// What happened, and what to do about it.
-fn refused(status: StatusCode, code: &str) -> String {
-    let what_to_do = match code {
-        "AuthenticationFailed" => {
-            "the key, the SAS or the identity is wrong for this account, the SAS has expired, or \
-             this machine's clock is wrong by more than 15 minutes"
-        }
-        "AuthorizationFailure" => {
-            "the account's firewall refuses this address, or the SAS does not allow this"
-        }
-        "AuthorizationPermissionMismatch" | "InsufficientAccountPermissions" => {
-            "the identity may not do this: give it the role Storage Blob Data Contributor on the \
-             container, or a SAS with the permissions racwdl"
-        }
-        "AuthorizationResourceTypeMismatch" | "AuthorizationServiceMismatch" => {
-            "the SAS is not for blobs in this container"
+/// To what the service said no, and what to do about it.
+fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
+    use Refusal::{Call, Caller, Permission};
+    match code {
+        "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => (
+            Caller,
+            "The key, the SAS or the identity is wrong for this account, the SAS has expired, or \
+             this machine's clock is wrong by more than 15 minutes",
+        ),
+        // Emulators say this of wrong keys too.
+        "AuthorizationFailure" => (
+            Caller,
+            "The account's firewall refuses this address, or the SAS does not allow this; if it \
+             is an emulator, the key or the SAS is wrong or has expired",
+        ),
+        "AuthorizationPermissionMismatch" | "InsufficientAccountPermissions" => (
+            Permission,
+            "Give the identity the role Storage Blob Data Contributor on the container, or use a \
+             SAS with the permissions racwdl",
+        ),
+        "AuthorizationResourceTypeMismatch" | "AuthorizationServiceMismatch" => (
+            Permission,
+            "The SAS is not for blobs in this container: use one with the service b and the \
+             resource types co, or one of the container itself",
+        ),
+        "AuthorizationSourceIPMismatch" | "AuthorizationProtocolMismatch" => {
+            (Caller, "The SAS is not for calls from this address, or needs https")
         }
         "KeyBasedAuthenticationNotPermitted" => {
-            "the account does not allow keys: use an identity (azure_credential)"
+            (Caller, "The account does not allow keys: use an identity (azure_credential)")
         }
-        "AccountIsDisabled" => "the storage account is disabled",
+        "AccountIsDisabled" => (Call, "The storage account is disabled"),
         "InvalidQueryParameterValue" | "InvalidHeaderValue" | "UnsupportedHeader" => {
-            "the service does not take this version of its protocol"
+            (Call, "The service does not take this version of its protocol")
         }
-        _ => "see the code",
-    };
-    format!("the storage account refused a call: {what_to_do} ({status} {code})")
+        _ if status == 401 || status == 403 => (Permission, LOOK_UP),
+        _ => (Call, LOOK_UP),
+    }
+}
+
+const LOOK_UP: &str = "Microsoft's list of Blob Storage error codes says what the code means";
+
+/// What to do about an account that can't be reached. Only the client's words
+/// tell the reasons apart.
+fn unreached(why: &str) -> &'static str {
+    let why = why.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
+    if says(&["dns error", "lookup", "resolve"]) {
+        "The host's name is not known: check the account's name in azure_account_url or in the \
+         connection string, and whether this machine can resolve names"
+    } else if says(&["certificate", "tls", "ssl", "handshake", "corrupt message"]) {
+        "No secure connection could be made: check whether the address begins with http:// or \
+         https:// as it should, and whether a proxy is in between"
+    } else if says(&["refused"]) {
+        "Nothing listens there: check the address, and if it is an emulator, whether it runs"
+    } else {
+        "Check the address, and whether a firewall or the lack of a route is in between"
+    }
 }
 
 /// The innermost error: what the operating system said, without the URL, which
@@ -218,8 +292,30 @@ mod tests {
         let busy = Fault::Busy { retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(meaning(503, "ServerBusy"), busy);
         assert!(meaning(500, "InternalError").is_unclear());
-        for code in ["AuthenticationFailed", "AuthorizationFailure", "Anything"] {
-            assert!(matches!(meaning(403, code), Fault::Refused { .. }), "{code}");
+        for (code, expected) in [
+            ("AuthenticationFailed", Refusal::Caller),
+            ("AuthorizationFailure", Refusal::Caller),
+            ("AuthorizationPermissionMismatch", Refusal::Permission),
+            ("Anything", Refusal::Permission),
+        ] {
+            let fault = meaning(403, code);
+            let Fault::Refused { refusal, .. } = fault else { panic!("{code}: {fault:?}") };
+            assert_eq!(refusal, expected, "{code}");
+            assert!(fault.what().contains(&format!("(403 {code})")), "{}", fault.what());
+        }
+    }
+
+    #[test]
+    fn what_can_t_be_reached_says_what_to_do() {
+        for (why, remedy) in [
+            ("x: dns error: failed to lookup address information", "name is not known"),
+            ("x: invalid peer certificate: UnknownIssuer", "secure connection"),
+            ("x: tcp connect error: Connection refused (os error 111)", "Nothing listens"),
+            ("x: tcp connect error: No route to host (os error 113)", "firewall"),
+        ] {
+            let fault = Fault::Unreached { why: why.to_owned() };
+            assert!(fault.why().starts_with(why), "{}", fault.why());
+            assert!(fault.why().contains(remedy), "{}", fault.why());
         }
     }
 

@@ -11,6 +11,7 @@ mod budget;
 mod collect;
 mod connection_string;
 mod credentials;
+pub mod doctor;
 mod fault;
 mod health;
 mod known;
@@ -32,7 +33,7 @@ pub(crate) use address::{Address, check_key, read_sas, read_url};
 
 use self::{
     account::Account,
-    acquire::deadline,
+    acquire::{deadline, retries},
     blob::{Blobs, For, Seen},
     budget::Cause,
     fault::Fault,
@@ -43,7 +44,7 @@ use super::{
     Release, Renew,
 };
 use crate::{
-    clock::{self, Entropy, sleep},
+    clock::{self, Entropy, Moment, sleep},
     config,
     name::LockName,
 };
@@ -180,11 +181,23 @@ impl Azure {
 
     async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
         let why = For { cause: Cause::Break, limit: LOOK };
-        let free_within = match self.shared.blobs.break_lease(&self.path(&name), why).await {
-            Ok(free_within) => free_within,
-            Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
-            Err(fault) if fault.is_unclear() => return Ok(Break::Unknown { why: fault.why() }),
-            Err(fault) => return Err(fault.into_error()),
+        let (path, until) = (self.path(&name), Moment::now() + LOOK);
+        let mut retries = retries();
+        let mut perhaps_done = false;
+        let free_within = loop {
+            match self.shared.blobs.break_lease(&path, why).await {
+                Ok(free_within) => break free_within,
+                Err(Fault::NotOurs { .. }) if perhaps_done => break Duration::ZERO,
+                Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
+                Err(fault) if fault.is_unclear() => {
+                    perhaps_done = true;
+                    match retries.next().filter(|wait| Moment::now() + *wait < until) {
+                        Some(wait) => sleep(wait).await,
+                        None => return Ok(Break::Unknown { why: fault.why() }),
+                    }
+                }
+                Err(fault) => return Err(fault.into_error()),
+            }
         };
         // While the lease lasts nobody but its holder can write: the note
         // follows, with our next hold or on its own.

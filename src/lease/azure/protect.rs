@@ -9,7 +9,7 @@ use azure_storage_blob::models::BlobContainerClientAcquireLeaseOptions;
 use super::account::Account;
 use crate::clock::sleep;
 
-const DURATION: Duration = Duration::from_secs(60);
+pub(super) const DURATION: Duration = Duration::from_secs(60);
 
 /// The id of the lease on a container of this name.
 #[must_use]

@@ -114,3 +114,91 @@ impl Policy for SharedKey {
         first.send(ctx, request, rest).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::Method;
+
+    use super::*;
+
+    /// "an account's key". What it signs here was signed by another program.
+    const KEY: &str = "YW4gYWNjb3VudCdzIGtleQ==";
+
+    fn signed(account: &str, mut request: Request, date: &str) -> (String, String) {
+        let key = SharedKey::new(account.to_owned(), KEY);
+        key.sign(&mut request, date.to_owned()).unwrap();
+        let authorization = request.headers().get_str(&AUTHORIZATION).unwrap().to_owned();
+        request.headers_mut().remove(AUTHORIZATION);
+        (key.text_to_sign(&request), authorization)
+    }
+
+    #[test]
+    fn the_documented_example_is_signed_as_documented() {
+        let url = "https://myaccount.blob.core.windows.net/mycontainer\
+                   ?restype=container&comp=metadata&timeout=20";
+        let mut request = Request::new(url.parse().unwrap(), Method::Get);
+        request.insert_header("x-ms-version", "2015-02-21");
+        let (text, authorization) = signed("myaccount", request, "Fri, 26 Jun 2015 23:39:12 GMT");
+        assert_eq!(
+            text,
+            "GET\n\n\n\n\n\n\n\n\n\n\n\n\
+             x-ms-date:Fri, 26 Jun 2015 23:39:12 GMT\nx-ms-version:2015-02-21\n\
+             /myaccount/mycontainer\ncomp:metadata\nrestype:container\ntimeout:20"
+        );
+        assert_eq!(
+            authorization,
+            "SharedKey myaccount:sxQ1e2uYXjW+5s8u4gJZRROn1ft9oAn/yZuZBckzKyo="
+        );
+    }
+
+    #[test]
+    fn headers_are_sorted_and_trimmed_and_the_path_is_left_as_it_is_sent() {
+        let url = "http://127.0.0.1:10000/devstoreaccount1/c/locks%2Fdefault%2Fx?comp=metadata";
+        let mut request = Request::new(url.parse().unwrap(), Method::Put);
+        request.set_body("hello");
+        for (name, value) in [
+            ("x-ms-version", "2025-11-05"),
+            ("x-ms-meta-token", "5"),
+            ("x-ms-meta-holder", " a  b+c=%20 "),
+            ("x-ms-lease-id", "hush"),
+            ("if-match", "\"0x8D\""),
+            ("content-type", "text/plain"),
+            ("user-agent", "not signed"),
+        ] {
+            request.insert_header(name, value);
+        }
+        let (_, authorization) =
+            signed("devstoreaccount1", request, "Mon, 16 Nov 2026 05:00:00 GMT");
+        assert_eq!(
+            authorization,
+            "SharedKey devstoreaccount1:/L9GQYMlkrtrwUAYsivf6SB3FwstMqywjPxckDR0A0Y="
+        );
+    }
+
+    #[test]
+    fn a_query_is_sorted_decoded_and_joined() {
+        let url = "https://a.example/c?prefix=locks%2Fa+b&Include=snapshots&include=metadata&comp";
+        assert_eq!(
+            resource("a", &url.parse().unwrap()),
+            "/a/c\ncomp:\ninclude:metadata,snapshots\nprefix:locks/a b"
+        );
+    }
+
+    #[test]
+    fn an_empty_body_has_no_length() {
+        let mut request = Request::new("https://a.example/c".parse().unwrap(), Method::Put);
+        for length in [None, Some("0")] {
+            if let Some(length) = length {
+                request.insert_header("content-length", length);
+            }
+            let (text, _) = signed("a", request.clone(), "now");
+            assert!(text.starts_with("PUT\n\n\n\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_shown() {
+        let key = SharedKey::new("acme".to_owned(), KEY);
+        assert!(!format!("{key:?}").contains(KEY));
+    }
+}

@@ -60,6 +60,7 @@ struct Source {
     credential: Arc<dyn TokenCredential>,
     /// Looked for first, if others come after it.
     probe: Option<Transport>,
+    limit: Duration,
 }
 
 impl Tokens {
@@ -70,7 +71,8 @@ impl Tokens {
             let credential = way.credential(transport).map_err(|error| {
                 account::Error::Credential { credential: way.name(), why: one_line(&error) }
             })?;
-            Ok(Source { name: way.name(), credential, probe: probed.then(|| transport.clone()) })
+            let probe = probed.then(|| transport.clone());
+            Ok(Source { name: way.name(), credential, probe, limit: TRY })
         };
         Ok(Self::of(ways.into_iter().map(source).collect::<Result<_, account::Error>>()?))
     }
@@ -147,8 +149,8 @@ impl Source {
             token = self.credential.get_token(&scopes, None) => {
                 token.map_err(|error| one_line(&error))
             }
-            () = clock::sleep(TRY) => {
-                Err(format!("no answer within {}", humantime::format_duration(TRY)))
+            () = clock::sleep(self.limit) => {
+                Err(format!("no answer within {}", humantime::format_duration(self.limit)))
             }
         }
     }
@@ -211,3 +213,6 @@ fn one_line(error: &Error) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(300).collect()
 }
+
+#[cfg(test)]
+mod tests;

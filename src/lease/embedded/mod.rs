@@ -11,6 +11,7 @@
 //! passed, for holders from before may still believe in their grants.
 
 mod directory;
+mod doctor;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -22,6 +23,7 @@ use std::{
 
 pub use directory::OpenError;
 use directory::{Directory, Record};
+pub use doctor::examine;
 
 use super::{
     Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    super::{Answer, Cx, Refusal, grant::Cause, queue::Queue, renew::Term},
+    super::{Answer, Cx, Effect, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
 };
 use crate::lease::{self, LeaseId};
@@ -101,7 +101,11 @@ impl Lock {
         match answer {
             Ok(lease::Renew::Renewed { deadline }) => {
                 let deadline = deadline.unwrap_or_else(|| term.deadline());
-                term.renewed(deadline, cx.now, cx.entropy);
+                if term.renewed(deadline, cx.now, cx.entropy)
+                    && let Some(grant) = self.grant.as_ref().filter(|grant| grant.ends_at.is_none())
+                {
+                    cx.out.push(Effect::OutOfRisk { session: grant.session });
+                }
             }
             Ok(lease::Renew::Unknown { .. }) | Err(_) => term.unclear(cx.now, cx.entropy),
             Ok(lease::Renew::Lost { why }) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, Holder, Progress, Reason, clock::Moment, pb};
+use crate::{Error, Holder, Progress, Reason, clock::Moment, pb, value::Value};
 
 /// How long an acquire waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +13,12 @@ pub(crate) enum Wait {
 }
 
 /// What an acquire asks for beyond the lock itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) longest_hold: Option<Duration>,
     pub(crate) lease_duration: Option<Duration>,
+    /// What to show as the leader. Makes it a campaign.
+    pub(crate) value: Option<Value>,
 }
 
 /// An acquire that has not been answered yet.
@@ -56,7 +58,7 @@ impl Ask {
             longest_hold_ms: self.terms.longest_hold.map(up_to_millis),
             lease_duration_ms: (self.terms.lease_duration)
                 .map(|length| u32::try_from(up_to_millis(length)).unwrap_or(u32::MAX)),
-            value: None,
+            value: self.terms.value.as_ref().map(Value::encoded),
         }
     }
 
@@ -75,7 +77,8 @@ impl Ask {
     }
 }
 
-fn refusal(lock: &str, reason: Reason, refused: pb::Refused) -> Error {
+/// What the caller should do after a refusal.
+pub(super) fn refusal(lock: &str, reason: Reason, refused: pb::Refused) -> Error {
     let lock = lock.to_owned();
     let message = if refused.message.is_empty() {
         format!("the daemon refused the lock {lock:?} ({reason:?})")
@@ -124,6 +127,7 @@ mod tests {
         let terms = Terms {
             longest_hold: Some(Duration::from_secs(2)),
             lease_duration: Some(Duration::from_secs(15)),
+            value: Value::new("host:1").ok(),
         };
         Ask::new(lock, wait, terms, limit)
     }
@@ -143,6 +147,7 @@ mod tests {
         assert_eq!(sent(&ask(Wait::Forever, None), 0), None);
         assert_eq!(patient.message(1, start).longest_hold_ms, Some(2000));
         assert_eq!(patient.message(1, start).lease_duration_ms, Some(15_000));
+        assert_eq!(patient.message(1, start).value.as_deref(), Some(&b"host:1"[..]));
     }
 
     #[test]

@@ -182,6 +182,7 @@ impl State {
         for releasing in std::mem::take(&mut self.releases).into_values() {
             self.send_release(Releasing { refused: false, ..releasing });
         }
+        self.send_proclaims_again();
         let unwanted: Vec<u64> =
             self.asks.values().filter(|ask| !ask.wanted).filter_map(|ask| ask.request).collect();
         for request in unwanted {
@@ -255,6 +256,7 @@ impl State {
             grant.handle = None;
             grant.lose(loss.clone())
         });
+        self.settle_proclaims();
         self.answer_releases();
         self.requests.clear();
         self.asks.retain(|_, ask| ask.wanted);

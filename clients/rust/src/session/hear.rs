@@ -30,7 +30,7 @@ impl State {
             Message::Lost(lost) => self.lost(lost),
             Message::Released(released) => self.released(released.request),
             Message::Restored(_) => self.restored(now.at()),
-            Message::Proclaimed(_) => {}
+            Message::Proclaimed(proclaimed) => self.proclaimed(proclaimed.request),
         }
     }
 
@@ -167,6 +167,10 @@ impl State {
     }
 
     fn refused(&mut self, refused: pb::Refused) {
+        if self.proclaims.contains_key(&refused.request) {
+            self.proclaim_refused(refused);
+            return;
+        }
         if let Some(releasing) = self.releases.get_mut(&refused.request) {
             if Reason::from(refused.reason()) == Reason::UnknownHandle {
                 self.released(refused.request);

@@ -1,18 +1,18 @@
 //! A session: a client's liveness contract with a daemon, and the locks that
 //! it holds.
 //!
-//! `state.rs`, `hear.rs` and `attachment.rs` decide, without waiting and
-//! without a clock; `shared.rs` does what they decided; `stream.rs` is the one
+//! `state.rs`, `hear.rs`, `proclaim.rs` and `attachment.rs` decide, without
+//! waiting and without a clock; `shared.rs` does what they decided; `stream.rs` is the one
 //! task that reads. An acquire goes from the program's task straight into the
 //! stream, and its answer from the reading task straight back.
 
 mod acquire;
 mod ask;
 mod attachment;
-mod backoff;
 mod grant;
 mod hear;
 mod pings;
+mod proclaim;
 mod shared;
 mod state;
 mod stream;
@@ -39,6 +39,7 @@ use crate::{
     clock::{self, Anchor, Moment},
     connection::Connection,
     pb,
+    value::Value,
 };
 
 /// A session, as the daemon described it when it was opened.
@@ -138,6 +139,43 @@ impl Session {
             Ok(_) => Ok(()),
             Err(_) => Err(runtime_gone()),
         }
+    }
+
+    /// Shows a new value as the holder of the lock, and waits until the daemon
+    /// has confirmed it. Whoever waits must also look out for the loss of the
+    /// grant, with which the answer may never come.
+    pub(crate) async fn proclaim(
+        &self,
+        grant: GrantId,
+        name: &str,
+        value: Value,
+    ) -> Result<(), Error> {
+        let proclaimed = self.update(|inner| {
+            let ticket = inner.state.proclaim(grant, name, value);
+            let (reply, proclaimed) = oneshot::channel();
+            inner.waiters.insert(ticket, Waiter { reply, progress: None });
+            proclaimed
+        });
+        match proclaimed.await {
+            Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
+            Ok(_) => Ok(()),
+            Err(_) => Err(runtime_gone()),
+        }
+    }
+
+    /// The grant is lost for a reason that the client found itself. The daemon
+    /// keeps the lock from others until it is released.
+    pub(crate) fn lose(&self, grant: GrantId, loss: Loss) {
+        self.shared.update(|inner| inner.state.lose(grant, loss));
+    }
+
+    /// Releases a lost grant that guards still stand for.
+    pub(crate) fn give_up(&self, grant: GrantId) {
+        self.update(|inner| inner.state.give_up(grant));
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// Ends the session, and waits until the daemon has heard of it, though

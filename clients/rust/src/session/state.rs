@@ -2,7 +2,7 @@
 //! and says what to do. Nothing here waits, and nothing reads a clock.
 //!
 //! This file has what the program asks for; `hear.rs` what the daemon says;
-//! `attachment.rs` how streams begin and end.
+//! `proclaim.rs` what a leader shows; `attachment.rs` how streams begin and end.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -16,6 +16,7 @@ use super::{
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
     pings::Pings,
+    proclaim::Proclaiming,
 };
 use crate::{
     Error, Loss, Progress, Reason,
@@ -53,6 +54,8 @@ pub(crate) enum Outcome {
     },
     /// The lock is given back.
     Released,
+    /// The value is shown.
+    Proclaimed,
     Failed(Error),
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct State {
     pub(super) requests: HashMap<u64, Ticket>,
     /// By their number on the wire.
     pub(super) releases: BTreeMap<u64, Releasing>,
+    /// By their number on the wire.
+    pub(super) proclaims: BTreeMap<u64, Proclaiming>,
     pub(super) grants: HashMap<GrantId, Grant>,
     pub(super) handles: HashMap<Handle, Named>,
     pub(super) actions: VecDeque<Action>,
@@ -113,6 +118,7 @@ impl State {
             asks: BTreeMap::new(),
             requests: HashMap::new(),
             releases: BTreeMap::new(),
+            proclaims: BTreeMap::new(),
             grants: HashMap::new(),
             handles: HashMap::new(),
             actions: VecDeque::new(),
@@ -140,7 +146,7 @@ impl State {
     }
 
     pub(crate) fn acquire(&mut self, ask: Ask, now: Moment) -> Ticket {
-        let ticket = Ticket(self.number());
+        let ticket = self.ticket();
         if self.is_closing() {
             self.actions.push_back(Action::Answer(ticket, Outcome::Failed(closed())));
             return ticket;
@@ -182,11 +188,24 @@ impl State {
         if grant.users > 0 {
             return None;
         }
-        let handle = self.grants.remove(&id)?.handle?;
+        let handle = self.grants.remove(&id)?.handle;
+        self.forget_proclaims(id);
+        let handle = handle?;
         if self.is_closing() {
             return None;
         }
         Some(self.release(handle))
+    }
+
+    /// Gives the lock back although guards still stand for the grant: it is
+    /// lost, and until its deadline they had time to notice.
+    pub(crate) fn give_up(&mut self, id: GrantId) {
+        let grant = self.grants.get_mut(&id).filter(|grant| grant.loss().is_some());
+        if let Some(handle) = grant.and_then(|grant| grant.handle.take())
+            && !self.is_closing()
+        {
+            self.release(handle);
+        }
     }
 
     /// The grant, by what the clocks show too.
@@ -234,6 +253,7 @@ impl State {
         self.judge(|grant| grant.end(loss.clone(), now));
         self.answer_asks(|_| Some(closed()));
         self.answer_releases();
+        self.settle_proclaims();
         self.closed = Some(now);
         if self.attachment.is_open() {
             self.send(Message::Close(pb::Close {}));
@@ -271,6 +291,10 @@ impl State {
         self.actions.push_back(Action::Send(message));
     }
 
+    pub(super) fn ticket(&mut self) -> Ticket {
+        Ticket(self.number())
+    }
+
     pub(super) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -298,7 +322,7 @@ impl State {
     }
 
     pub(super) fn release(&mut self, handle: Handle) -> Ticket {
-        let ticket = Ticket(self.number());
+        let ticket = self.ticket();
         self.handles.insert(handle, Named::Leaving);
         self.send_release(Releasing { handle, ticket, refused: false });
         ticket

@@ -1,7 +1,7 @@
 //! The task that keeps a session attached: connects, reads, pings, and comes
 //! back after a break.
 
-use std::{convert::Infallible, pin::pin, sync::Arc};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
@@ -9,12 +9,13 @@ use tonic::{Code, Status, Streaming};
 
 use super::{
     attachment::{Next, Setback},
-    backoff::{Backoff, Life},
     runtime_gone,
     shared::Shared,
 };
 use crate::{
-    Reason, clock,
+    Reason,
+    backoff::Backoff,
+    clock,
     clock::{Anchor, Moment},
     connection::Connection,
     pb,
@@ -22,11 +23,14 @@ use crate::{
     status,
 };
 
+/// A stream that lives for this long has served somebody.
+const PROOF: Duration = Duration::from_secs(1);
+
 /// Runs until there is nothing to keep alive. Started by whoever needs a
 /// stream and finds none running.
 pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
     let shared = Arc::clone(&watch.shared);
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::to_daemon();
     loop {
         let setback = attach(&shared, &connection, &mut backoff).await;
         let retry_after = setback.retry_after();
@@ -101,13 +105,30 @@ async fn attach(shared: &Shared, connection: &Connection, backoff: &mut Backoff)
     let mut life = Life { began: Moment::now(), kept_alive: false };
     hear(shared, first, &mut life);
     let Err(ending) = keep(shared, &mut incoming, &mut life).await;
-    backoff.ended(life, Moment::now());
+    if life.has_served(Moment::now()) {
+        backoff.start_over();
+    }
     match ending {
         Ending::Setback(setback) => setback,
         Ending::Silence => {
             connection.renew(generation);
             Setback::Broken("the daemon does not answer keep-alives".to_owned())
         }
+    }
+}
+
+/// How a stream did.
+struct Life {
+    began: Moment,
+    /// Whether a keep-alive was answered.
+    kept_alive: bool,
+}
+
+impl Life {
+    /// A daemon that begins streams only to end them is not to be asked without
+    /// a pause.
+    fn has_served(&self, now: Moment) -> bool {
+        self.kept_alive || now.since(self.began) >= PROOF
     }
 }
 
@@ -224,6 +245,15 @@ fn setback(status: &Status) -> Setback {
 mod tests {
     use super::*;
     use crate::session::Profile;
+
+    #[test]
+    fn a_stream_that_only_began_has_not_served() {
+        let began = Moment::from_boot(Duration::from_secs(1000));
+        let life = |kept_alive| Life { began, kept_alive };
+        assert!(!life(false).has_served(began + PROOF / 2));
+        assert!(life(false).has_served(began + PROOF));
+        assert!(life(true).has_served(began));
+    }
 
     fn response(message: Message) -> pb::AttachResponse {
         pb::AttachResponse { message: Some(message) }

@@ -41,7 +41,9 @@ pub(super) struct Daemon {
     pub(super) handles: u8,
     /// Whether a grant also answers the session's other waits for the lock.
     pub(super) generous: bool,
-    /// How many of the next releases can't be done.
+    /// The values that were shown under each handle, in their order.
+    pub(super) shown: BTreeMap<HandleBytes, Vec<u32>>,
+    /// How many of the next releases and proclaims can't be done.
     pub(super) reluctant: u8,
 }
 
@@ -154,6 +156,24 @@ impl Daemon {
                 );
                 out.push_back(if self.held.len() < before {
                     Heard::Released(pb::Released { request })
+                } else {
+                    refused(request, pb::Reason::UnknownHandle)
+                });
+            }
+            Message::Proclaim(pb::Proclaim { request, .. }) if self.reluctant > 0 => {
+                self.reluctant -= 1;
+                out.push_back(refused(request, pb::Reason::StoreUnavailable));
+            }
+            Message::Proclaim(pb::Proclaim { request, handle: named, value }) => {
+                let leads = (self.held.values()).any(
+                    |held| matches!(held, Held::Ours { handle, ending: None, .. } if *handle == named),
+                );
+                out.push_back(if leads {
+                    let value = u32::from_be_bytes((*value).try_into().expect("a number"));
+                    let shown = self.shown.entry(named).or_default();
+                    assert!(shown.last() <= Some(&value), "an older value came back");
+                    shown.push(value);
+                    Heard::Proclaimed(pb::Proclaimed { request })
                 } else {
                     refused(request, pb::Reason::UnknownHandle)
                 });

@@ -4,4 +4,5 @@ mod breaks;
 mod daemon;
 mod grants;
 mod orders;
+mod proclaims;
 mod subject;

@@ -5,18 +5,20 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
-use super::daemon::{Daemon, Held, LOCKS, TTL};
+use super::daemon::{Daemon, HandleBytes, Held, LOCKS, TTL};
 use crate::session::{
     Profile, Terms, Wait,
     ask::Ask,
     attachment::{Next, Setback},
-    grant::GrantId,
+    grant::{GrantId, Handle},
     state::{Action, Outcome, State, Ticket},
 };
 use crate::{
+    Error,
     clock::{Anchor, Moment},
     pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
+    value::Value,
 };
 
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ enum Event {
     Acquire(u8),
     Abandon(usize),
     LetGo(usize),
+    /// More than once, so that several are under way at a break.
+    Proclaim(usize, u8),
     Ping,
     ToDaemon,
     ToClient,
@@ -42,6 +46,7 @@ fn events() -> impl Strategy<Value = Event> {
         4 => (0..LOCKS).prop_map(Event::Acquire),
         1 => (0..8_usize).prop_map(Event::Abandon),
         3 => (0..8_usize).prop_map(Event::LetGo),
+        3 => (0..8_usize, 1..4_u8).prop_map(|(at, times)| Event::Proclaim(at, times)),
         2 => Just(Event::Ping),
         8 => Just(Event::ToDaemon),
         8 => Just(Event::ToClient),
@@ -65,6 +70,17 @@ struct World {
     attached: bool,
     open: Vec<Ticket>,
     guards: Vec<(GrantId, bool)>,
+    /// Values that were not confirmed yet.
+    proclaims: Vec<Proclaimed>,
+    values: u32,
+}
+
+/// Each is greater than the one before.
+struct Proclaimed {
+    ticket: Ticket,
+    grant: GrantId,
+    handle: Option<HandleBytes>,
+    value: u32,
 }
 
 impl World {
@@ -79,6 +95,8 @@ impl World {
             attached: false,
             open: Vec::new(),
             guards: Vec::new(),
+            proclaims: Vec::new(),
+            values: 0,
         }
     }
 
@@ -96,6 +114,10 @@ impl World {
             }
             Event::LetGo(at) if *at < self.guards.len() => {
                 self.state.let_go(self.guards.remove(*at).0);
+            }
+            Event::Proclaim(at, times) if !self.guards.is_empty() => {
+                let (grant, _) = self.guards[at % self.guards.len()];
+                (0..*times).for_each(|_| self.proclaim(grant));
             }
             Event::Ping if self.state.next_ping().is_some() => {
                 self.state.ping(Anchor::then(self.now));
@@ -145,6 +167,35 @@ impl World {
         self.check();
     }
 
+    fn proclaim(&mut self, grant: GrantId) {
+        self.values += 1;
+        let handle = self.state.grant(grant).and_then(|grant| grant.handle);
+        let value = Value::new(self.values.to_be_bytes()).expect("it is short");
+        let ticket = self.state.proclaim(grant, "0", value);
+        let handle = handle.map(Handle::encoded);
+        self.proclaims.push(Proclaimed { ticket, grant, handle, value: self.values });
+    }
+
+    /// The answer to a proclaim, if it is one.
+    fn proclaim_answered(&mut self, ticket: Ticket, outcome: &Outcome) -> bool {
+        let Some(at) = self.proclaims.iter().position(|open| open.ticket == ticket) else {
+            return false;
+        };
+        let Proclaimed { grant, handle, value, .. } = self.proclaims.remove(at);
+        let loss = self.state.grant(grant).is_none_or(|grant| grant.loss().is_some());
+        match outcome {
+            Outcome::Proclaimed => {
+                let shown = handle.and_then(|handle| self.daemon.shown.get(&handle));
+                let latest = shown.and_then(|shown| shown.last());
+                assert!(latest >= Some(&value), "it was never shown");
+            }
+            Outcome::Failed(Error::Lost { .. }) => assert!(loss, "it still leads"),
+            Outcome::Failed(Error::Unavailable { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        true
+    }
+
     fn daemon_serves(&mut self) {
         let mut out = VecDeque::new();
         self.daemon.serve(&mut out);
@@ -181,6 +232,7 @@ impl World {
                     assert!(self.attached, "sent without a stream: {message:?}");
                     self.to_daemon.push_back(message);
                 }
+                Action::Answer(ticket, outcome) if self.proclaim_answered(ticket, &outcome) => {}
                 Action::Answer(ticket, outcome) => {
                     let at = self.open.iter().position(|open| *open == ticket);
                     match outcome {
@@ -189,6 +241,7 @@ impl World {
                             self.guards.push((grant, false));
                         }
                         Outcome::Released => assert_eq!(at, None),
+                        Outcome::Proclaimed => panic!("nobody proclaimed"),
                         Outcome::Failed(error) => assert_eq!(at, None, "{error:?}"),
                     }
                 }
@@ -230,6 +283,7 @@ impl World {
                 self.on(&Event::ToClient);
             }
             // Long enough for what was broken to end.
+            assert!(self.proclaims.is_empty() || !self.attached, "a proclaim was forgotten");
             let done = self.open.is_empty() && self.state.releases.is_empty();
             if self.attached && (done || round > 20) {
                 return;
@@ -246,11 +300,16 @@ proptest! {
     #[test]
     fn no_order_of_events_breaks_the_promises(
         generous: bool,
+        cut: bool,
         events in prop::collection::vec(events(), 0..120),
     ) {
         let mut world = World::new(generous);
         for event in &events {
             world.on(event);
+        }
+        // What is under way now may have arrived, or not.
+        if cut {
+            world.on(&Event::Cut);
         }
         world.settle();
         while !world.guards.is_empty() || !world.open.is_empty() {
@@ -266,5 +325,6 @@ proptest! {
         prop_assert!(world.daemon.waiting.is_empty(), "the daemon waits for nobody");
         prop_assert!(world.state.requests.is_empty() && world.state.releases.is_empty());
         prop_assert!(world.state.handles.is_empty() && world.state.grants.is_empty());
+        prop_assert!(world.proclaims.is_empty() && world.state.proclaims.is_empty());
     }
 }

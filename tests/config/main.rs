@@ -1,6 +1,8 @@
 //! Configuration as a whole: layers, precedence, and mistakes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod azure;
+
 use std::{collections::HashMap, ffi::OsString, io::Write, path::PathBuf, time::Duration};
 
 use leasehold::config::{
@@ -123,12 +125,32 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("socket_mode", "0999", "octal"),
         ("socket_mode", "07777", "0777"),
         ("store", "paper", "embedded"),
+        ("store", "Azure", "azure"),
+        ("azure_account_url", "acme", "not a URL"),
+        ("azure_account_url", "ftp://acme.example", "https://"),
+        ("azure_account_url", "https://acme.blob.core.windows.net/locks", "azure_container"),
+        ("azure_account_url", "http://127.0.0.1:1/devstoreaccount1/locks", "azure_container"),
+        ("azure_credential", "password", "managed-identity"),
+        ("azure_container", "ab", "3 to 63"),
+        ("azure_container", "Locks", "lowercase"),
+        ("azure_container", "a--b", "single hyphens"),
+        ("azure_container", "-ab", "first and last"),
+        ("azure_prefix", "/a", "between"),
+        ("azure_prefix", "a//b", "single slashes"),
+        ("azure_prefix", "a b", "letters"),
+        ("azure_protect_container", "yes", "true or false"),
+        ("collect_after", "59m", "1h"),
+        ("collect_after", "3651d", "3650d"),
         ("data_dir", "", "directory"),
         ("default_ttl", "0s", "from 1s to 1m"),
         ("longest_ttl", "61s", "from 1s to 1m"),
         ("drain", "6m", "from 0s to 5m"),
         ("lease_duration", "14s", "from 15s to 1m"),
         ("lease_duration", "30", "such as"),
+        ("linger", "61s", "from 0s to 1m"),
+        ("poll_interval", "100ms", "from 500ms to 1m"),
+        ("max_storage_calls", "0", "from 1 to 1000"),
+        ("max_storage_calls", "1001", "from 1 to 1000"),
         ("threads", "0", "from 1 to 64"),
         ("threads", "many", "from 1 to 64"),
         ("reflection", "1", "true or false"),

@@ -1,0 +1,183 @@
+//! Leading an election.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use super::progress::Vigil;
+use crate::{Error, Guard, Loss, Reason, Risk, clock::Moment, value::Value};
+
+/// The leadership of an election. Dropping it resigns in the background;
+/// [`resign`](Self::resign) also waits until the daemon has confirmed that.
+///
+/// **A paused leader may still act**: pass the [token](Self::token) to the
+/// resources that a leader writes to, and let them refuse one that is lower
+/// than the greatest they have seen.
+///
+/// Leaderships of one session in the same election share one grant, and one
+/// token: it is given up with the last of them.
+#[must_use = "it is given up as soon as it is dropped"]
+pub struct Leadership {
+    guard: Guard,
+    vigil: OnceLock<Vigil>,
+}
+
+impl Leadership {
+    pub(super) fn new(guard: Guard) -> Self {
+        Self { guard, vigil: OnceLock::new() }
+    }
+
+    /// The election's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.guard.name()
+    }
+
+    /// The namespace that the name belongs to.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.guard.namespace()
+    }
+
+    /// Greater than the token of every earlier leadership of this election.
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.guard.token()
+    }
+
+    /// Until when nobody else leads, as far as is known now. It moves on with
+    /// every keep-alive that is answered, until the leadership is lost. What
+    /// only a leader may do must have stopped by then. See [`Guard::deadline`].
+    #[must_use]
+    pub fn deadline(&self) -> Moment {
+        self.guard.deadline()
+    }
+
+    /// Whether this still leads, by this machine's clock. Once false, always
+    /// false.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.guard.is_valid()
+    }
+
+    /// Waits until the leadership is lost: because the daemon says so, because
+    /// its deadline has passed on this machine's clock, or for want of
+    /// [progress](Self::expect_progress). Then stop before
+    /// [`deadline`](Self::deadline), and drop this to let others lead.
+    ///
+    /// Cancel-safe, and may be called many times, also by several tasks.
+    pub async fn lost(&self) -> Loss {
+        self.guard.lost().await
+    }
+
+    /// Waits for the next warning. After [`Reason::StepDown`] (an operator asks
+    /// to hand over) and [`Reason::ShuttingDown`] (the daemon is stopping),
+    /// finish what is under way and [`resign`](Self::resign), or, in the work
+    /// of [`run_as_leader`](crate::Election::run_as_leader),
+    /// [`hand_over`](Self::hand_over). [`Reason::StoreUnavailable`] says only
+    /// that it may come to a loss.
+    ///
+    /// Cancel-safe. Of several warnings since the last call, only the latest
+    /// is told; of several tasks that wait, one is.
+    pub async fn at_risk(&self) -> Risk {
+        self.guard.at_risk().await
+    }
+
+    /// Shows another value, under the same token, and waits until observers at
+    /// all daemons can see it. If the connection breaks meanwhile, it is sent
+    /// again; it ends at the latest with the leadership.
+    ///
+    /// Dropping the future does not take the value back: it may or may not be
+    /// shown.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the value has more than 4,096 bytes: nothing is
+    /// sent then. [`Error::Lost`] if this does not lead any more.
+    /// [`Error::Unavailable`] if the daemon can't store the value now; the
+    /// value before is still shown.
+    pub async fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let value = Value::new(value)?;
+        let (session, grant) = self.guard.grant();
+        tokio::select! {
+            biased;
+            loss = self.lost() => Err(loss.of(self.name())),
+            shown = session.proclaim(grant, self.name(), value) => shown,
+        }
+    }
+
+    /// Stops leading, and waits until the daemon has confirmed it. The next
+    /// candidate leads at once.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the leadership was lost before: somebody else may
+    /// have led since. [`Error::Unavailable`] if the daemon did not confirm it
+    /// in time, or could not do it now; it is tried again in the background.
+    pub async fn resign(self) -> Result<(), Error> {
+        let Self { guard, vigil } = self;
+        drop(vigil);
+        guard.release().await
+    }
+
+    /// Gives up leading from within the work of
+    /// [`run_as_leader`](crate::Election::run_as_leader), after draining: the
+    /// work is dropped here, others get their turn, and then it campaigns
+    /// again.
+    ///
+    /// Elsewhere it comes back: the leadership is lost, and others lead once it
+    /// is dropped.
+    pub async fn hand_over(&self) -> Loss {
+        let asked = (self.guard.risk()).filter(|risk| asks_to_hand_over(risk.reason));
+        let reason = asked.map_or(Reason::HandedOver, |risk| risk.reason);
+        let message = "the leader handed over".to_owned();
+        let (session, grant) = self.guard.grant();
+        session.lose(grant, Loss { reason, message });
+        // Whoever waits for the loss comes first, and drops the work.
+        tokio::task::yield_now().await;
+        self.lost().await
+    }
+
+    /// From now on, [`progress`](Self::progress) must be called at least this
+    /// often. A leader that falls silent is taken for stuck: it is
+    /// [lost](Self::lost) with [`Reason::NoProgress`], and given up as soon as
+    /// this is dropped, at the latest at its [deadline](Self::deadline).
+    ///
+    /// The watch is kept by a task. On a runtime with one thread, work that
+    /// blocks the thread stops that task and the keep-alives alike, so that it
+    /// loses the leadership when the session's ttl has passed.
+    ///
+    /// A later call sets another length, and counts as progress.
+    pub fn expect_progress(&self, within: Duration) {
+        let (session, grant) = self.guard.grant();
+        let vigil = self.vigil.get_or_init(|| Vigil::begin(Arc::clone(session), grant, within));
+        vigil.expect_within(within);
+    }
+
+    /// The work is not stuck. Of no effect before
+    /// [`expect_progress`](Self::expect_progress), and too late after a loss.
+    pub fn progress(&self) {
+        if let Some(vigil) = self.vigil.get() {
+            vigil.progress();
+        }
+    }
+
+    pub(super) fn loss(&self) -> Option<Loss> {
+        self.guard.loss()
+    }
+}
+
+const fn asks_to_hand_over(reason: Reason) -> bool {
+    matches!(reason, Reason::StepDown | Reason::ShuttingDown)
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("namespace", &self.namespace())
+            .field("name", &self.name())
+            .field("token", &self.token())
+            .field("valid", &self.is_valid())
+            .finish_non_exhaustive()
+    }
+}
