@@ -145,6 +145,7 @@ impl Daemon {
             servers.spawn(server);
         }
         let timer = tokio::spawn(driver.clone().keep_time());
+        let looks = tokio::spawn(driver.clone().look_elsewhere());
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
@@ -177,6 +178,7 @@ impl Daemon {
             () = abort => Err(Error::Aborted),
         };
         timer.abort();
+        looks.abort();
         outcome
     }
 }

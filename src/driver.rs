@@ -17,6 +17,7 @@ use crate::{
     lease::{self, Break, Breaker, Call, CallCount, LeaseId, LeaseInfo, LeaseStore},
     lock::{self, Answer, LockId},
     name::{LockName, Namespace},
+    observe::Observed,
     session::{
         Action, Event, HeldView, LockView, Message, Open, Request, Secret, Sessions, Settings,
         StoreCall, StreamId,
@@ -45,6 +46,8 @@ struct Shared {
     state: Mutex<State>,
     store: Arc<dyn LeaseStore>,
     settings: Settings,
+    /// Somebody watches a lock.
+    observed: Notify,
     /// The earliest deadline has changed.
     rearmed: Notify,
     /// Nothing is held any more.
@@ -55,6 +58,7 @@ struct State {
     sessions: Sessions,
     streams: Slab<Outbox>,
     watches: Watches,
+    observed: Observed,
     anchor: Anchor,
     /// What the timer is waiting for.
     timer: Option<Moment>,
@@ -77,12 +81,14 @@ impl Driver {
         settings: Settings,
         locks: lock::Settings,
         store: Arc<dyn LeaseStore>,
-        entropy: Entropy,
+        mut entropy: Entropy,
     ) -> Self {
+        let for_looks = Entropy::seeded_by(&mut entropy);
         let state = State {
             sessions: Sessions::new(settings, locks, entropy),
             streams: Slab::new(),
             watches: Watches::default(),
+            observed: Observed::new(locks.poll_interval, for_looks),
             anchor: Anchor::now(),
             timer: None,
             actions: Vec::new(),
@@ -92,6 +98,7 @@ impl Driver {
                 state: Mutex::new(state),
                 store,
                 settings,
+                observed: Notify::new(),
                 rearmed: Notify::new(),
                 drained: Notify::new(),
             }),
@@ -131,6 +138,64 @@ impl Driver {
         }
     }
 
+    /// Looks at locks that are watched here and other daemons may hold. Never
+    /// ends.
+    pub async fn look_elsewhere(self) {
+        if !self.shared.store.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            let due = self.state().observed.next_due();
+            let come = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = come => {}
+                () = self.shared.observed.notified() => {}
+            }
+            while let Some(name) = self.next_to_look_at() {
+                let driver = self.clone();
+                tokio::spawn(async move {
+                    let seen = driver.shared.store.inspect(&name).await;
+                    driver.looked(&name, seen);
+                });
+            }
+        }
+    }
+
+    /// A lock to look at now, of which this daemon does not know anyway.
+    fn next_to_look_at(&self) -> Option<LockName> {
+        let now = Moment::now();
+        let mut state = self.state();
+        loop {
+            let name = state.observed.pop(now)?;
+            if !state.sessions.knows(&name) {
+                return Some(name);
+            }
+            state.observed.missed(&name, now);
+        }
+    }
+
+    fn looked(&self, name: &LockName, seen: Result<Option<LeaseInfo>, lease::Error>) {
+        let now = Moment::now();
+        let mut state = self.state();
+        match seen {
+            Ok(info) => {
+                if state.observed.saw(name, info.map(Arc::new), now) {
+                    state.watches.changed(name);
+                }
+            }
+            Err(_) => state.observed.missed(name, now),
+        }
+        // It may have become ours while it was looked at.
+        if state.sessions.is_ours(name) {
+            state.observed.forget(name);
+        }
+    }
+
     /// A new stream, without a session yet.
     pub fn attach(&self) -> Result<Stream, Problem> {
         let mut state = self.state();
@@ -150,7 +215,9 @@ impl Driver {
             return Ok(view);
         }
         let stored = self.shared.store.inspect(name).await?;
-        Ok(self.overlay(stored.as_ref(), name))
+        let view = self.overlay(stored.as_ref(), name);
+        self.looked(name, Ok(stored));
+        Ok(view)
     }
 
     /// A lock as it is now, and as it is stored.
@@ -220,12 +287,12 @@ impl Driver {
     pub async fn break_lock(
         &self,
         name: LockName,
-        by: &str,
-        reason: &str,
+        breaker: Breaker,
     ) -> Result<(LockView, Option<Duration>), lease::Error> {
-        let breaker = Breaker { by: by.into(), reason: reason.into() };
+        let Breaker { by, reason } = &breaker;
+        let (by, reason) = (by.clone(), reason.clone());
         if let Some((before, free_within)) = self.break_here(&name, &breaker) {
-            tracing::warn!(lock = %name, by, reason, "a lock was broken");
+            tracing::warn!(lock = %name, %by, %reason, "a lock was broken");
             // The holder has been told, and the log says it: the note is for
             // those who look later.
             if let Err(error) = self.shared.store.note_break(&name, breaker).await {
@@ -244,7 +311,7 @@ impl Driver {
                 return Err(lease::Error::Unavailable { why, retry_after: None });
             }
         };
-        tracing::warn!(lock = %name, by, reason, "a lock held through another daemon was broken");
+        tracing::warn!(lock = %name, %by, %reason, "a lock held through another daemon was broken");
         Ok((before, free_within))
     }
 
@@ -259,10 +326,43 @@ impl Driver {
         Some((before, free_within))
     }
 
-    /// Begins to collect changes.
+    /// Begins to collect changes. Of a single lock also those that happen at
+    /// other daemons.
     pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
-        let id = self.state().watches.add(target)?;
-        Ok(Watch { driver: self.clone(), id })
+        let mut state = self.state();
+        let name = match &target {
+            Target::Name(name) => Some(name.clone()),
+            Target::Prefix(..) => None,
+        };
+        let id = state.watches.add(target)?;
+        if let Some(name) = &name {
+            state.observed.add(name, Moment::now());
+            self.shared.observed.notify_one();
+        }
+        Ok(Watch { driver: self.clone(), id, name })
+    }
+
+    /// Asks the holder of a lock to let go within some time. Gives the lock as
+    /// it was, and how long it is given; none if no session of this daemon
+    /// holds it.
+    pub async fn step_down(
+        &self,
+        name: LockName,
+        breaker: Breaker,
+        within: Duration,
+    ) -> Result<(LockView, Option<Duration>), lease::Error> {
+        {
+            let mut state = self.settled();
+            let now = Moment::now();
+            if let Some(until) = state.sessions.step_down_by(&name, within, now) {
+                let before = state.sessions.view(&name, now);
+                let Breaker { by, reason } = breaker;
+                tracing::info!(lock = %name, %by, %reason, "a holder is asked to step down");
+                self.run(&mut state, Event::StepDown { name, by, reason, until });
+                return Ok((before, Some(until.since(now))));
+            }
+        }
+        Ok((self.inspect(&name).await?, None))
     }
 
     /// Grants nothing more, gives holders until then to let go, then counts
@@ -374,7 +474,12 @@ impl Driver {
                         }
                     }
                     Action::Call(lock, call) => more.extend(self.call(lock, call)),
-                    Action::Changed(name) => state.watches.changed(&name),
+                    Action::Changed(name) => {
+                        if state.sessions.knows(&name) {
+                            state.observed.forget(&name);
+                        }
+                        state.watches.changed(&name);
+                    }
                 }
             }
             actions.shrink_to(KEPT);
@@ -401,6 +506,9 @@ impl Driver {
             StoreCall::Release(name, id) => {
                 self.start(lock, id, store.release(&name, id), Answer::Release)
             }
+            StoreCall::Publish(name, id, publication) => {
+                self.start(lock, id, store.publish(&name, id, publication), Answer::Publish)
+            }
         }
     }
 
@@ -422,6 +530,20 @@ impl Driver {
                 None
             }
         }
+    }
+}
+
+impl State {
+    /// A lock as it is now, as far as is known here without asking.
+    fn view(&self, name: &LockName) -> LockView {
+        let mut view = self.sessions.view(name, Moment::now());
+        if view.held.is_none()
+            && !self.sessions.is_ours(name)
+            && let Some(info) = self.observed.seen(name)
+        {
+            view.held = Some(HeldView::elsewhere(info));
+        }
+        view
     }
 }
 
@@ -498,6 +620,8 @@ impl Drop for Stream {
 pub struct Watch {
     driver: Driver,
     id: WatchId,
+    /// If it is a single lock.
+    name: Option<LockName>,
 }
 
 impl Watch {
@@ -507,12 +631,16 @@ impl Watch {
         state
             .watches
             .poll_changed(self.id, cx)
-            .map(|changed| changed.map(|name| Ok(state.sessions.view(&name?, Moment::now()))))
+            .map(|changed| changed.map(|name| Ok(state.view(&name?))))
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.driver.state().watches.remove(self.id);
+        let mut state = self.driver.state();
+        state.watches.remove(self.id);
+        if let Some(name) = &self.name {
+            state.observed.remove(name);
+        }
     }
 }

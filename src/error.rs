@@ -41,6 +41,8 @@ pub enum Reason {
     ProtocolVersion,
     /// The messages came in an order that the protocol does not allow.
     Protocol,
+    /// An operator asked the leader to hand over.
+    StepDown,
 }
 
 /// A request that did not do what it asked for.

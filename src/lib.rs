@@ -9,6 +9,7 @@ pub mod holder;
 pub mod lease;
 pub mod lock;
 pub mod name;
+pub mod observe;
 pub mod rpc;
 pub mod schedule;
 mod secret;

@@ -18,7 +18,7 @@ impl<K> Default for Schedule<K> {
     }
 }
 
-impl<K: Ord + Copy> Schedule<K> {
+impl<K: Ord + Clone> Schedule<K> {
     /// Replaces the moment at which `key` is due. The caller remembers `armed`,
     /// so that nothing is kept twice.
     pub fn rearm(&mut self, key: K, armed: &mut Option<Moment>, due: Option<Moment>) {
@@ -26,7 +26,7 @@ impl<K: Ord + Copy> Schedule<K> {
             return;
         }
         if let Some(old) = armed.take() {
-            self.due.remove(&(old, key));
+            self.due.remove(&(old, key.clone()));
         }
         if let Some(new) = due {
             self.due.insert((new, key));

@@ -134,7 +134,7 @@ fn lock_ref(namespace: &str, name: &str) -> Option<pb::LockRef> {
 }
 
 async fn inspect(locks: &mut LockServiceClient<Channel>, name: &str) -> pb::LockInfo {
-    let request = pb::InspectRequest { lock: lock_ref("", name) };
+    let request = pb::InspectRequest { lock: lock_ref("", name), stored: false };
     locks.inspect(request).await.unwrap().into_inner().lock.unwrap()
 }
 
@@ -287,7 +287,7 @@ async fn an_oversized_message_is_told_the_limit() {
     assert!(status.message().contains("65536"), "{status}");
 
     let mut locks = locks(&daemon).await;
-    let request = pb::InspectRequest { lock: lock_ref("", &"x".repeat(100_000)) };
+    let request = pb::InspectRequest { lock: lock_ref("", &"x".repeat(100_000)), stored: false };
     let status = locks.inspect(request).await.unwrap_err();
     assert!(status.message().contains("65536"), "{status}");
 }

@@ -122,6 +122,7 @@ fn claim(lock: &LockName, number: u128, client: &str) -> Claim {
         id: id(number),
         duration: DURATION,
         again: false,
+        value: None,
         holder: Arc::new(Holder::try_new(client, "host", 7, "", []).unwrap()),
     }
 }
@@ -147,7 +148,7 @@ async fn one_holds_and_the_other_is_told_who(shelf: &impl Shelf) {
     let Acquire::Held { by } = store.acquire(claim(&name("a"), 2, "other")).await.unwrap() else {
         panic!("two holders")
     };
-    assert_eq!(by.unwrap().client(), "billing");
+    assert_eq!(by.unwrap().holder.as_ref().unwrap().client(), "billing");
     token(&store, &name("b"), 3).await;
 }
 
@@ -312,7 +313,7 @@ async fn one_that_asks_again_gets_it_once_it_is_free(shelf: &impl Shelf) {
     let Acquire::Held { by } = store.acquire(again(2)).await.unwrap() else {
         panic!("two holders")
     };
-    assert_eq!(by.unwrap().client(), "client");
+    assert_eq!(by.unwrap().holder.as_ref().unwrap().client(), "client");
     store.release(&lock, id(1)).await.unwrap();
     let answer = store.acquire(again(3)).await.unwrap();
     assert!(matches!(answer, Acquire::Acquired(_)), "{answer:?}");

@@ -22,6 +22,25 @@ secret! {
     LeaseId
 }
 
+/// What a leader shows to others: at most [`LONGEST_VALUE`] bytes.
+pub type Value = Arc<[u8]>;
+
+/// The longest value that a leader can show, in bytes.
+pub const LONGEST_VALUE: usize = 4096;
+
+/// What others are to see of a hold.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// Who holds the lock now.
+    pub holder: Arc<Holder>,
+    /// Its token.
+    pub token: Token,
+    /// For how long it has held it.
+    pub held_for: Duration,
+    /// What it shows, if it leads.
+    pub value: Option<Value>,
+}
+
 /// What is asked for when a lease is acquired.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -33,6 +52,8 @@ pub struct Claim {
     pub duration: Duration,
     /// For whom: shown to other contenders.
     pub holder: Arc<Holder>,
+    /// What the holder shows to others, if it campaigns.
+    pub value: Option<Value>,
     /// Whether this contender has asked before and found the lease taken: then
     /// it most likely still is.
     pub again: bool,
@@ -56,7 +77,7 @@ pub enum Acquire {
     /// It is another's.
     Held {
         /// Whose, if that is known.
-        by: Option<Arc<Holder>>,
+        by: Option<Arc<LeaseInfo>>,
     },
     /// It may be ours or not: release it, then ask again with a fresh id.
     Unknown {
@@ -91,6 +112,20 @@ pub enum Release {
     /// Whoever had that lease has it no more.
     Released,
     /// It may still be held: ask again.
+    Unknown {
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// The answer to a publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Publish {
+    /// Others can see it.
+    Published,
+    /// The lease is not ours any more.
+    Lost,
+    /// Perhaps they can: ask again.
     Unknown {
         /// What went wrong.
         why: String,
@@ -135,12 +170,37 @@ pub struct LeaseInfo {
     /// The tokens of that hold, if that is known: grants within it have some
     /// of these.
     pub tokens: Option<Tokens>,
+    /// The leader's token, if the holder leads.
+    pub leader: Option<Token>,
+    /// What the leader shows.
+    pub value: Option<Value>,
+    /// Which daemon has the lease, if that is known. For people.
+    pub daemon: Option<Arc<str>>,
     /// For how long it has been held, if that is known. For people.
     pub held_for: Option<Duration>,
     /// Who broke the lock last, if that was noted.
     pub broken: Option<Breaker>,
     /// Where it is stored, if that is worth knowing.
     pub place: Option<String>,
+}
+
+impl LeaseInfo {
+    /// A lease that nobody has, and of which nothing else is known.
+    #[must_use]
+    pub const fn free(name: LockName) -> Self {
+        Self {
+            name,
+            held: false,
+            holder: None,
+            tokens: None,
+            leader: None,
+            value: None,
+            daemon: None,
+            held_for: None,
+            broken: None,
+            place: None,
+        }
+    }
 }
 
 /// A store said no, and nothing was changed.
@@ -222,6 +282,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// More tokens for a hold that has used up its own. [`Acquire::Held`] if
     /// the lease is not ours any more.
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire>;
+    /// Shows others who holds the lock now, where there are others.
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish>;
     /// Keeps the lease for another duration, the one with which it was
     /// acquired.
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew>;
@@ -247,6 +309,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// this long before anything is granted, where the store needs that. Must
     /// have succeeded before a session with this ttl is given anything.
     fn cover(&self, ttl: Duration) -> Call<()>;
+    /// Whether other daemons may have leases in it.
+    fn is_shared(&self) -> bool;
     /// Why nothing can be granted at present, if so.
     fn trouble(&self) -> Option<Error>;
     /// What kind of store it is, and where, for people.

@@ -14,6 +14,12 @@ const EPOCH_BITS: u32 = 53 - SEQ_BITS;
 pub struct Token(u64);
 
 impl Token {
+    /// A token that was stored; none if it is beyond what tokens can carry.
+    #[must_use]
+    pub const fn stored(number: u64) -> Option<Self> {
+        if number < 1 << (EPOCH_BITS + SEQ_BITS) { Some(Self(number)) } else { None }
+    }
+
     /// The number, as it is shown and compared.
     #[must_use]
     pub const fn get(self) -> u64 {

@@ -1,6 +1,10 @@
 //! A grant: "session S holds lock L with token T".
 
-use crate::{clock::Moment, lease::Token, secret::secret};
+use crate::{
+    clock::Moment,
+    lease::{Token, Value},
+    secret::secret,
+};
 
 /// A session, as locks know it: a number that stands for one session for as
 /// long as that session waits for or holds anything.
@@ -36,6 +40,13 @@ pub enum Cause {
         /// What is known.
         why: Box<str>,
     },
+    /// An operator asked the leader to hand over, and it has not.
+    SteppedDown {
+        /// Who.
+        by: Box<str>,
+        /// Why.
+        reason: Box<str>,
+    },
     /// The daemon stops.
     ShuttingDown,
 }
@@ -55,6 +66,10 @@ pub struct Grant {
     pub since: Moment,
     /// The longest hold, if there is one.
     pub hold_until: Option<Moment>,
+    /// Why it is over then, if not because the longest hold is.
+    pub over_because: Option<Box<Cause>>,
+    /// What the holder shows to others, if it leads.
+    pub value: Option<Value>,
     /// Set once the holder was told that the grant is lost: when the lock is
     /// free for others even if the holder never lets go. Until then the holder
     /// may still be at work.

@@ -6,6 +6,7 @@
 //! [`Effect`]s.
 
 mod grant;
+mod publish;
 mod queue;
 mod renew;
 mod state;
@@ -24,7 +25,7 @@ pub use state::Obstacle;
 
 use crate::{
     clock::{Entropy, Moment},
-    lease::{self, LeaseId, Token},
+    lease::{self, LeaseId, Token, Value},
     name::LockName,
     schedule::Schedule,
 };
@@ -62,6 +63,8 @@ pub struct Acquire {
     pub longest_hold: Option<Duration>,
     /// The duration of the lease, if it must be acquired for this one.
     pub lease_duration: Option<Duration>,
+    /// What it shows once it holds the lock, if it campaigns.
+    pub value: Option<Value>,
 }
 
 /// What happened.
@@ -77,6 +80,11 @@ pub enum Event {
     Free(LockId),
     /// The grant must end, at the latest at that moment.
     End(LockId, Moment, Cause),
+    /// The grant must end by itself at that moment, which must not be before
+    /// what the holder was promised; otherwise it is lost for this cause.
+    Limit(LockId, Moment, Cause),
+    /// The holder shows another value; its session's number for this request.
+    Proclaim(LockId, u64, Value),
     /// The daemon stops: whoever waits is refused, now and from now on.
     Drain,
     /// The store answered.
@@ -98,10 +106,12 @@ pub enum Answer {
     Renew(Result<lease::Renew, lease::Error>),
     /// To [`Call::Release`].
     Release(Result<lease::Release, lease::Error>),
+    /// To [`Call::Publish`].
+    Publish(Result<lease::Publish, lease::Error>),
 }
 
 /// What to ask the store. Each is answered with an [`Event::Answered`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Call {
     /// Acquire the lease, on behalf of a session.
     Acquire {
@@ -113,6 +123,8 @@ pub enum Call {
         duration: Duration,
         /// Whether it was asked for before, in vain.
         again: bool,
+        /// What is shown to others, if it is a campaign.
+        value: Option<Value>,
     },
     /// Get more tokens.
     NextTokens {
@@ -130,6 +142,19 @@ pub enum Call {
     Release {
         /// The hold.
         id: LeaseId,
+    },
+    /// Show others who holds the lock.
+    Publish {
+        /// The hold.
+        id: LeaseId,
+        /// Who.
+        session: SessionKey,
+        /// Its token.
+        token: Token,
+        /// Since when.
+        since: Moment,
+        /// What it shows, if it leads.
+        value: Option<Value>,
     },
 }
 
@@ -176,6 +201,10 @@ pub enum Effect {
     Lost { session: SessionKey, handle: Handle, name: LockName, cause: Cause },
     /// A lost grant is over.
     Ended { session: SessionKey, handle: Handle },
+    /// Others can see what was proclaimed.
+    Proclaimed { session: SessionKey, request: u64 },
+    /// The lock was lost or given up before others could.
+    NotProclaimed { session: SessionKey, request: u64 },
     /// Ask the store.
     Call { lock: LockId, call: Call },
     /// A lock's state, as seen from outside, may have changed.
@@ -248,6 +277,12 @@ impl Locks {
             }),
             Event::End(lock, at, cause) => {
                 self.with(lock, now, out, |lock, cx| lock.end(at, cause, cx));
+            }
+            Event::Limit(lock, at, cause) => {
+                self.with(lock, now, out, |lock, _| lock.limit_grant(at, cause));
+            }
+            Event::Proclaim(lock, request, value) => {
+                self.with(lock, now, out, |lock, cx| lock.proclaim(request, value, cx));
             }
             Event::Drain => {
                 self.draining = true;
@@ -362,7 +397,8 @@ impl Locks {
     }
 
     fn acquire(&mut self, acquire: Acquire, again: bool, now: Moment, out: &mut Vec<Effect>) {
-        let Acquire { name, session, request, patience, longest_hold, lease_duration } = acquire;
+        let Acquire { name, session, request, patience, longest_hold, lease_duration, value } =
+            acquire;
         let found = self.find(&name);
         if let Some(id) = found
             && self.get(id).is_some_and(|lock| lock.granted_to(session).is_some())
@@ -398,6 +434,7 @@ impl Locks {
             patience,
             longest_hold,
             lease_duration: lease_duration.unwrap_or(self.settings.lease_duration),
+            value,
             present: true,
             told: 0,
             armed: None,
@@ -419,7 +456,7 @@ impl Locks {
         act: impl FnOnce(&mut Lock, &mut Cx<'_>),
     ) {
         let Some(lock) = self.locks.get_mut(id.0 as usize) else { return };
-        let before = (lock.grant().map(|grant| (grant.token, grant.ends_at)), lock.waiting());
+        let before = lock.shown();
         let was_stranded = lock.is_stranded();
         let mut cx = Cx {
             lock: id,
@@ -431,8 +468,7 @@ impl Locks {
             out,
         };
         act(lock, &mut cx);
-        let after = (lock.grant().map(|grant| (grant.token, grant.ends_at)), lock.waiting());
-        if before != after {
+        if before != lock.shown() {
             out.push(Effect::Changed(lock.name.clone()));
         }
         match (was_stranded, lock.is_stranded()) {

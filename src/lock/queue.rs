@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::grant::SessionKey;
-use crate::clock::Moment;
+use crate::{clock::Moment, lease::Value};
 
 /// How long a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) struct Waiter {
     pub(super) longest_hold: Option<Duration>,
     /// The duration of the lease, if it must be acquired for this one.
     pub(super) lease_duration: Duration,
+    /// What it shows once it holds the lock, if it campaigns.
+    pub(super) value: Option<Value>,
     /// Whether its session has a stream now. One that has none keeps its place
     /// but is passed over: it may be dead.
     pub(super) present: bool,
@@ -164,6 +166,7 @@ mod tests {
             patience: Patience::Forever,
             longest_hold: None,
             lease_duration: Duration::from_secs(30),
+            value: None,
             present,
             told: 0,
             armed: None,

@@ -8,13 +8,13 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Call, Cx, Due, Effect, Refusal,
     grant::{Cause, Grant, Handle, SessionKey},
+    publish::Publishing,
     queue::{Patience, Queue, Ticket, Waiter},
     renew::{Step, Term},
 };
 use crate::{
     clock::Moment,
-    holder::Holder,
-    lease::{self, LeaseId, Token, Tokens},
+    lease::{self, LeaseId, LeaseInfo, Token, Tokens, Value},
     name::LockName,
 };
 
@@ -27,7 +27,7 @@ const FIRST_POLL: Duration = Duration::from_millis(250);
 pub(super) struct Lock {
     pub(super) name: LockName,
     lease: Lease,
-    grant: Option<Grant>,
+    pub(super) grant: Option<Grant>,
     /// None if nobody waits, as for most locks.
     queue: Option<Box<Queue>>,
     /// When the schedule will call, as it was told.
@@ -41,7 +41,15 @@ enum Lease {
     /// Not ours, and not asked for.
     None,
     /// Asked for, after this many times in vain.
-    Acquiring { id: LeaseId, polls: u32, duration: Duration },
+    Acquiring {
+        id: LeaseId,
+        polls: u32,
+        duration: Duration,
+        /// For whom: the store shows this one to others.
+        shown: Ticket,
+        /// Whether as a leader.
+        campaigns: bool,
+    },
     /// Not to be had now: asked for again later.
     Waiting(Box<Waiting>),
     /// Ours.
@@ -55,6 +63,10 @@ enum Lease {
         /// Set while it is kept though nobody holds or wants the lock: until
         /// then.
         linger_until: Option<Moment>,
+        /// Whom the store shows as its first holder, until there is one.
+        shown: Option<Ticket>,
+        /// What others are to see, once it was more than a plain lock.
+        publishing: Option<Box<Publishing>>,
     },
     /// Being given up; tried until the store says so.
     Releasing {
@@ -75,13 +87,25 @@ struct Waiting {
     obstacle: Obstacle,
 }
 
+/// What is seen of a lock from outside, to be compared with what was seen
+/// before. Values by where they are: each new one is somewhere else.
+#[derive(PartialEq, Eq)]
+pub(super) struct Shown {
+    token: Option<Token>,
+    ends_at: Option<Moment>,
+    value: Option<usize>,
+    elsewhere: Option<(Option<Tokens>, Option<Token>)>,
+    value_elsewhere: Option<usize>,
+    waiting: usize,
+}
+
 /// Why the lease is not to be had.
 #[derive(Clone, Debug)]
 pub enum Obstacle {
     /// Another daemon has it.
     Elsewhere {
         /// For whom, if that is known.
-        by: Option<Arc<Holder>>,
+        by: Option<Arc<LeaseInfo>>,
     },
     /// The store said no.
     Trouble(lease::Error),
@@ -112,6 +136,40 @@ impl Lock {
         self.grant.as_ref()
     }
 
+    /// What is seen of it from outside, to notice changes.
+    pub(super) fn shown(&self) -> Shown {
+        let address = |value: &Value| value.as_ptr() as usize;
+        let grant = self.grant.as_ref();
+        let elsewhere = match self.obstacle() {
+            Some(Obstacle::Elsewhere { by: Some(info) }) => Some(info),
+            _ => None,
+        };
+        Shown {
+            token: grant.map(|grant| grant.token),
+            ends_at: grant.and_then(|grant| grant.ends_at),
+            value: grant.and_then(|grant| grant.value.as_ref()).map(address),
+            elsewhere: elsewhere.map(|info| (info.tokens, info.leader)),
+            value_elsewhere: elsewhere.and_then(|info| info.value.as_ref()).map(address),
+            waiting: self.waiting(),
+        }
+    }
+
+    /// The lease that is ours.
+    pub(super) const fn held_id(&self) -> Option<LeaseId> {
+        match &self.lease {
+            Lease::Held { id, .. } => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// What is yet to be shown of the hold, if the lease is ours.
+    pub(super) const fn publishing(&mut self) -> Option<&mut Option<Box<Publishing>>> {
+        match &mut self.lease {
+            Lease::Held { publishing, .. } => Some(publishing),
+            _ => None,
+        }
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.len())
     }
@@ -139,8 +197,10 @@ impl Lock {
         let lease = match &self.lease {
             Lease::None | Lease::Acquiring { .. } => None,
             Lease::Waiting(waiting) => self.queue.is_some().then_some(waiting.until),
-            Lease::Held { term, linger_until, .. } => {
-                earlier(term.as_ref().map(|term| term.due()), *linger_until)
+            Lease::Held { term, linger_until, publishing, .. } => {
+                let publishing = publishing.as_ref().and_then(|publishing| publishing.due());
+                let term = term.as_ref().map(|term| term.due());
+                earlier(earlier(term, *linger_until), publishing)
             }
             Lease::Releasing { retry_at, .. } => *retry_at,
         };
@@ -215,6 +275,7 @@ impl Lock {
 
     /// The holder lets go, or its session has ended.
     pub(super) fn free(&mut self, cx: &mut Cx<'_>) -> Option<Grant> {
+        self.fail_proclaims(cx);
         let grant = self.grant.take();
         self.advance(cx);
         grant
@@ -223,6 +284,7 @@ impl Lock {
     /// The grant is lost: the holder is told, and the lock is free when it lets
     /// go, at the latest at `at`.
     pub(super) fn end(&mut self, at: Moment, cause: Cause, cx: &mut Cx<'_>) {
+        self.fail_proclaims(cx);
         if let Some(grant) = &mut self.grant {
             let told = grant.ends_at.is_some();
             grant.ends_at = earlier(grant.ends_at, Some(at));
@@ -230,6 +292,16 @@ impl Lock {
                 let (session, handle) = (grant.session, grant.handle);
                 cx.out.push(Effect::Lost { session, handle, name: self.name.clone(), cause });
             }
+        }
+    }
+
+    /// The grant ends by itself at that moment, or before.
+    pub(super) fn limit_grant(&mut self, at: Moment, cause: Cause) {
+        if let Some(grant) = &mut self.grant
+            && grant.hold_until.is_none_or(|until| at < until)
+        {
+            grant.hold_until = Some(at);
+            grant.over_because = Some(Box::new(cause));
         }
     }
 
@@ -261,9 +333,13 @@ impl Lock {
                 None => break,
             }
         }
-        if self.grant.as_ref().and_then(|grant| grant.hold_until).is_some_and(|at| cx.now >= at) {
-            self.end(cx.now, Cause::HeldTooLong, cx);
+        if let Some(grant) = &mut self.grant
+            && grant.hold_until.is_some_and(|at| cx.now >= at)
+        {
+            let cause = grant.over_because.take().map_or(Cause::HeldTooLong, |cause| *cause);
+            self.end(cx.now, cause, cx);
         }
+        self.tick_publishing(cx);
         self.bury(cx);
         match &mut self.lease {
             Lease::Waiting(waiting) if cx.now >= waiting.until => {
@@ -325,16 +401,21 @@ impl Lock {
                 let id = *id;
                 self.give_up_lease(id, cx);
             }
-            Lease::Held { id, term, linger_until, .. } if !wanted => {
-                let linger = if term.is_some() { cx.settings.linger } else { Duration::ZERO };
+            Lease::Held { id, term, linger_until, publishing, .. } if !wanted => {
+                // Others would take it for the lead of one who has resigned.
+                let lingers = term.is_some() && publishing.is_none();
+                let linger = if lingers { cx.settings.linger } else { Duration::ZERO };
                 let until = *linger_until.get_or_insert(cx.now + linger);
                 if linger.is_zero() || cx.now >= until {
                     let id = *id;
                     self.give_up_lease(id, cx);
                 }
             }
-            Lease::Held { id, tokens, asking, .. } if !*asking => match tokens.take() {
-                Some(token) => self.grant_next(token, cx),
+            Lease::Held { id, tokens, asking, shown, .. } if !*asking => match tokens.take() {
+                Some(token) => {
+                    let shown = shown.take();
+                    self.grant_next(token, shown, cx);
+                }
                 None => {
                     *asking = true;
                     let call = Call::NextTokens { id: *id };
@@ -345,7 +426,9 @@ impl Lock {
         }
     }
 
-    fn grant_next(&mut self, token: Token, cx: &mut Cx<'_>) {
+    /// Hands the lock to the first who is there; `shown` is whom the store shows
+    /// to others as its holder, with this token.
+    fn grant_next(&mut self, token: Token, shown: Option<Ticket>, cx: &mut Cx<'_>) {
         let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_present()) else {
             return;
         };
@@ -360,9 +443,14 @@ impl Lock {
             request: waiter.request,
             since: cx.now,
             hold_until: waiter.longest_hold.map(|longest| cx.now + longest),
+            over_because: None,
+            value: waiter.value.take(),
             ends_at: None,
         });
         self.tell_granted(waiter.request, cx);
+        if shown != Some(waiter.ticket) {
+            self.show_holder(cx);
+        }
         // The session may have asked more than once: all are answered alike.
         while let Some(mut twin) =
             self.queue.as_mut().and_then(|queue| queue.remove_twin(waiter.session))
@@ -420,8 +508,10 @@ impl Lock {
         };
         let id = LeaseId::new(cx.entropy.bits());
         let duration = waiter.lease_duration;
-        let call = Call::Acquire { id, session: waiter.session, duration, again: polls > 0 };
-        self.lease = Lease::Acquiring { id, polls, duration };
+        let (session, shown) = (waiter.session, waiter.ticket);
+        let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());
+        let call = Call::Acquire { id, session, duration, again: polls > 0, value };
+        self.lease = Lease::Acquiring { id, polls, duration, shown, campaigns };
         cx.out.push(Effect::Call { lock: cx.lock, call });
     }
 
@@ -490,6 +580,6 @@ fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
 }
 
 /// The wait after this many failures in a row.
-fn backoff(failures: u32, cx: &mut Cx<'_>) -> Duration {
+pub(super) fn backoff(failures: u32, cx: &mut Cx<'_>) -> Duration {
     cx.entropy.jitter((FIRST_POLL * (1 << failures.min(8))).min(cx.settings.poll_interval))
 }

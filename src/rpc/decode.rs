@@ -6,10 +6,14 @@ use super::{PROTOCOL_VERSIONS, pb};
 use crate::{
     error::{Problem, Reason},
     holder::Holder,
+    lease::{Breaker, LONGEST_VALUE, Value},
     lock::Handle,
-    name::LockName,
+    name::{LockName, check_text},
     session::{LEASE_DURATION, Open, Request, SHORTEST_HOLD, Secret, Settings},
 };
+
+/// The longest reason for a break, and the longest name of who asks.
+const LONGEST_REASON: usize = 256;
 
 /// The first message of a stream.
 pub(super) enum First {
@@ -81,28 +85,47 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
         Some(Message::Cancel(pb::Cancel { request })) => Ok(Request::Cancel { request }),
         Some(Message::Release(pb::Release { request, handle })) => {
             let request = number(request)?;
-            Ok(match Handle::from_bytes(&handle) {
-                Some(handle) => Request::Release { request, handle },
-                None => {
-                    let bytes = handle.len();
-                    let problem = format_args!("has {bytes} bytes; it must have 16");
-                    Request::Malformed {
-                        request,
-                        problem: Box::new(Problem::invalid("handle", problem)),
-                    }
-                }
+            Ok(match self::handle(&handle) {
+                Ok(handle) => Request::Release { request, handle },
+                Err(problem) => Request::Malformed { request, problem: Box::new(problem) },
             })
+        }
+        Some(Message::Proclaim(pb::Proclaim { request, handle, value })) => {
+            let request = number(request)?;
+            let proclaim = || {
+                let handle = self::handle(&handle)?;
+                Ok(Request::Proclaim { request, handle, value: self::value(value)? })
+            };
+            Ok(proclaim().unwrap_or_else(|problem: Problem| Request::Malformed {
+                request,
+                problem: Box::new(problem),
+            }))
         }
         Some(Message::Close(pb::Close {})) => Ok(Request::Close),
         Some(Message::Open(_) | Message::Resume(_)) => Err(Problem::new(
             Reason::Protocol,
             "`open` and `resume` are allowed only as the first message of a stream",
         )),
-        Some(Message::Proclaim(_)) | None => Err(Problem::new(
+        None => Err(Problem::new(
             Reason::Protocol,
             "a message of a kind that this daemon does not know, or an empty one",
         )),
     }
+}
+
+fn handle(bytes: &[u8]) -> Result<Handle, Problem> {
+    Handle::from_bytes(bytes).ok_or_else(|| {
+        Problem::invalid("handle", format_args!("has {} bytes; it must have 16", bytes.len()))
+    })
+}
+
+fn value(bytes: Vec<u8>) -> Result<Value, Problem> {
+    if bytes.len() > LONGEST_VALUE {
+        let problem =
+            format_args!("has {} bytes; at most {LONGEST_VALUE} are allowed", bytes.len());
+        return Err(Problem::invalid("value", problem));
+    }
+    Ok(bytes.into())
 }
 
 fn number(request: u64) -> Result<u64, Problem> {
@@ -135,10 +158,30 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
         wait: acquire.wait_ms.map(Duration::from_millis),
         longest_hold,
         lease_duration,
+        value: acquire.value.map(value).transpose()?,
     })
 }
 
 pub(super) fn lock(lock: Option<pb::LockRef>) -> Result<LockName, Problem> {
-    let lock = lock.ok_or_else(|| Problem::invalid("lock", "is missing"))?;
+    named("lock", lock)
+}
+
+pub(super) fn election(election: Option<pb::LockRef>) -> Result<LockName, Problem> {
+    named("election", election)
+}
+
+fn named(field: &'static str, lock: Option<pb::LockRef>) -> Result<LockName, Problem> {
+    let lock = lock.ok_or_else(|| Problem::invalid(field, "is missing"))?;
     Ok(LockName::parse(&lock.namespace, &lock.name)?)
+}
+
+/// An operator, and why.
+pub(super) fn breaker(by: String, reason: String) -> Result<Breaker, Problem> {
+    if reason.is_empty() {
+        return Err(Problem::invalid("reason", "is empty; say why"));
+    }
+    check_text("reason", &reason, LONGEST_REASON)?;
+    check_text("by", &by, LONGEST_REASON)?;
+    let by = if by.is_empty() { "an operator".to_owned() } else { by };
+    Ok(Breaker { by: by.into(), reason: reason.into() })
 }

@@ -68,6 +68,7 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             message: message.into(),
         }),
         Message::Released { request } => Out::Released(pb::Released { request }),
+        Message::Proclaimed { request } => Out::Proclaimed(pb::Proclaimed { request }),
         Message::Restored => Out::Restored(pb::Restored {}),
     };
     pb::AttachResponse { message: Some(message) }
@@ -114,6 +115,24 @@ pub(super) fn lock_info(view: &LockView) -> pb::LockInfo {
         held_for_ms: held.and_then(|held| held.held_for).map(millis),
         waiting: view.waiting as u32,
         ending: held.is_some_and(|held| held.free_within.is_some()),
+    }
+}
+
+pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
+    let leader = view.held.as_ref().map(|held| pb::Leader {
+        holder: held.holder.as_deref().map(holder),
+        value: held.value.as_deref().unwrap_or_default().to_vec(),
+        token: held.token.map(|token| token.get()),
+        leading_for_ms: held.held_for.map(millis),
+        local: held.session.is_some(),
+        session_id: held.session.map(|session| session.to_string()).unwrap_or_default(),
+        ending: held.free_within.is_some(),
+        daemon: held.daemon.as_deref().unwrap_or_default().to_owned(),
+    });
+    pb::ElectionState {
+        election: Some(lock_ref(&view.name)),
+        leader,
+        candidates: view.waiting as u32,
     }
 }
 

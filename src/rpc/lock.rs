@@ -25,9 +25,6 @@ use crate::{
 /// The page size of those who ask for none, and the largest.
 const PAGE: (u32, u32) = (100, 1000);
 
-/// The longest reason for a break, and the longest name of who asks.
-const LONGEST_REASON: usize = 256;
-
 /// Serves those who look, and operators.
 pub(super) struct Service {
     driver: Driver,
@@ -134,13 +131,8 @@ impl pb::lock_service_server::LockService for Service {
     ) -> Result<Response<pb::BreakResponse>, Status> {
         let pb::BreakRequest { lock, reason, by } = request.into_inner();
         let name = decode::lock(lock).map_err(status)?;
-        if reason.is_empty() {
-            return Err(status(Problem::invalid("reason", "is empty; say why")));
-        }
-        check_text("reason", &reason, LONGEST_REASON).map_err(|error| status(error.into()))?;
-        check_text("by", &by, LONGEST_REASON).map_err(|error| status(error.into()))?;
-        let by = if by.is_empty() { "an operator" } else { &by };
-        let broken = self.driver.break_lock(name, by, &reason).await;
+        let breaker = decode::breaker(by, reason).map_err(status)?;
+        let broken = self.driver.break_lock(name, breaker).await;
         let (before, free_within) = broken.map_err(store_status)?;
         Ok(Response::new(pb::BreakResponse {
             broken: free_within.is_some(),

@@ -2,6 +2,7 @@
 
 mod codec;
 mod decode;
+mod election;
 mod encode;
 mod listen;
 mod lock;
@@ -54,9 +55,14 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
     let locks = pb::lock_service_server::LockServiceServer::new(lock::Service::new(driver.clone()))
         .max_decoding_message_size(LARGEST_REQUEST)
         .max_encoding_message_size(LARGEST_RESPONSE);
+    let elections = pb::election_service_server::ElectionServiceServer::new(
+        election::Service::new(driver.clone()),
+    )
+    .max_decoding_message_size(LARGEST_REQUEST)
+    .max_encoding_message_size(LARGEST_RESPONSE);
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
-    routes.add_service(sessions).add_service(locks).add_service(health);
+    routes.add_service(sessions).add_service(locks).add_service(elections).add_service(health);
     if reflection {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(pb::DESCRIPTION)

@@ -32,6 +32,7 @@ pub(super) const fn reason(reason: Reason) -> pb::Reason {
         Reason::UnknownSession => pb::Reason::UnknownSession,
         Reason::ProtocolVersion => pb::Reason::ProtocolVersion,
         Reason::Protocol => pb::Reason::Protocol,
+        Reason::StepDown => pb::Reason::StepDown,
     }
 }
 
@@ -45,7 +46,11 @@ const fn code(reason: Reason) -> Code {
         Reason::DataLoss => Code::DataLoss,
         Reason::Limit => Code::ResourceExhausted,
         Reason::Held | Reason::ProtocolVersion | Reason::Protocol => Code::FailedPrecondition,
-        Reason::Expired | Reason::Broken | Reason::HeldTooLong | Reason::LeaseLost => Code::Aborted,
+        Reason::Expired
+        | Reason::Broken
+        | Reason::HeldTooLong
+        | Reason::LeaseLost
+        | Reason::StepDown => Code::Aborted,
     }
 }
 

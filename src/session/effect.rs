@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Action, Held, Message, Sessions, StoreCall, view};
 use crate::{
     clock::Moment,
-    error::Problem,
-    lease::Claim,
+    error::{Problem, Reason},
+    lease::{Claim, Publication},
     lock::{self, Effect, LockId, SessionKey},
 };
 
@@ -71,8 +71,18 @@ impl Sessions {
                     session.forget_grant(handle);
                 }
             }
+            Effect::Proclaimed { session, request } => {
+                self.send(session, Message::Proclaimed { request }, out);
+            }
+            Effect::NotProclaimed { session, request } => {
+                let problem = Problem::new(
+                    Reason::LeaseLost,
+                    "the lead was given up or lost before others could see the new value",
+                );
+                self.refuse(session, request, problem, out);
+            }
             Effect::Call { lock, call } => {
-                if let Some(call) = self.store_call(lock, call) {
+                if let Some(call) = self.store_call(lock, call, now) {
                     out.push(Action::Call(lock, call));
                 }
             }
@@ -80,19 +90,26 @@ impl Sessions {
         }
     }
 
-    pub(super) fn store_call(&self, lock: LockId, call: lock::Call) -> Option<StoreCall> {
+    pub(super) fn store_call(
+        &self,
+        lock: LockId,
+        call: lock::Call,
+        now: Moment,
+    ) -> Option<StoreCall> {
         let name = self.locks.name(lock)?.clone();
         Some(match call {
-            lock::Call::Acquire { id, session, duration, again } => StoreCall::Acquire(Claim {
-                name,
-                id,
-                duration,
-                holder: Arc::clone(&self.sessions.get(session.0 as usize)?.holder),
-                again,
-            }),
+            lock::Call::Acquire { id, session, duration, again, value } => {
+                let holder = Arc::clone(&self.sessions.get(session.0 as usize)?.holder);
+                StoreCall::Acquire(Claim { name, id, duration, holder, value, again })
+            }
             lock::Call::NextTokens { id } => StoreCall::NextTokens(name, id),
             lock::Call::Renew { id, duration } => StoreCall::Renew(name, id, duration),
             lock::Call::Release { id } => StoreCall::Release(name, id),
+            lock::Call::Publish { id, session, token, since, value } => {
+                let holder = Arc::clone(&self.sessions.get(session.0 as usize)?.holder);
+                let held_for = now.since(since);
+                StoreCall::Publish(name, id, Publication { holder, token, held_for, value })
+            }
         })
     }
 

@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::Problem,
     holder::Holder,
-    lease::{Claim, LeaseId},
+    lease::{Claim, LeaseId, Publication, Value},
     lock::{Answer, Handle, LockId},
     name::LockName,
 };
@@ -100,6 +100,8 @@ pub enum Request {
         longest_hold: Option<Duration>,
         /// The duration of the lease, if it must be acquired for this one.
         lease_duration: Option<Duration>,
+        /// What it shows once it holds the lock, if it campaigns.
+        value: Option<Value>,
     },
     /// An acquire is taken back.
     Cancel {
@@ -112,6 +114,15 @@ pub enum Request {
         request: u64,
         /// The grant.
         handle: Handle,
+    },
+    /// A leader shows another value.
+    Proclaim {
+        /// The client's number for this request.
+        request: u64,
+        /// The grant.
+        handle: Handle,
+        /// The value.
+        value: Value,
     },
     /// The session is over.
     Close,
@@ -143,6 +154,17 @@ pub enum Event {
         by: Box<str>,
         /// Why.
         reason: Box<str>,
+    },
+    /// An operator asks the holder of a lock to let go within some time.
+    StepDown {
+        /// The lock.
+        name: LockName,
+        /// Who.
+        by: Box<str>,
+        /// Why.
+        reason: Box<str>,
+        /// From [`Sessions::step_down_by`](super::Sessions::step_down_by).
+        until: Moment,
     },
     /// The store answered.
     Answered(LockId, LeaseId, Answer),
@@ -182,4 +204,6 @@ pub enum StoreCall {
     Renew(LockName, LeaseId, Duration),
     /// Release the lease.
     Release(LockName, LeaseId),
+    /// Show others who holds the lock.
+    Publish(LockName, LeaseId, Publication),
 }

@@ -229,6 +229,36 @@ impl Sessions {
         }
     }
 
+    /// Tells a holder to let go by then. What it is promised from now on ends
+    /// by then, too.
+    pub(super) fn step_down(
+        &mut self,
+        lock: LockId,
+        by: Box<str>,
+        reason: Box<str>,
+        until: Moment,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(grant) = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none()) else {
+            return;
+        };
+        let (key, handle) = (grant.session, grant.handle);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        if let Some(held) = session.grants.get_mut(&handle)
+            && !held.limited
+        {
+            held.limited = true;
+            session.limited += 1;
+        }
+        if let Some(name) = self.locks.name(lock).cloned() {
+            let message = view::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
+            self.send(key, message, out);
+        }
+        let cause = Cause::SteppedDown { by, reason };
+        self.locks(lock::Event::Limit(lock, until, cause), now, out);
+    }
+
     pub(super) fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {

@@ -48,6 +48,11 @@ pub enum Message {
     },
     /// A waiting acquire's place.
     Queued(Box<Queued>),
+    /// What was proclaimed can be seen.
+    Proclaimed {
+        /// The request that is answered.
+        request: u64,
+    },
     /// A grant may be lost soon.
     AtRisk {
         /// The grant.

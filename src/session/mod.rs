@@ -147,6 +147,11 @@ impl Sessions {
                     self.end_grant(lock, Cause::Broken { by, reason }, now, out);
                 }
             }
+            Event::StepDown { name, by, reason, until } => {
+                if let Some(lock) = self.locks.find(&name) {
+                    self.step_down(lock, by, reason, until, now, out);
+                }
+            }
             Event::Answered(lock, id, answer) => {
                 self.locks(lock::Event::Answered(lock, id, answer), now, out);
             }
@@ -193,10 +198,29 @@ impl Sessions {
         self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
     }
 
+    /// Whether this daemon knows who holds a lock without being asked: its own
+    /// session, or one that it waits for.
+    #[must_use]
+    pub fn knows(&self, name: &LockName) -> bool {
+        self.locks
+            .find(name)
+            .is_some_and(|lock| self.locks.is_ours(lock) || self.locks.obstacle(lock).is_some())
+    }
+
     /// How many sessions there are, and how many locks.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.sessions.len(), self.locks.len())
+    }
+
+    /// When a holder that is asked to let go must have, if it is given this
+    /// long: not before what it was promised. None if no session of this daemon
+    /// holds the lock.
+    #[must_use]
+    pub fn step_down_by(&self, name: &LockName, within: Duration, now: Moment) -> Option<Moment> {
+        let lock = self.locks.find(name)?;
+        self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        self.free_by(lock).map(|promised| promised.max(now + within))
     }
 
     /// When the lock is free at the latest if its grant is ended now.

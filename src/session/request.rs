@@ -22,7 +22,7 @@ impl Sessions {
     ) {
         match request {
             Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
-            Request::Acquire { request, name, wait, longest_hold, lease_duration } => {
+            Request::Acquire { request, name, wait, longest_hold, lease_duration, value } => {
                 let patience = match wait {
                     None => Patience::Forever,
                     Some(Duration::ZERO) => Patience::None,
@@ -35,6 +35,7 @@ impl Sessions {
                     patience,
                     longest_hold,
                     lease_duration,
+                    value,
                 };
                 self.acquire(acquire, now, out);
             }
@@ -60,6 +61,26 @@ impl Sessions {
                             Reason::UnknownHandle,
                             "handle: names no grant of this session; it was released or lost \
                              before, or it is another session's. Nothing was released",
+                        );
+                        self.refuse(key, request, problem, out);
+                    }
+                }
+            }
+            Request::Proclaim { request, handle, value } => {
+                let session = self.sessions.get(key.0 as usize);
+                let lock = session.and_then(|session| session.grants.get(&handle));
+                let lock = lock.map(|held| held.lock).filter(|lock| {
+                    self.locks.grant(*lock).is_some_and(|grant| grant.ends_at.is_none())
+                });
+                match lock {
+                    Some(lock) => {
+                        self.locks(lock::Event::Proclaim(lock, request, value), now, out);
+                    }
+                    None => {
+                        let problem = Problem::new(
+                            Reason::UnknownHandle,
+                            "handle: names no grant of this session that stands: it does not \
+                             lead, or not any more. Nothing was proclaimed",
                         );
                         self.refuse(key, request, problem, out);
                     }

@@ -10,12 +10,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     error::Reason,
-    lease::{self, Acquired, Claim, LeaseId, Tokens},
+    lease::{self, Acquired, Claim, LeaseId, Token, Tokens, Value},
     lock::Answer,
 };
 
 const DURATION: Duration = Duration::from_secs(15);
 const TTL: Duration = Duration::from_secs(3);
+
+/// The lock that is an election.
+const ELECTION: u8 = 2;
 
 /// A store as the pure core sees it: what was asked and not answered yet, and
 /// what is true meanwhile.
@@ -29,6 +32,8 @@ struct Store {
 struct Blob {
     epoch: u64,
     lease: Option<(LeaseId, Moment)>,
+    /// Who leads with which value, as others see it.
+    shown: Option<(Token, Value)>,
 }
 
 /// What becomes of a call.
@@ -80,6 +85,8 @@ enum Op {
     Acquire(usize, u8, Option<u64>, Option<u64>),
     CancelAll(usize),
     ReleaseAll(usize),
+    Proclaim(usize, u8),
+    StepDown(u8),
     ReleaseForeign(usize, usize),
     Cut(usize),
     Noticed(usize),
@@ -114,6 +121,8 @@ fn op(clients: usize) -> impl Strategy<Value = Op> {
         ).prop_map(|(c, l, w, h)| Op::Acquire(c, l, w, h)),
         1 => client.clone().prop_map(Op::CancelAll),
         4 => client.clone().prop_map(Op::ReleaseAll),
+        2 => (client.clone(), any::<u8>()).prop_map(|(c, v)| Op::Proclaim(c, v)),
+        1 => (0..3_u8).prop_map(Op::StepDown),
         1 => (client.clone(), client.clone()).prop_map(|(c, o)| Op::ReleaseForeign(c, o)),
         3 => client.clone().prop_map(Op::Cut),
         1 => client.clone().prop_map(Op::Noticed),
@@ -317,7 +326,7 @@ impl World {
                     belief.over |= !listed.contains(handle);
                 }
             }
-            Message::Queued(_) | Message::Released { .. } => {}
+            Message::Queued(_) | Message::Released { .. } | Message::Proclaimed { .. } => {}
         }
     }
 
@@ -361,6 +370,8 @@ impl World {
                             wait,
                             longest_hold,
                             lease_duration: None,
+                            // One of the locks is an election.
+                            value: (lock == ELECTION).then(|| [client as u8].into()),
                         },
                     );
                 }
@@ -372,6 +383,23 @@ impl World {
                 }
             }
             Op::ReleaseAll(client) => self.release_all(client),
+            Op::Proclaim(client, value) => {
+                let handles: Vec<_> = self.clients[client].beliefs.keys().copied().collect();
+                for handle in handles {
+                    let value = [client as u8, value].into();
+                    self.request(client, Request::Proclaim { request: u64::MAX, handle, value });
+                }
+            }
+            Op::StepDown(lock) => {
+                let (name, within) = (lock_name(lock), Duration::from_secs(2));
+                for daemon in 0..self.daemons.len() {
+                    let until = self.daemons[daemon].step_down_by(&name, within, self.now);
+                    if let Some(until) = until {
+                        let (by, reason, name) = ("me".into(), "why".into(), name.clone());
+                        self.event(daemon, Event::StepDown { name, by, reason, until });
+                    }
+                }
+            }
             Op::ReleaseForeign(client, other) => {
                 let mine = self.clients[client].beliefs.keys().copied().collect::<Vec<_>>();
                 let theirs: Vec<_> = self.clients[other].beliefs.keys().copied().collect();
@@ -495,15 +523,18 @@ impl Store {
         let (StoreCall::NextTokens(name, id)
         | StoreCall::Renew(name, id, _)
         | StoreCall::Release(name, id)
+        | StoreCall::Publish(name, id, _)
         | StoreCall::Acquire(Claim { name, id, .. })) = call;
         let blob = self.blobs.entry(name.clone()).or_default();
         let free = blob.lease.is_none_or(|(held, expires)| held == *id || expires <= now);
         let ours = blob.lease.is_some_and(|(held, expires)| held == *id && expires > now);
         let mut acquired = None;
         match call {
-            StoreCall::Acquire(_) if applied && free => {
+            StoreCall::Acquire(claim) if applied && free => {
                 blob.lease = Some((*id, now + DURATION));
                 blob.epoch += 1;
+                let token = Tokens::of_epoch(blob.epoch).take().unwrap();
+                blob.shown = claim.value.clone().map(|value| (token, value));
                 acquired = Some(blob.epoch);
             }
             StoreCall::NextTokens(..) if applied && ours => {
@@ -514,6 +545,9 @@ impl Store {
                 blob.lease = Some((*id, now + DURATION));
             }
             StoreCall::Release(..) if applied && ours => blob.lease = None,
+            StoreCall::Publish(_, _, publication) if applied && ours => {
+                blob.shown = publication.value.clone().map(|value| (publication.token, value));
+            }
             _ => {}
         }
         let answer = match (call, fate) {
@@ -521,6 +555,14 @@ impl Store {
             (StoreCall::NextTokens(..), Fate::Refused) => Answer::NextTokens(Err(unavailable())),
             (StoreCall::Renew(..), Fate::Refused) => Answer::Renew(Err(unavailable())),
             (StoreCall::Release(..), Fate::Refused) => Answer::Release(Err(unavailable())),
+            (StoreCall::Publish(..), Fate::Refused) => Answer::Publish(Err(unavailable())),
+            (StoreCall::Publish(..), Fate::Answered) if ours => {
+                Answer::Publish(Ok(lease::Publish::Published))
+            }
+            (StoreCall::Publish(..), Fate::Answered) => Answer::Publish(Ok(lease::Publish::Lost)),
+            (StoreCall::Publish(..), _) => {
+                Answer::Publish(Ok(lease::Publish::Unknown { why: why() }))
+            }
             (StoreCall::Acquire(_) | StoreCall::NextTokens(..), Fate::Answered) => {
                 // Few tokens at a time, so that they run out.
                 let answer = match acquired {

@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     holder::Holder,
-    lease::{self, LeaseInfo, Token, Tokens},
+    lease::{self, LeaseInfo, Token, Tokens, Value},
     lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal},
     name::LockName,
 };
@@ -24,7 +24,7 @@ pub struct LockView {
 }
 
 /// A lock's holder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HeldView {
     /// Who, as far as it is known.
     pub holder: Option<Arc<Holder>>,
@@ -39,6 +39,10 @@ pub struct HeldView {
     pub held_for: Option<Duration>,
     /// Once the grant is lost: when the lock is free at the latest.
     pub free_within: Option<Duration>,
+    /// What it shows, if it leads.
+    pub value: Option<Value>,
+    /// Which daemon has the lease, if it is another one and known.
+    pub daemon: Option<Arc<str>>,
 }
 
 impl HeldView {
@@ -48,10 +52,12 @@ impl HeldView {
         Self {
             holder: info.holder.clone(),
             session: None,
-            token: None,
+            token: info.leader,
             among: info.tokens,
             held_for: info.held_for,
             free_within: None,
+            value: info.value.clone(),
+            daemon: info.daemon.clone(),
         }
     }
 }
@@ -84,17 +90,14 @@ impl Sessions {
                 among: None,
                 held_for: Some(held_for),
                 free_within: grant.ends_at.map(|at| at.since(now)),
+                value: grant.value.clone(),
+                daemon: None,
             });
         }
         match self.locks.obstacle(lock)? {
-            Obstacle::Elsewhere { by } => Some(HeldView {
-                holder: by.clone(),
-                session: None,
-                token: None,
-                among: None,
-                held_for: None,
-                free_within: None,
-            }),
+            Obstacle::Elsewhere { by } => {
+                Some(by.as_deref().map(HeldView::elsewhere).unwrap_or_default())
+            }
             Obstacle::Trouble(_) => None,
         }
     }
@@ -146,7 +149,7 @@ impl Sessions {
             }
             Refusal::Obstacle(Obstacle::Elsewhere { by }) => {
                 // Once nobody waits the lock is forgotten, and its holder with it.
-                holder = holder.or(by);
+                holder = holder.or_else(|| by.and_then(|info| info.holder.clone()));
                 let by = holder.as_ref();
                 let by = by.map_or_else(|| "another daemon".to_owned(), |by| by.to_string());
                 let text = format!("lock {name} is held by {by}; wait for it or try again");
@@ -206,6 +209,10 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
         ),
         Cause::HeldTooLong => (Reason::HeldTooLong, "its longest hold is over".into()),
         Cause::LeaseLost { why } => (Reason::LeaseLost, format!("its lease is lost: {why}")),
+        Cause::SteppedDown { by, reason } => (
+            Reason::StepDown,
+            format!("{by} asked to hand over ({reason}), and the time for that is over"),
+        ),
         Cause::ShuttingDown => {
             (Reason::ShuttingDown, "the daemon is stopping; stop, and release it".into())
         }
@@ -220,6 +227,21 @@ pub(super) fn stopping(handle: Handle, ends_in: Duration) -> Message {
         message: "the daemon is stopping: finish and release the lock".into(),
         ends_in,
     }
+}
+
+pub(super) fn asked_to_step_down(
+    handle: Handle,
+    name: &LockName,
+    by: &str,
+    reason: &str,
+    ends_in: Duration,
+) -> Message {
+    let seconds = ends_in.as_secs();
+    let message = format!(
+        "{by} asks to hand over {name} ({reason}): finish and release it within {seconds} s, when \
+         it is lost"
+    );
+    Message::AtRisk { handle, reason: Reason::StepDown, message: message.into(), ends_in }
 }
 
 pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {

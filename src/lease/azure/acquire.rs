@@ -7,21 +7,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use azure_core::http::Etag;
-use backon::{BackoffBuilder, ExponentialBuilder};
-
 use super::{
     Azure,
+    amend::{Basis, Try, Unfit, Written, retries},
     blob::{For, Leased, Seen},
     budget::Cause,
     fault::Fault,
-    limit, path,
+    limit,
     record::{Record, SLICE},
 };
 use crate::{
     clock::{self, Moment, sleep},
-    holder::Holder,
-    lease::{Acquire, Acquired, Breaker, Claim, Error, LeaseId, Tokens, token::SEQ_BITS},
+    lease::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Tokens, Value, token::SEQ_BITS},
     name::LockName,
 };
 
@@ -31,40 +28,13 @@ const ABSURD: u64 = 24 * 60 * 60;
 const ABSURD_CLOCK: &str = "the lock is new, and the storage service's clock, at which its tokens \
     begin, is absurdly ahead of this machine's: set the clock of this machine right";
 
-/// How often a record is tried: each further try follows a change by somebody
-/// else, who can't go on for long while the lease is ours.
-const TRIES: usize = 4;
-
-/// An acquisition under way.
-struct Try<'a> {
-    name: &'a LockName,
-    path: String,
-    id: LeaseId,
-    /// When to stop trying: long before the lease is over.
-    until: Moment,
-    why: For,
-}
-
 /// What became of a lease.
 enum Leasing {
     /// Ours since the first attempt, which was sent then.
     Ours(Moment, Leased),
     /// Another's.
-    Held { by: Option<Arc<Holder>> },
+    Held { by: Option<Arc<LeaseInfo>> },
 }
-
-/// How a record was written.
-enum Written {
-    /// These tokens are durable.
-    Yes(Tokens),
-    /// The lease is not ours.
-    NotOurs(&'static str),
-    /// Perhaps, or not at all.
-    Unknown(String),
-}
-
-/// The blob does not say what it should.
-struct Corrupt(String);
 
 impl Azure {
     /// See [`LeaseStore::acquire`](crate::lease::LeaseStore::acquire).
@@ -76,12 +46,12 @@ impl Azure {
         }
         let attempt = Try {
             name: &claim.name,
-            path: path::of(&self.shared.prefix, &claim.name),
-            id: claim.id,
+            path: self.path(&claim.name),
+            id: Some(claim.id),
             until: Moment::now() + claim.duration / 3,
             why: For { cause: Cause::Grant, limit: limit(claim.duration) },
         };
-        let (sent, leased) = match self.lease(&attempt, claim.duration).await {
+        let (sent, leased) = match self.lease(&attempt, claim.id, claim.duration).await {
             Ok(Leasing::Ours(sent, leased)) => (sent, leased),
             Ok(Leasing::Held { by }) => return Ok(Acquire::Held { by }),
             Err(fault) if fault.is_unclear() || matches!(fault, Fault::NotOurs { .. }) => {
@@ -89,9 +59,17 @@ impl Azure {
             }
             Err(fault) => return Err(fault.into_error()),
         };
-        let written = self.write_record(&attempt, leased, Some(&claim.holder)).await;
-        match written {
-            Ok(Written::Yes(tokens)) => {
+        let now = leased.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
+        let written = self.amend(&attempt, leased, |record, basis| {
+            next_hold(record, basis)?;
+            record.holder = Some(Arc::clone(&claim.holder));
+            record.leader = claim.value.is_some().then_some(record.token);
+            record.since = now;
+            Ok(claim.value.clone().or_else(|| (record.bytes > 0).then(Value::default)))
+        });
+        match written.await {
+            Ok(Written::Yes(record)) => {
+                let tokens = Tokens::from(record.token, SLICE);
                 self.shared.memory.change(&claim.name, |known| known.hold = Some(claim.id));
                 let deadline = Some(deadline(sent, claim.duration));
                 Ok(Acquire::Acquired(Acquired { tokens, deadline }))
@@ -101,7 +79,7 @@ impl Azure {
             Err(corrupt) => {
                 // It was ours to look at, no more.
                 _ = self.shared.blobs.release(&attempt.path, claim.id, attempt.why).await;
-                Err(self.data_loss(&attempt, corrupt))
+                Err(self.data_loss(&attempt, &corrupt))
             }
         }
     }
@@ -111,47 +89,23 @@ impl Azure {
         let time = limit(Duration::from_secs(15));
         let attempt = Try {
             name: &name,
-            path: path::of(&self.shared.prefix, &name),
-            id,
+            path: self.path(&name),
+            id: Some(id),
             until: Moment::now() + time,
             why: For { cause: Cause::Grant, limit: time },
         };
-        let known = self.shared.memory.get(&name).and_then(|known| known.version);
-        let (etag, date) = match known {
-            Some((etag, _)) => (etag, None),
-            None => match self.read(&attempt).await {
-                Ok(seen) => (seen.etag, seen.date),
-                Err(Fault::NoBlob) => return Ok(Acquire::Held { by: None }),
-                Err(fault) => return Ok(Acquire::Unknown { why: fault.why() }),
-            },
-        };
-        match self.write_record(&attempt, Leased { etag, date }, None).await {
-            Ok(Written::Yes(tokens)) => Ok(Acquire::Acquired(Acquired { tokens, deadline: None })),
+        let amended = self.amend_latest(&attempt, |record, basis| {
+            next_hold(record, basis)?;
+            Ok(None)
+        });
+        match amended.await {
+            Ok(Written::Yes(record)) => {
+                let tokens = Tokens::from(record.token, SLICE);
+                Ok(Acquire::Acquired(Acquired { tokens, deadline: None }))
+            }
             Ok(Written::NotOurs(_)) => Ok(Acquire::Held { by: None }),
             Ok(Written::Unknown(why)) => Ok(Acquire::Unknown { why }),
-            Err(corrupt) => Err(self.data_loss(&attempt, corrupt)),
-        }
-    }
-
-    /// Notes a break with a lock, with our lease or none.
-    pub(super) async fn write_note(&self, name: LockName, breaker: Breaker, id: Option<LeaseId>) {
-        let path = path::of(&self.shared.prefix, &name);
-        let why = For { cause: Cause::Break, limit: limit(Duration::from_secs(15)) };
-        for _ in 0..TRIES {
-            let Ok(seen) = self.shared.blobs.read(&path, why).await else { return };
-            let Ok(mut record) = seen.record else { return };
-            record.broken = Some(breaker.clone());
-            record.nonce = self.nonce();
-            match self.shared.blobs.write(&path, &record, id, &seen.etag, why).await {
-                Ok(etag) => {
-                    self.shared.memory.saw(&name, &etag, &record);
-                    return self.shared.memory.change(&name, |known| known.unnoted = None);
-                }
-                Err(Fault::Changed) => {}
-                Err(fault) if fault.is_unclear() => self.shared.memory.doubt(&name),
-                // It is somebody else's by now.
-                Err(_) => return,
-            }
+            Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
         }
     }
 
@@ -161,12 +115,11 @@ impl Azure {
         if let Some(rest) = self.shared.blobs.budget.resting() {
             return Err(Fault::Busy { retry_after: Some(rest) }.into_error());
         }
-        let path = path::of(&self.shared.prefix, &claim.name);
+        let path = self.path(&claim.name);
         let why = For { cause: Cause::Poll, limit: limit(claim.duration) };
         match self.shared.blobs.read(&path, why).await {
             Ok(seen) if seen.leased => {
-                let by = seen.record.ok().and_then(|record| record.holder);
-                Ok(Some(Acquire::Held { by }))
+                Ok(Some(Acquire::Held { by: self.held_by(&claim.name, seen, why).await }))
             }
             Ok(seen) => {
                 if let Ok(record) = &seen.record {
@@ -184,15 +137,20 @@ impl Azure {
 
     /// Takes the lease, creating the blob if it is not there. Gives the time of
     /// the first attempt: from then on the lease may have been ours.
-    async fn lease(&self, attempt: &Try<'_>, duration: Duration) -> Result<Leasing, Fault> {
+    async fn lease(
+        &self,
+        attempt: &Try<'_>,
+        id: LeaseId,
+        duration: Duration,
+    ) -> Result<Leasing, Fault> {
         let blobs = &self.shared.blobs;
-        let Try { name, path, id, why, .. } = attempt;
+        let Try { name, path, why, .. } = attempt;
         let known = self.shared.memory.get(name).is_some_and(|known| known.version.is_some());
         let (mut first, mut looked) = (None, None);
         let mut retries = retries();
         let mut perhaps_ours = false;
         loop {
-            let acquire = blobs.acquire(path, *id, duration, *why);
+            let acquire = blobs.acquire(path, id, duration, *why);
             let (sent, leased) = if known || first.is_some() {
                 acquire.await
             } else {
@@ -212,7 +170,10 @@ impl Azure {
                         Some(seen) => Some(seen),
                         None => blobs.read(path, *why).await.ok(),
                     };
-                    let by = by.and_then(|seen| seen.record.ok()?.holder);
+                    let by = match by {
+                        Some(seen) => self.held_by(name, seen, *why).await,
+                        None => None,
+                    };
                     return Ok(Leasing::Held { by });
                 }
                 Err(Fault::NoBlob) => self.create(attempt).await?,
@@ -239,9 +200,8 @@ impl Azure {
         let record = Record {
             token: 0,
             nonce: self.nonce(),
-            holder: None,
-            daemon: self.shared.daemon.clone(),
-            broken: None,
+            daemon: self.shared.daemon.to_string(),
+            ..Record::default()
         };
         match self.shared.blobs.create(&attempt.path, &record, attempt.why).await {
             Ok(etag) => {
@@ -254,159 +214,6 @@ impl Azure {
             Err(fault) => Err(fault),
         }
     }
-
-    /// Writes the record of this hold under its lease, from the version on
-    /// that the lease was acquired at.
-    async fn write_record(
-        &self,
-        attempt: &Try<'_>,
-        leased: Leased,
-        holder: Option<&Arc<Holder>>,
-    ) -> Result<Written, Corrupt> {
-        let Leased { mut etag, mut date } = leased;
-        let mut next = Record {
-            token: 0,
-            nonce: self.nonce(),
-            holder: None,
-            daemon: self.shared.daemon.clone(),
-            broken: None,
-        };
-        let mut based_on = None;
-        let mut retries = retries();
-        for _ in 0..TRIES {
-            if based_on.as_ref() != Some(&etag) {
-                let stored = match self.at_version(attempt, &mut etag, &mut date).await {
-                    Ok(record) => record?,
-                    Err(fault) => return Ok(unknown(fault)),
-                };
-                let known = self.shared.memory.get(attempt.name);
-                let highest = known.as_ref().map_or(0, |known| known.highest);
-                let wall = clock::unix_seconds();
-                let Some(token) = next_token(stored.token, highest, date, wall)? else {
-                    return Ok(Written::Unknown(ABSURD_CLOCK.to_owned()));
-                };
-                next.token = token;
-                let unnoted = known.and_then(|known| known.unnoted);
-                next.broken = unnoted.or(stored.broken);
-                next.holder = holder.map(Arc::clone).or(stored.holder);
-                next.nonce = self.nonce();
-                based_on = Some(etag.clone());
-            }
-            let (path, id) = (&attempt.path, Some(attempt.id));
-            match self.shared.blobs.write(path, &next, id, &etag, attempt.why).await {
-                Ok(written) => return Ok(self.wrote(attempt, &written, &next)),
-                Err(Fault::NotOurs { why }) => {
-                    self.shared.memory.doubt(attempt.name);
-                    return Ok(Written::NotOurs(why));
-                }
-                // It may have been written: by then its nonce is there.
-                Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
-                    self.shared.memory.doubt(attempt.name);
-                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
-                        Some(wait) if fault.is_unclear() => sleep(wait).await,
-                        Some(_) => {}
-                        None => return Ok(unknown(fault)),
-                    }
-                    match self.read(attempt).await {
-                        Ok(Seen { etag, record: Ok(record), .. }) if record.nonce == next.nonce => {
-                            return Ok(self.wrote(attempt, &etag, &next));
-                        }
-                        Ok(seen) => {
-                            if let Ok(record) = &seen.record {
-                                self.remember(attempt.name, &seen.etag, record);
-                            }
-                            etag = seen.etag;
-                        }
-                        Err(fault) => return Ok(unknown(fault)),
-                    }
-                }
-                Err(fault) => return Ok(unknown(fault)),
-            }
-        }
-        Ok(Written::Unknown("the blob was changed again and again meanwhile".to_owned()))
-    }
-
-    fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
-        self.remember(attempt.name, etag, record);
-        self.shared.memory.change(attempt.name, |known| known.unnoted = None);
-        Written::Yes(Tokens::from(record.token, SLICE))
-    }
-
-    /// The record at a version: as remembered, or else read, which may bring a
-    /// later version.
-    async fn at_version(
-        &self,
-        attempt: &Try<'_>,
-        etag: &mut Etag,
-        date: &mut Option<u64>,
-    ) -> Result<Result<Record, Corrupt>, Fault> {
-        let known = self.shared.memory.get(attempt.name);
-        let highest = known.as_ref().map_or(0, |known| known.highest);
-        let record = match known.and_then(|known| known.version) {
-            Some((known, record)) if known == *etag => record,
-            _ => {
-                let seen = self.read(attempt).await?;
-                *etag = seen.etag;
-                *date = seen.date.or(*date);
-                match seen.record {
-                    Ok(record) => record,
-                    Err(garbage) => return Ok(Err(Corrupt(garbage.0))),
-                }
-            }
-        };
-        if record.token != 0 && record.token < highest {
-            let (found, seen) = (record.token, highest);
-            let why = format!("its token is {found}, but {seen} was seen before: it went back");
-            return Ok(Err(Corrupt(why)));
-        }
-        Ok(Ok(record))
-    }
-
-    /// Reads the blob, more than once if there is no clear answer.
-    async fn read(&self, attempt: &Try<'_>) -> Result<Seen, Fault> {
-        let mut retries = retries();
-        loop {
-            match self.shared.blobs.read(&attempt.path, attempt.why).await {
-                Err(fault) if fault.is_trouble() => {
-                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
-                        Some(wait) => sleep(wait).await,
-                        None => return Err(fault),
-                    }
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    /// Remembers a version, unless it is older than what was seen before.
-    fn remember(&self, name: &LockName, etag: &Etag, record: &Record) {
-        let highest = self.shared.memory.get(name).map_or(0, |known| known.highest);
-        if record.token == 0 || record.token >= highest {
-            self.shared.memory.saw(name, etag, record);
-        } else {
-            self.shared.memory.doubt(name);
-        }
-    }
-
-    fn data_loss(&self, attempt: &Try<'_>, corrupt: Corrupt) -> Error {
-        let (name, path) = (attempt.name, &attempt.path);
-        let why = format!(
-            "the blob {path} can't be trusted: {}. Nothing is granted under this name until an \
-             operator has looked. If nobody uses the lock, delete the blob: tokens then go on from \
-             the storage service's clock",
-            corrupt.0
-        );
-        self.shared.memory.doubt(name);
-        tracing::error!(lock = %name, "{why}");
-        Error::DataLoss { why }
-    }
-}
-
-fn unknown(fault: Fault) -> Written {
-    match fault {
-        Fault::NotOurs { why } => Written::NotOurs(why),
-        fault => Written::Unknown(fault.why()),
-    }
 }
 
 /// When to stop counting on a lease (safety rule 3).
@@ -415,38 +222,29 @@ pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
     sent + (duration - duration / 500 - margin)
 }
 
-/// The first token of the next hold; none if no clock can be trusted to begin
-/// with.
+/// The record's next tokens.
+fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
+    let Basis { date, highest } = *basis;
+    record.token = next_token(record.token, highest, date, clock::unix_seconds())?;
+    Ok(())
+}
+
+/// The first token of the next hold.
 ///
 /// A blob that was created anew has none: its tokens begin after the second in
 /// which it was created by the service's clock, so that they are greater than
 /// any from before it was deleted.
-fn next_token(
-    stored: u64,
-    highest: u64,
-    date: Option<u64>,
-    wall: u64,
-) -> Result<Option<u64>, Corrupt> {
+fn next_token(stored: u64, highest: u64, date: Option<u64>, wall: u64) -> Result<u64, Unfit> {
     let date = date.filter(|date| *date <= wall.saturating_add(ABSURD));
     let token = match (stored, date) {
-        (0, None) => return Ok(None),
+        (0, None) => return Err(Unfit::Otherwise(ABSURD_CLOCK.to_owned())),
         (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + SLICE),
         (stored, date) => (stored + SLICE).max(date.unwrap_or(0) << SEQ_BITS),
     };
     if Tokens::from(token, SLICE).is_empty() {
-        return Err(Corrupt("its tokens are used up".to_owned()));
+        return Err(Unfit::Corrupt("its tokens are used up".to_owned()));
     }
-    Ok(Some(token))
-}
-
-/// Waits between the attempts of one call, with jitter.
-pub(super) fn retries() -> impl Iterator<Item = Duration> {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(100))
-        .with_max_delay(Duration::from_secs(2))
-        .with_max_times(6)
-        .with_jitter()
-        .build()
+    Ok(token)
 }
 
 #[cfg(test)]
@@ -457,7 +255,7 @@ mod tests {
 
     #[test]
     fn tokens_rise_with_the_holds_and_with_the_services_clock() {
-        let next = |stored, highest, date| next_token(stored, highest, date, NOW).ok().flatten();
+        let next = |stored, highest, date| next_token(stored, highest, date, NOW).ok();
         assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + SLICE));
         assert_eq!(next(NOW << 20, 0, Some(NOW + 1)), Some((NOW + 1) << 20));
         assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + SLICE));

@@ -2,14 +2,20 @@
 //! turn, has a time limit of its own and is never repeated here (safety rule
 //! 4).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use azure_core::http::{Etag, RequestContent, Response, headers::HeaderName};
 use azure_storage_blob::{
     BlobClient,
     models::{
         BlobClientAcquireLeaseOptions, BlobClientAcquireLeaseResultHeaders,
-        BlobClientBreakLeaseResultHeaders, BlobClientDeleteOptions,
+        BlobClientBreakLeaseResultHeaders, BlobClientDeleteOptions, BlobClientDownloadOptions,
         BlobClientGetPropertiesResultHeaders, BlobClientRenewLeaseResultHeaders,
         BlobClientSetMetadataOptions, BlobClientUploadOptions, BlobContainerClientListBlobsOptions,
         LeaseState, ListBlobsIncludeItem,
@@ -25,8 +31,8 @@ use super::{
     record::{Garbage, Record},
 };
 use crate::{
-    clock::{Moment, sleep},
-    lease::LeaseId,
+    clock::{Moment, sleep, unix_seconds},
+    lease::{LONGEST_VALUE, LeaseId, Value},
 };
 
 /// How many blobs a page of a listing has.
@@ -37,6 +43,8 @@ pub(super) struct Blobs {
     account: Arc<Account>,
     pub(super) budget: Arc<Budget>,
     pub(super) health: Health,
+    /// How far the service's clock is ahead of ours, in seconds.
+    ahead: AtomicI64,
 }
 
 /// A lease that was acquired.
@@ -76,7 +84,13 @@ pub(super) struct For {
 
 impl Blobs {
     pub(super) fn new(account: Arc<Account>, most: usize) -> Self {
-        Self { account, budget: Budget::new(most), health: Health::default() }
+        let (budget, health) = (Budget::new(most), Health::default());
+        Self { account, budget, health, ahead: AtomicI64::new(0) }
+    }
+
+    /// The service's clock, as far as it is known. For people.
+    pub(super) fn service_seconds(&self) -> u64 {
+        unix_seconds().saturating_add_signed(self.ahead.load(Relaxed))
     }
 
     /// Also says when the call was sent.
@@ -96,7 +110,11 @@ impl Blobs {
             let seconds = duration.as_secs() as i32;
             let answer = blob.acquire_lease(seconds, Some(options)).await?;
             ours(answer.lease_id()?.as_deref(), id)?;
-            Ok(Leased { etag: etag(answer.etag()?)?, date: date(&answer) })
+            let date = date(&answer);
+            if let Some(date) = date {
+                self.ahead.store(date as i64 - unix_seconds() as i64, Relaxed);
+            }
+            Ok(Leased { etag: etag(answer.etag()?)?, date })
         })
         .await
     }
@@ -149,17 +167,32 @@ impl Blobs {
         self.call(Kind::Read, why, read).await.1
     }
 
-    /// Writes the record if the blob is still of that version and, if an id is
-    /// given, its lease still is that one (safety rule 2).
+    /// Writes the record, and the content if there is another, if the blob is
+    /// still of that version and, if an id is given, its lease still is that
+    /// one (safety rule 2).
     pub(super) async fn write(
         &self,
         path: &str,
         record: &Record,
+        content: Option<&[u8]>,
         id: Option<LeaseId>,
         version: &Etag,
         why: For,
     ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
+        if let Some(content) = content {
+            let options = BlobClientUploadOptions {
+                lease_id: id.map(guid),
+                if_match: Some(version.clone()),
+                metadata: Some(record.to_metadata()),
+                ..Default::default()
+            };
+            let write = async {
+                let content = RequestContent::from(content.to_vec());
+                etag(blob.upload(content, Some(options)).await?.etag)
+            };
+            return self.call(Kind::Write, why, write).await.1;
+        }
         let options = BlobClientSetMetadataOptions {
             lease_id: id.map(guid),
             if_match: Some(version.clone()),
@@ -172,6 +205,26 @@ impl Blobs {
             etag(written.map(|text| Etag::from(text.to_owned())))
         };
         self.call(Kind::Write, why, write).await.1
+    }
+
+    /// The content of that version, which has that many bytes.
+    pub(super) async fn content(
+        &self,
+        path: &str,
+        bytes: usize,
+        version: &Etag,
+        why: For,
+    ) -> Result<Value, Fault> {
+        let blob = self.blob(path);
+        let options =
+            BlobClientDownloadOptions { if_match: Some(version.clone()), ..Default::default() };
+        let read = async {
+            let mut content = vec![0; bytes.min(LONGEST_VALUE)];
+            let answer = blob.download_into(&mut content, Some(options)).await?;
+            content.truncate(answer.len);
+            Ok(content.into())
+        };
+        self.call(Kind::Read, why, read).await.1
     }
 
     /// Creates the blob if it is not there.

@@ -37,6 +37,8 @@ pub(super) enum Cause {
     Release,
     /// To get one that may be free.
     Grant,
+    /// To show others who leads.
+    Show,
     /// An operator's break.
     Break,
     /// To see whether one that another daemon holds is free.
@@ -61,10 +63,11 @@ const KINDS: [(Kind, &str); 9] = [
     (Kind::List, "list"),
 ];
 
-const CAUSES: [(Cause, &str); 8] = [
+const CAUSES: [(Cause, &str); 9] = [
     (Cause::Renew, "renew"),
     (Cause::Release, "release"),
     (Cause::Grant, "grant"),
+    (Cause::Show, "show"),
     (Cause::Break, "break"),
     (Cause::Poll, "poll"),
     (Cause::Look, "look"),
@@ -78,7 +81,7 @@ impl Cause {
     const fn lane(self) -> usize {
         match self {
             Self::Renew => 0,
-            Self::Release | Self::Grant | Self::Break => 1,
+            Self::Release | Self::Grant | Self::Show | Self::Break => 1,
             Self::Poll | Self::Look | Self::Check | Self::Collect => 2,
         }
     }

@@ -84,13 +84,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
 
     fn listed(leased: bool, age: u64, epoch: u64) -> Listed {
-        let record = Record {
-            token: epoch << 20,
-            nonce: 1,
-            holder: None,
-            daemon: String::new(),
-            broken: None,
-        };
+        let record = Record { token: epoch << 20, nonce: 1, ..Record::default() };
         Listed {
             path: "locks/default/a".to_owned(),
             seen: Seen { etag: Etag::from("\"1\""), record: Ok(record), leased, date: Some(NOW) },

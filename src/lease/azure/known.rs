@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::record::Record;
 use crate::{
-    lease::{Breaker, LeaseId},
+    lease::{Breaker, LeaseId, Value},
     name::LockName,
 };
 
@@ -16,12 +16,14 @@ use crate::{
 const GENERATION: usize = 1 << 16;
 
 /// What is remembered of a lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// The version of the blob that was seen last, and what it holds.
     pub(super) version: Option<(Etag, Record)>,
     /// The greatest token that was ever seen with it.
     pub(super) highest: u64,
+    /// The value at a version.
+    pub(super) value: Option<(Etag, Value)>,
     /// Our own hold, if there is one.
     pub(super) hold: Option<LeaseId>,
     /// A break that is yet to be noted with it.
@@ -67,12 +69,7 @@ impl Memory {
             if young.len() >= GENERATION {
                 *old = std::mem::take(young);
             }
-            let known = old.remove(name).unwrap_or(Known {
-                version: None,
-                highest: 0,
-                hold: None,
-                unnoted: None,
-            });
+            let known = old.remove(name).unwrap_or_default();
             young.insert(name.clone(), known);
         }
         if let Some(known) = young.get_mut(name) {

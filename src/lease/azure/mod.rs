@@ -6,6 +6,7 @@
 pub mod account;
 mod acquire;
 mod address;
+mod amend;
 mod blob;
 mod budget;
 mod collect;
@@ -19,6 +20,7 @@ mod path;
 pub mod protect;
 mod record;
 mod shared_key;
+mod show;
 mod tokens;
 mod transport;
 
@@ -33,18 +35,19 @@ pub(crate) use address::{Address, check_key, read_sas, read_url};
 
 use self::{
     account::Account,
-    acquire::{deadline, retries},
-    blob::{Blobs, For, Seen},
+    acquire::deadline,
+    amend::retries,
+    blob::{Blobs, For},
     budget::Cause,
     fault::Fault,
     known::Memory,
 };
 use super::{
     Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-    Release, Renew,
+    Publication, Publish, Release, Renew,
 };
 use crate::{
-    clock::{self, Entropy, Moment, sleep},
+    clock::{Entropy, Moment, sleep},
     config,
     name::LockName,
 };
@@ -123,26 +126,6 @@ impl Azure {
         path::of(&self.shared.prefix, name)
     }
 
-    fn info(&self, name: LockName, seen: Seen) -> LeaseInfo {
-        let place = Some(self.path(&name));
-        let record = seen.record.ok();
-        let epoch = record.as_ref().map(|record| record.token >> super::token::SEQ_BITS);
-        let held = record.as_ref().filter(|_| seen.leased);
-        let now = seen.date.unwrap_or_else(clock::unix_seconds);
-        LeaseInfo {
-            name,
-            held: seen.leased,
-            holder: held.and_then(|record| record.holder.clone()),
-            tokens: held.and_then(record::Record::tokens),
-            // An epoch is the second in which the lease was acquired, or later.
-            held_for: epoch
-                .filter(|_| seen.leased)
-                .map(|epoch| Duration::from_secs(now.saturating_sub(epoch))),
-            broken: record.and_then(|record| record.broken),
-            place,
-        }
-    }
-
     async fn list_leases(
         &self,
         namespace: &str,
@@ -176,7 +159,7 @@ impl Azure {
                 None => break,
             }
         }
-        Ok(found.into_iter().map(|(name, seen)| self.info(name, seen)).collect())
+        Ok(found.into_iter().map(|(name, seen)| self.info(name, seen, None)).collect())
     }
 
     async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
@@ -207,7 +190,7 @@ impl Azure {
             sleep(free_within).await;
             let known = store.shared.memory.get(&name);
             if known.is_some_and(|known| known.unnoted.is_some()) {
-                store.write_note(name, breaker, None).await;
+                _ = store.note(name, breaker, None).await;
             }
         });
         Ok(Break::Broken { free_within })
@@ -223,6 +206,11 @@ impl LeaseStore for Azure {
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
         let (store, name) = (self.clone(), name.clone());
         Call::pending(async move { store.more_tokens(name, id).await })
+    }
+
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move { store.publish_hold(name, id, publication).await })
     }
 
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
@@ -264,22 +252,12 @@ impl LeaseStore for Azure {
         let hold = self.shared.memory.get(name).and_then(|known| known.hold);
         self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
         let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move {
-            store.write_note(name, breaker, hold).await;
-            Ok(())
-        })
+        Call::pending(async move { store.note(name, breaker, hold).await })
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move {
-            let why = For { cause: Cause::Look, limit: LOOK };
-            match store.shared.blobs.read(&store.path(&name), why).await {
-                Ok(seen) => Ok(Some(store.info(name, seen))),
-                Err(Fault::NoBlob) => Ok(None),
-                Err(fault) => Err(fault.into_error()),
-            }
-        })
+        Call::pending(async move { store.look_at(name).await })
     }
 
     fn list(
@@ -301,6 +279,10 @@ impl LeaseStore for Azure {
         // After a crash the leases themselves keep others out until no holder
         // can believe in its grant.
         Call::Done(Ok(()))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn trouble(&self) -> Option<Error> {

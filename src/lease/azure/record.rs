@@ -23,15 +23,22 @@ const LARGEST: usize = 8 * 1024;
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// What is kept with a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     /// The first token of the latest hold; 0 if there was none since the blob
     /// was created.
     pub(super) token: u64,
     /// Says who wrote this: drawn anew for each change. Not the lease id.
     pub(super) nonce: u128,
-    /// For whom the lease was acquired.
+    /// For whom the lease was acquired; in an election, who leads.
     pub(super) holder: Option<Arc<Holder>>,
+    /// In an election: the leader's token.
+    pub(super) leader: Option<u64>,
+    /// How long the leader's value is, which is the blob's content.
+    pub(super) bytes: usize,
+    /// Since when, by the service's clock, in seconds since 1970; 0 if unknown.
+    /// For people.
+    pub(super) since: u64,
     /// Which daemon wrote this.
     pub(super) daemon: String,
     /// Who broke the lock last, if somebody did.
@@ -71,6 +78,14 @@ impl Record {
             ("nonce".to_owned(), format!("{:032x}", self.nonce)),
             ("daemon".to_owned(), escape(&self.daemon)),
         ]);
+        let numbers = [
+            ("leader", self.leader),
+            ("bytes", Some(self.bytes as u64).filter(|bytes| *bytes > 0)),
+            ("since", Some(self.since).filter(|since| *since > 0)),
+        ];
+        for (key, number) in numbers {
+            metadata.extend(number.map(|number| (key.to_owned(), number.to_string())));
+        }
         if let Some(holder) = &self.holder {
             let labels = holder.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
             let told = Told {
@@ -112,6 +127,9 @@ impl Record {
             token,
             nonce,
             holder: text("holder").as_deref().and_then(holder),
+            leader: get("leader").and_then(decimal),
+            bytes: get("bytes").and_then(decimal).and_then(|n| n.try_into().ok()).unwrap_or(0),
+            since: get("since").and_then(decimal).unwrap_or(0),
             daemon: text("daemon").unwrap_or_default(),
             broken: broken.map(|(by, reason)| Breaker { by: by.into(), reason: reason.into() }),
         })
@@ -161,6 +179,9 @@ mod tests {
                 Holder::try_new("billing 2.3", "ünïx", 7, "", [("a b".into(), "100 %".into())])
                     .unwrap(),
             )),
+            leader: Some(5 << 20 | 3),
+            bytes: 12,
+            since: 1_800_000_000,
             daemon: "web-1 (pid 9)".to_owned(),
             broken: Some(Breaker { by: "ops".into(), reason: "stuck, see #4711".into() }),
         }
@@ -171,7 +192,7 @@ mod tests {
         let metadata = record().to_metadata();
         assert_eq!(metadata["token"], "5242880");
         assert_eq!(Record::from_metadata(&metadata), Ok(record()));
-        let never_held = Record { token: 0, holder: None, broken: None, ..record() };
+        let never_held = Record { nonce: 1, daemon: "d".to_owned(), ..Record::default() };
         assert_eq!(Record::from_metadata(&never_held.to_metadata()), Ok(never_held));
     }
 

@@ -27,7 +27,7 @@ pub use doctor::examine;
 
 use super::{
     Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-    LeaseStore, Release, Renew, Tokens,
+    LeaseStore, Publication, Publish, Release, Renew, Tokens,
 };
 use crate::{
     clock::{self, Moment},
@@ -125,7 +125,9 @@ impl Embedded {
         state.refill()?;
         match state.leases.entry(claim.name.clone()) {
             Entry::Occupied(held) if held.get().id != claim.id => {
-                return Some(Ok(Acquire::Held { by: Some(Arc::clone(&held.get().holder)) }));
+                return Some(Ok(Acquire::Held {
+                    by: Some(Arc::new(info(&claim.name, held.get()))),
+                }));
             }
             Entry::Occupied(_) => {}
             Entry::Vacant(free) => {
@@ -144,7 +146,7 @@ impl Embedded {
         match state.leases.get(name) {
             Some(lease) if lease.id == id => {}
             other => {
-                let by = other.map(|lease| Arc::clone(&lease.holder));
+                let by = other.map(|lease| Arc::new(info(name, lease)));
                 return Some(Ok(Acquire::Held { by }));
             }
         }
@@ -329,6 +331,17 @@ impl LeaseStore for Embedded {
         })
     }
 
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        let mut state = self.shared.state();
+        Call::Done(Ok(match state.leases.get_mut(name).filter(|lease| lease.id == id) {
+            Some(lease) => {
+                lease.holder = publication.holder;
+                Publish::Published
+            }
+            None => Publish::Lost,
+        }))
+    }
+
     fn renew(&self, name: &LockName, id: LeaseId, _: Duration) -> Call<Renew> {
         let held = self.shared.state().leases.get(name).is_some_and(|lease| lease.id == id);
         Call::Done(Ok(if held {
@@ -405,6 +418,10 @@ impl LeaseStore for Embedded {
         }))
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn trouble(&self) -> Option<Error> {
         self.shared.state().refusal()
     }
@@ -438,15 +455,8 @@ impl LeaseStore for Embedded {
 }
 
 fn info(name: &LockName, lease: &Lease) -> LeaseInfo {
-    LeaseInfo {
-        name: name.clone(),
-        held: true,
-        holder: Some(Arc::clone(&lease.holder)),
-        tokens: None,
-        held_for: None,
-        broken: None,
-        place: None,
-    }
+    let holder = Some(Arc::clone(&lease.holder));
+    LeaseInfo { held: true, holder, ..LeaseInfo::free(name.clone()) }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ fn claim(number: u64, id: u128) -> Claim {
         id: LeaseId::new(id),
         duration,
         again: false,
+        value: None,
         holder: Arc::default(),
     }
 }

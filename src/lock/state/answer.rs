@@ -1,7 +1,5 @@
 //! What the store's answers mean for a lock (safety rule 7).
 
-use std::time::Duration;
-
 use super::{
     super::{Answer, Cx, Effect, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
@@ -12,12 +10,10 @@ impl Lock {
     /// What the store answered.
     pub(in crate::lock) fn answered(&mut self, id: LeaseId, answer: Answer, cx: &mut Cx<'_>) {
         match (&mut self.lease, answer) {
-            (Lease::Acquiring { id: asked, polls, duration }, Answer::Acquire(answer))
-                if *asked == id =>
-            {
-                let (polls, duration) = (*polls, *duration);
-                self.acquired(id, polls, duration, answer, cx);
+            (Lease::Acquiring { id: asked, .. }, Answer::Acquire(answer)) if *asked == id => {
+                self.acquired(id, answer, cx);
             }
+            (_, Answer::Publish(answer)) => self.published(id, &answer, cx),
             (Lease::Held { id: held, asking, .. }, Answer::NextTokens(answer)) if *held == id => {
                 *asking = false;
                 self.got_tokens(id, answer, cx);
@@ -47,16 +43,23 @@ impl Lock {
     fn acquired(
         &mut self,
         id: LeaseId,
-        polls: u32,
-        duration: Duration,
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
+        let Lease::Acquiring { polls, duration, shown, campaigns, .. } = self.lease else { return };
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let term = deadline
                     .map(|deadline| Box::new(Term::new(deadline, duration, cx.now, cx.entropy)));
-                self.lease = Lease::Held { id, tokens, term, asking: false, linger_until: None };
+                self.lease = Lease::Held {
+                    id,
+                    tokens,
+                    term,
+                    asking: false,
+                    linger_until: None,
+                    shown: Some(shown),
+                    publishing: campaigns.then(Box::default),
+                };
             }
             Ok(lease::Acquire::Held { by }) => {
                 self.lease = Lease::Waiting(wait(Obstacle::Elsewhere { by }, polls, cx));

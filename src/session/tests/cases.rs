@@ -271,6 +271,82 @@ fn a_daemon_that_stops_does_not_linger() {
     assert!(world.daemons[0].is_drained());
 }
 
+/// What other daemons see of the election: the leader's token and value.
+fn shown(world: &World) -> Option<(u64, Vec<u8>)> {
+    let (token, value) = world.store.blobs[&lock_name(ELECTION)].shown.clone()?;
+    Some((token.get(), value.to_vec()))
+}
+
+fn led_by(world: &World, client: usize) -> u64 {
+    let beliefs = world.clients[client].beliefs.values();
+    beliefs.filter(|belief| !belief.over).map(|belief| belief.token).next().unwrap()
+}
+
+#[test]
+fn others_see_who_leads_through_campaign_hand_over_and_proclaim() {
+    let mut world = calm(3);
+    for client in 0..3 {
+        world.apply(Op::Acquire(client, ELECTION, None, None));
+    }
+    world.settle();
+    assert_eq!(shown(&world), Some((led_by(&world, 0), vec![0])), "with the lease itself");
+    world.release_all(0);
+    assert!(led_by(&world, 1) > 0, "it leads before others can see it");
+    world.settle();
+    assert_eq!(shown(&world), Some((led_by(&world, 1), vec![1])));
+    let before = led_by(&world, 1);
+    world.apply(Op::Proclaim(1, 7));
+    world.settle();
+    assert_eq!(shown(&world), Some((before, vec![1, 7])), "under the same token");
+    // The last of several counts, and a write that fails is made up for.
+    world.apply(Op::Proclaim(1, 8));
+    world.apply(Op::Proclaim(1, 9));
+    world.apply(Op::Store(0, Fate::NeverArrived));
+    world.pass(Duration::from_secs(2));
+    world.apply(Op::Ping(1, 0));
+    world.apply(Op::Ping(2, 0));
+    world.settle();
+    assert_eq!(shown(&world), Some((before, vec![1, 9])));
+}
+
+#[test]
+fn who_does_not_lead_proclaims_nothing() {
+    let mut world = calm(2);
+    world.apply(Op::Acquire(0, ELECTION, None, None));
+    world.settle();
+    let stream = world.clients[1].stream.unwrap();
+    let handle = *world.clients[0].beliefs.keys().next().unwrap();
+    let proclaim = Request::Proclaim { request: 5, handle, value: [1].into() };
+    let mut actions = Vec::new();
+    world.daemons[0].on(Event::Request(stream, proclaim), world.now, &mut actions);
+    let Some(Action::Send(_, Message::Refused { request: 5, problem })) = actions.first() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(problem.reason, Reason::UnknownHandle);
+    assert_eq!(shown(&world).unwrap().1, [0]);
+}
+
+#[test]
+fn a_leader_that_is_asked_to_step_down_is_told_and_loses_it_in_the_end() {
+    let mut world = calm(2);
+    for client in 0..2 {
+        world.apply(Op::Acquire(client, ELECTION, None, None));
+    }
+    world.settle();
+    world.apply(Op::StepDown(ELECTION));
+    assert_eq!(world.clients[0].warnings, 1);
+    for _ in 0..5 {
+        assert!(world.clients[0].beliefs.values().all(|belief| !belief.over), "it has time");
+        world.pass(Duration::from_millis(500));
+        world.apply(Op::Ping(0, 0));
+        world.apply(Op::Ping(1, 0));
+    }
+    world.pass(Duration::from_secs(1));
+    world.settle();
+    assert!(world.clients[0].beliefs.values().all(|belief| belief.over));
+    assert_eq!(shown(&world), Some((led_by(&world, 1), vec![1])), "the next one leads");
+}
+
 #[test]
 fn limits_are_kept_and_named() {
     let mut world = calm(1);
@@ -282,6 +358,7 @@ fn limits_are_kept_and_named() {
             wait: None,
             longest_hold: None,
             lease_duration: None,
+            value: None,
         };
         actions.clear();
         let stream = world.clients[0].stream.unwrap();

@@ -1,0 +1,249 @@
+//! Changing a lock's record, under its lease and from a known version on
+//! (safety rules 2 and 7).
+
+use std::time::Duration;
+
+use azure_core::http::Etag;
+use backon::{BackoffBuilder, ExponentialBuilder};
+
+use super::{
+    Azure,
+    blob::{For, Leased, Seen},
+    fault::Fault,
+    record::Record,
+};
+use crate::{
+    clock::{Moment, sleep},
+    lease::{Error, LeaseId, Value},
+    name::LockName,
+};
+
+/// How often a change is tried: each further try follows a change by somebody
+/// else, who can't go on for long while the lease is ours.
+const TRIES: usize = 4;
+
+/// A change under way.
+pub(super) struct Try<'a> {
+    pub(super) name: &'a LockName,
+    pub(super) path: String,
+    /// The lease under which it is made; none if nobody has one.
+    pub(super) id: Option<LeaseId>,
+    /// When to stop trying: long before the lease is over.
+    pub(super) until: Moment,
+    pub(super) why: For,
+}
+
+/// What a change may go by.
+pub(super) struct Basis {
+    /// The service's clock, in seconds since 1970, if it was told.
+    pub(super) date: Option<u64>,
+    /// The greatest token that was ever seen with this lock.
+    pub(super) highest: u64,
+}
+
+/// How a change went.
+pub(super) enum Written {
+    /// This is what is stored.
+    Yes(Record),
+    /// The lease is not ours.
+    NotOurs(&'static str),
+    /// Perhaps it was made, perhaps not.
+    Unknown(String),
+}
+
+/// Why no change can be made.
+pub(super) enum Unfit {
+    /// The blob does not say what it should.
+    Corrupt(String),
+    /// Something else is not as it should be, and may be later.
+    Otherwise(String),
+}
+
+impl Azure {
+    /// Changes the record, from the version on at which the lease was acquired.
+    /// `change` may be called more than once; it gives the blob's content if
+    /// that is to be replaced too.
+    pub(super) async fn amend(
+        &self,
+        attempt: &Try<'_>,
+        leased: Leased,
+        change: impl Fn(&mut Record, &Basis) -> Result<Option<Value>, Unfit>,
+    ) -> Result<Written, String> {
+        let Leased { mut etag, mut date } = leased;
+        let mut made: Option<(Etag, Record, Option<Value>)> = None;
+        let mut retries = retries();
+        for _ in 0..TRIES {
+            let (record, content) = match &made {
+                Some((from, record, content)) if *from == etag => (record, content),
+                _ => {
+                    let mut record = match self.at_version(attempt, &mut etag, &mut date).await {
+                        Ok(record) => record?,
+                        Err(fault) => return Ok(unknown(fault)),
+                    };
+                    let known = self.shared.memory.get(attempt.name);
+                    let highest = known.as_ref().map_or(0, |known| known.highest);
+                    let content = match change(&mut record, &Basis { date, highest }) {
+                        Ok(content) => content,
+                        Err(Unfit::Corrupt(why)) => return Err(why),
+                        Err(Unfit::Otherwise(why)) => return Ok(Written::Unknown(why)),
+                    };
+                    record.broken = known.and_then(|known| known.unnoted).or(record.broken);
+                    record.daemon = self.shared.daemon.to_string();
+                    record.nonce = self.nonce();
+                    if let Some(content) = &content {
+                        record.bytes = content.len();
+                    }
+                    let (_, record, content) = made.insert((etag.clone(), record, content));
+                    (&*record, &*content)
+                }
+            };
+            let content = content.as_deref();
+            let (blobs, path) = (&self.shared.blobs, &attempt.path);
+            match blobs.write(path, record, content, attempt.id, &etag, attempt.why).await {
+                Ok(written) => return Ok(self.wrote(attempt, &written, record)),
+                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob)) => {
+                    self.shared.memory.doubt(attempt.name);
+                    return Ok(unknown(fault));
+                }
+                // It may have been written: then its nonce is there.
+                Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
+                    self.shared.memory.doubt(attempt.name);
+                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
+                        Some(wait) if fault.is_unclear() => sleep(wait).await,
+                        Some(_) => {}
+                        None => return Ok(unknown(fault)),
+                    }
+                    match self.read(attempt).await {
+                        Ok(Seen { etag, record: Ok(found), .. }) if found.nonce == record.nonce => {
+                            return Ok(self.wrote(attempt, &etag, record));
+                        }
+                        Ok(seen) => {
+                            if let Ok(record) = &seen.record {
+                                self.remember(attempt.name, &seen.etag, record);
+                            }
+                            etag = seen.etag;
+                        }
+                        Err(fault) => return Ok(unknown(fault)),
+                    }
+                }
+                Err(fault) => return Ok(unknown(fault)),
+            }
+        }
+        Ok(Written::Unknown("the blob was changed again and again meanwhile".to_owned()))
+    }
+
+    /// The same from whatever version there is.
+    pub(super) async fn amend_latest(
+        &self,
+        attempt: &Try<'_>,
+        change: impl Fn(&mut Record, &Basis) -> Result<Option<Value>, Unfit>,
+    ) -> Result<Written, String> {
+        let known = self.shared.memory.get(attempt.name).and_then(|known| known.version);
+        let leased = match known {
+            Some((etag, _)) => Leased { etag, date: None },
+            None => match self.read(attempt).await {
+                Ok(Seen { etag, record, date, .. }) => {
+                    if let Ok(record) = &record {
+                        self.remember(attempt.name, &etag, record);
+                    }
+                    Leased { etag, date }
+                }
+                Err(fault) => return Ok(unknown(fault)),
+            },
+        };
+        self.amend(attempt, leased, change).await
+    }
+
+    fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
+        self.remember(attempt.name, etag, record);
+        self.shared.memory.change(attempt.name, |known| known.unnoted = None);
+        Written::Yes(record.clone())
+    }
+
+    /// The record at a version: as remembered, or else read, which may bring a
+    /// later version. Fails with what is wrong with it.
+    async fn at_version(
+        &self,
+        attempt: &Try<'_>,
+        etag: &mut Etag,
+        date: &mut Option<u64>,
+    ) -> Result<Result<Record, String>, Fault> {
+        let known = self.shared.memory.get(attempt.name);
+        let highest = known.as_ref().map_or(0, |known| known.highest);
+        let record = match known.and_then(|known| known.version) {
+            Some((known, record)) if known == *etag => record,
+            _ => {
+                let seen = self.read(attempt).await?;
+                *etag = seen.etag;
+                *date = seen.date.or(*date);
+                match seen.record {
+                    Ok(record) => record,
+                    Err(garbage) => return Ok(Err(garbage.0)),
+                }
+            }
+        };
+        if record.token != 0 && record.token < highest {
+            let (found, seen) = (record.token, highest);
+            let why = format!("its token is {found}, but {seen} was seen before: it went back");
+            return Ok(Err(why));
+        }
+        Ok(Ok(record))
+    }
+
+    /// Reads the blob, more than once if there is no clear answer.
+    pub(super) async fn read(&self, attempt: &Try<'_>) -> Result<Seen, Fault> {
+        let mut retries = retries();
+        loop {
+            match self.shared.blobs.read(&attempt.path, attempt.why).await {
+                Err(fault) if fault.is_trouble() => {
+                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
+                        Some(wait) => sleep(wait).await,
+                        None => return Err(fault),
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Remembers a version, unless it is older than what was seen before.
+    pub(super) fn remember(&self, name: &LockName, etag: &Etag, record: &Record) {
+        let highest = self.shared.memory.get(name).map_or(0, |known| known.highest);
+        if record.token == 0 || record.token >= highest {
+            self.shared.memory.saw(name, etag, record);
+        } else {
+            self.shared.memory.doubt(name);
+        }
+    }
+
+    /// What is stored can't be trusted: a person must look.
+    pub(super) fn data_loss(&self, attempt: &Try<'_>, corrupt: &str) -> Error {
+        let (name, path) = (attempt.name, &attempt.path);
+        let why = format!(
+            "the blob {path} can't be trusted: {corrupt}. Nothing is granted under this name until \
+             an operator has looked. If nobody uses the lock, delete the blob: tokens then go on \
+             from the storage service's clock"
+        );
+        self.shared.memory.doubt(name);
+        tracing::error!(lock = %name, "{why}");
+        Error::DataLoss { why }
+    }
+}
+
+fn unknown(fault: Fault) -> Written {
+    match fault {
+        Fault::NotOurs { why } => Written::NotOurs(why),
+        Fault::NoBlob => Written::NotOurs("its blob was deleted"),
+        fault => Written::Unknown(fault.why()),
+    }
+}
+
+/// Waits between the attempts of one call, with jitter.
+pub(super) fn retries() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(100))
+        .with_max_delay(Duration::from_secs(2))
+        .with_max_times(6)
+        .with_jitter()
+        .build()
+}

@@ -1,0 +1,151 @@
+//! What others see of a hold: who leads with which value, and who broke it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Azure, LOOK,
+    amend::{Try, Written},
+    blob::{For, Seen},
+    budget::Cause,
+    fault::Fault,
+    limit,
+};
+use crate::{
+    clock::Moment,
+    lease::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Token, Value},
+    name::LockName,
+};
+
+/// How often a value is asked for that changes all the time.
+const TRIES: usize = 4;
+
+impl Azure {
+    /// See [`LeaseStore::publish`](crate::lease::LeaseStore::publish).
+    pub(super) async fn publish_hold(
+        &self,
+        name: LockName,
+        id: LeaseId,
+        publication: Publication,
+    ) -> Result<Publish, Error> {
+        let attempt = self.attempt(&name, Some(id), Cause::Show);
+        let Publication { holder, token, held_for, value } = publication;
+        let since = self.shared.blobs.service_seconds().saturating_sub(held_for.as_secs());
+        let amended = self.amend_latest(&attempt, |record, _| {
+            record.holder = Some(Arc::clone(&holder));
+            record.leader = value.is_some().then_some(token.get());
+            record.since = since;
+            Ok(value.clone().or_else(|| (record.bytes > 0).then(Value::default)))
+        });
+        match amended.await {
+            Ok(Written::Yes(_)) => Ok(Publish::Published),
+            Ok(Written::NotOurs(_)) => Ok(Publish::Lost),
+            Ok(Written::Unknown(why)) => Ok(Publish::Unknown { why }),
+            Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
+        }
+    }
+
+    /// Notes a break with a lock, under our lease or none. If it is somebody
+    /// else's by now, it is not noted.
+    pub(super) async fn note(
+        &self,
+        name: LockName,
+        breaker: Breaker,
+        id: Option<LeaseId>,
+    ) -> Result<(), Error> {
+        let attempt = self.attempt(&name, id, Cause::Break);
+        let amended = self.amend_latest(&attempt, |record, _| {
+            record.broken = Some(breaker.clone());
+            Ok(None)
+        });
+        match amended.await {
+            Ok(Written::Yes(_) | Written::NotOurs(_)) => Ok(()),
+            Ok(Written::Unknown(why)) => Err(Error::Unavailable { why, retry_after: None }),
+            Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
+        }
+    }
+
+    /// See [`LeaseStore::inspect`](crate::lease::LeaseStore::inspect).
+    pub(super) async fn look_at(&self, name: LockName) -> Result<Option<LeaseInfo>, Error> {
+        let why = For { cause: Cause::Look, limit: LOOK };
+        let path = self.path(&name);
+        for _ in 0..TRIES {
+            let seen = match self.shared.blobs.read(&path, why).await {
+                Ok(seen) => seen,
+                Err(Fault::NoBlob) => return Ok(None),
+                Err(fault) => return Err(fault.into_error()),
+            };
+            match self.value(&name, &path, &seen, why).await {
+                Ok(value) => return Ok(Some(self.info(name, seen, value))),
+                Err(Fault::Changed | Fault::NoBlob) => {}
+                Err(fault) => return Err(fault.into_error()),
+            }
+        }
+        let why = format!("the value of {name} changes faster than it can be read");
+        Err(Error::Unavailable { why, retry_after: None })
+    }
+
+    /// Who holds a lease that was just seen, with the value if that can be had.
+    pub(super) async fn held_by(
+        &self,
+        name: &LockName,
+        seen: Seen,
+        why: For,
+    ) -> Option<Arc<LeaseInfo>> {
+        let value = self.value(name, &self.path(name), &seen, why).await.ok().flatten();
+        Some(Arc::new(self.info(name.clone(), seen, value)))
+    }
+
+    /// The value at the version that was seen. Fetched once for each version.
+    async fn value(
+        &self,
+        name: &LockName,
+        path: &str,
+        seen: &Seen,
+        why: For,
+    ) -> Result<Option<Value>, Fault> {
+        let Some(record) = seen.record.as_ref().ok().filter(|_| seen.leased) else {
+            return Ok(None);
+        };
+        if record.leader.is_none() {
+            return Ok(None);
+        }
+        if record.bytes == 0 {
+            return Ok(Some(Value::default()));
+        }
+        let known = self.shared.memory.get(name).and_then(|known| known.value);
+        if let Some((_, value)) = known.filter(|(etag, _)| *etag == seen.etag) {
+            return Ok(Some(value));
+        }
+        let value = self.shared.blobs.content(path, record.bytes, &seen.etag, why).await?;
+        let kept = (seen.etag.clone(), Arc::clone(&value));
+        self.shared.memory.change(name, |known| known.value = Some(kept));
+        Ok(Some(value))
+    }
+
+    pub(super) fn info(&self, name: LockName, seen: Seen, value: Option<Value>) -> LeaseInfo {
+        let place = Some(self.path(&name));
+        let record = seen.record.ok();
+        let held = record.as_ref().filter(|_| seen.leased);
+        let now = seen.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
+        LeaseInfo {
+            name,
+            held: seen.leased,
+            holder: held.and_then(|record| record.holder.clone()),
+            tokens: held.and_then(|record| record.tokens()),
+            leader: held.and_then(|record| Token::stored(record.leader?)),
+            value,
+            daemon: held.map(|record| record.daemon.as_str().into()),
+            held_for: held
+                .filter(|record| record.since > 0)
+                .map(|record| Duration::from_secs(now.saturating_sub(record.since))),
+            broken: record.and_then(|record| record.broken),
+            place,
+        }
+    }
+
+    fn attempt<'a>(&self, name: &'a LockName, id: Option<LeaseId>, cause: Cause) -> Try<'a> {
+        let time = limit(Duration::from_secs(15));
+        let why = For { cause, limit: time };
+        Try { name, path: self.path(name), id, until: Moment::now() + time, why }
+    }
+}

@@ -1,0 +1,171 @@
+//! Locks that somebody watches here and other daemons may hold: when to look at
+//! each again, however many watch it, and what was seen last. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use hashbrown::HashMap;
+
+use crate::{
+    clock::{Entropy, Moment},
+    lease::LeaseInfo,
+    name::LockName,
+    schedule::Schedule,
+};
+
+/// What is watched.
+#[derive(Debug)]
+pub struct Observed {
+    locks: HashMap<LockName, Entry>,
+    schedule: Schedule<LockName>,
+    interval: Duration,
+    entropy: Entropy,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    watchers: usize,
+    /// None if nobody held it then, or this daemon has known better since.
+    seen: Option<Arc<LeaseInfo>>,
+    armed: Option<Moment>,
+}
+
+impl Observed {
+    /// Nothing is watched. Whatever will be is looked at this often.
+    #[must_use]
+    pub fn new(interval: Duration, entropy: Entropy) -> Self {
+        Self { locks: HashMap::new(), schedule: Schedule::default(), interval, entropy }
+    }
+
+    /// One more watches a lock.
+    pub fn add(&mut self, name: &LockName, now: Moment) {
+        self.locks.entry(name.clone()).or_default().watchers += 1;
+        self.rearm(name, now);
+    }
+
+    /// One watches it no more.
+    pub fn remove(&mut self, name: &LockName) {
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        entry.watchers -= 1;
+        if entry.watchers == 0 {
+            self.schedule.rearm(name.clone(), &mut entry.armed, None);
+            self.locks.remove(name);
+        }
+    }
+
+    /// When to look next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Moment> {
+        self.schedule.next()
+    }
+
+    /// A lock to look at now. It is not due again before it was
+    /// [seen](Self::saw) or [missed](Self::missed).
+    pub fn pop(&mut self, now: Moment) -> Option<LockName> {
+        let name = self.schedule.pop(now)?;
+        if let Some(entry) = self.locks.get_mut(&name) {
+            entry.armed = None;
+        }
+        Some(name)
+    }
+
+    /// It was looked at. Says whether that brought news.
+    pub fn saw(&mut self, name: &LockName, info: Option<Arc<LeaseInfo>>, now: Moment) -> bool {
+        self.rearm(name, now);
+        let Some(entry) = self.locks.get_mut(name) else { return false };
+        let info = info.filter(|info| info.held);
+        let news = !alike(entry.seen.as_deref(), info.as_deref());
+        entry.seen = info;
+        news
+    }
+
+    /// It could not be looked at, or need not be for now.
+    pub fn missed(&mut self, name: &LockName, now: Moment) {
+        self.rearm(name, now);
+    }
+
+    /// This daemon has the lock itself: what was seen before is out of date.
+    pub fn forget(&mut self, name: &LockName) {
+        if let Some(entry) = self.locks.get_mut(name) {
+            entry.seen = None;
+        }
+    }
+
+    /// What was seen last, if somebody held it.
+    #[must_use]
+    pub fn seen(&self, name: &LockName) -> Option<&LeaseInfo> {
+        self.locks.get(name)?.seen.as_deref()
+    }
+
+    fn rearm(&mut self, name: &LockName, now: Moment) {
+        let wait = self.entropy.jitter(self.interval);
+        if let Some(entry) = self.locks.get_mut(name)
+            && entry.armed.is_none()
+        {
+            self.schedule.rearm(name.clone(), &mut entry.armed, Some(now + wait));
+        }
+    }
+}
+
+/// For how long it has been held changes all the time.
+fn alike(one: Option<&LeaseInfo>, other: Option<&LeaseInfo>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let what = |info: &LeaseInfo| LeaseInfo { held_for: None, ..info.clone() };
+            what(one) == what(other)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_boot(Duration::from_secs(seconds))
+    }
+
+    fn held(name: &LockName, seconds: u64, value: &[u8]) -> Option<Arc<LeaseInfo>> {
+        Some(Arc::new(LeaseInfo {
+            held: true,
+            held_for: Some(Duration::from_secs(seconds)),
+            value: Some(value.into()),
+            ..LeaseInfo::free(name.clone())
+        }))
+    }
+
+    #[test]
+    fn each_lock_is_looked_at_once_in_a_while_however_many_watch() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        for _ in 0..3 {
+            observed.add(&name, at(10));
+        }
+        assert_eq!(observed.pop(at(11)), None);
+        assert_eq!(observed.pop(at(12)), Some(name.clone()));
+        assert_eq!(observed.pop(at(99)), None, "a look is under way");
+        assert!(observed.saw(&name, held(&name, 5, b"x"), at(12)));
+        assert_eq!(observed.pop(at(14)), Some(name.clone()));
+        assert!(!observed.saw(&name, held(&name, 7, b"x"), at(14)), "only time has passed");
+        assert_eq!(observed.pop(at(16)), Some(name.clone()));
+        assert!(observed.saw(&name, held(&name, 9, b"y"), at(16)));
+        for _ in 0..3 {
+            observed.remove(&name);
+        }
+        assert_eq!(observed.next_due(), None);
+    }
+
+    #[test]
+    fn what_this_daemon_knows_better_is_forgotten() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        observed.add(&name, at(10));
+        assert!(observed.saw(&name, held(&name, 5, b"x"), at(12)));
+        assert!(observed.seen(&name).is_some());
+        observed.forget(&name);
+        assert!(observed.seen(&name).is_none());
+        assert!(!observed.saw(&name, None, at(14)));
+    }
+}
