@@ -9,8 +9,9 @@ use tonic_health::ServingStatus;
 
 use crate::{
     clock::{Entropy, sleep},
-    config::{self, Config, Store},
+    config::{self, Config, Listen, Store},
     driver::Driver,
+    http::{self, Http},
     lease::{
         LeaseStore,
         azure::{
@@ -81,6 +82,7 @@ pub struct Daemon {
     driver: Driver,
     store: Arc<dyn LeaseStore>,
     listeners: Vec<rpc::Listener>,
+    http_listeners: Vec<rpc::Listener>,
 }
 
 impl Daemon {
@@ -94,12 +96,8 @@ impl Daemon {
         if let Some(trouble) = store.trouble() {
             tracing::warn!("{trouble}");
         }
-        let mut listeners = Vec::new();
-        for listen in &config.listen {
-            let bound = rpc::Listener::bind(listen, config.socket_mode).await;
-            let address = listen.to_string();
-            listeners.push(bound.map_err(|source| Error::Listen { address, source })?);
-        }
+        let listeners = listen_on(&config.listen, config.socket_mode).await?;
+        let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             longest_ttl: config.longest_ttl,
@@ -114,13 +112,19 @@ impl Daemon {
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
         let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
-        Ok(Self { config, driver, store, listeners })
+        Ok(Self { config, driver, store, listeners, http_listeners })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         self.listeners.iter().map(rpc::Listener::address).collect()
+    }
+
+    /// Where it serves HTTP.
+    #[must_use]
+    pub fn http_addresses(&self) -> Vec<String> {
+        self.http_listeners.iter().map(rpc::Listener::address).collect()
     }
 
     /// Serves until `shutdown` completes. Then grants nothing more, tells
@@ -131,10 +135,13 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let Self { config, driver, store, listeners } = self;
+        let Self { config, driver, store, listeners, http_listeners } = self;
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
-        let permits = Arc::new(Semaphore::new(limit_connections(config.max_connections)));
+        let (drain, draining) = watch::channel(false);
+        let other_files = OTHER_FILES + http_listeners.len() * http::MOST_CONNECTIONS;
+        let most = limit_connections(config.max_connections, other_files);
+        let permits = Arc::new(Semaphore::new(most));
         let mut servers = tokio::task::JoinSet::new();
         for listener in listeners {
             let mut stopped = stopped.clone();
@@ -143,6 +150,16 @@ impl Daemon {
                 async move { _ = stopped.wait_for(|stopped| *stopped).await },
             );
             servers.spawn(server);
+        }
+        for listener in http_listeners {
+            let permits = Arc::new(Semaphore::new(http::MOST_CONNECTIONS));
+            let incoming = rpc::Incoming::new(listener, permits);
+            let http = Http::new(driver.clone(), Arc::clone(&store), draining.clone());
+            let server = http::serve(incoming, http, stopped.clone());
+            servers.spawn(async {
+                server.await;
+                Ok(())
+            });
         }
         let timer = tokio::spawn(driver.clone().keep_time());
         let looks = tokio::spawn(driver.clone().look_elsewhere());
@@ -158,6 +175,7 @@ impl Daemon {
                 },
             };
             checks.abort();
+            drain.send_replace(true);
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
             tracing::info!(sessions, locks, "stopping: waiting for holders to let go");
@@ -200,15 +218,26 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
     Azure::new(account, azure).map_err(Error::Entropy)
 }
 
+/// Binds all of them.
+async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<rpc::Listener>, Error> {
+    let mut listeners = Vec::with_capacity(all.len());
+    for listen in all {
+        let bound = rpc::Listener::bind(listen, socket_mode).await;
+        let address = listen.to_string();
+        listeners.push(bound.map_err(|source| Error::Listen { address, source })?);
+    }
+    Ok(listeners)
+}
+
 /// How many connections there may be: as many as were asked for, unless the
-/// operating system allows fewer open files, of which some are needed for the
-/// store.
-fn limit_connections(asked: usize) -> usize {
+/// operating system allows fewer open files, of which some are needed for other
+/// things.
+fn limit_connections(asked: usize, other_files: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
         Ok(usize::try_from(hard).unwrap_or(usize::MAX))
     });
-    let most = limit.map_or(asked, |files| files.saturating_sub(OTHER_FILES).max(1));
+    let most = limit.map_or(asked, |files| files.saturating_sub(other_files).max(1));
     if asked > most {
         tracing::warn!(asked, most, "max_connections is lowered: the limit of open files is low");
     }

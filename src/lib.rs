@@ -6,6 +6,7 @@ pub mod daemon;
 pub mod driver;
 pub mod error;
 pub mod holder;
+pub mod http;
 pub mod lease;
 pub mod lock;
 pub mod name;

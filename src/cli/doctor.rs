@@ -31,7 +31,7 @@ or FAILED, followed by what to do. With --output json it is an object with the k
 (ok, note, warning, failed), text and remedy (null if there is none).
 
 Exit codes:
-  0    nothing failed: a daemon with this configuration can start
+  0    nothing failed
   1    something failed
   64   the command line is wrong
   78   the configuration has mistakes; all of them are listed

@@ -200,6 +200,9 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::UnknownSession => "unknown_session",
         Reason::ProtocolVersion => "protocol_version",
         Reason::Protocol => "protocol",
+        Reason::StepDown => "step_down",
+        Reason::NoProgress => "no_progress",
+        Reason::HandedOver => "handed_over",
         _ => "unknown",
     }
 }

@@ -3,12 +3,15 @@
 mod bench;
 mod configuration;
 mod doctor;
+mod elect;
+mod election;
 mod exit;
 mod keeper;
 mod lock;
 mod look;
 mod output;
 mod process;
+mod run;
 mod serve;
 mod settings;
 mod show;
@@ -25,10 +28,11 @@ use self::{
     output::Output,
 };
 
-/// Named locks with fencing tokens.
+/// Named locks and elected leaders, with fencing tokens.
 ///
 /// `leasehold serve` runs the daemon. `leasehold lock` runs a command while it
-/// holds a lock. The other commands look at locks.
+/// holds a lock, `leasehold elect` runs one whenever it leads an election. The
+/// other commands look at locks and elections.
 #[derive(Debug, Parser)]
 #[command(
     name = "leasehold",
@@ -39,10 +43,10 @@ use self::{
   64   the command line is wrong
   65   a name, a ttl or the like is not acceptable; the message names the field and its limit
   69   the daemon can't be reached, or can't serve this now
-  73   `lock`: the lock was lost while the command ran
+  73   `lock`, `elect --once`: the lock or the leadership was lost while the command ran
   75   `lock`: the lock was not granted in time
   78   `serve`, `doctor`: the configuration has mistakes
-`lock` otherwise ends as its command did.
+`lock` and `elect` otherwise end as their commands did.
 
 With --output json, standard error has one JSON object per line too:
   {\"error\":{\"kind\":…,\"message\":…,…}}   why it failed
@@ -51,6 +55,7 @@ With --output json, standard error has one JSON object per line too:
 Examples:
   leasehold serve
   leasehold lock nightly-report -- ./report.sh
+  leasehold elect scheduler -- ./scheduler
   leasehold ls"
 )]
 struct Cli {
@@ -106,6 +111,14 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Run a command while holding a lock
     Lock(lock::Lock),
+    /// Run a command while leading an election
+    Elect(elect::Elect),
+    /// Say who leads an election
+    Leader(election::LeaderArgs),
+    /// Show who leads an election, and every change
+    Observe(election::Observe),
+    /// Ask the leader of an election to hand over
+    StepDown(election::StepDown),
     /// List the locks that are held or waited for
     Ls(look::Ls),
     /// Show one lock
@@ -128,7 +141,7 @@ enum Command {
     },
 }
 
-/// How `lock` calls this program again. Not for people, so not in their help
+/// How `lock` and `elect` call this program again. Not for people, so not in their help
 /// and completions.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold")]
@@ -137,7 +150,7 @@ enum Internal {
         #[arg(long)]
         output: Output,
     },
-    Launch(lock::Launch),
+    Launch(run::Launch),
 }
 
 /// Runs the program that the arguments of this process ask for.
@@ -184,6 +197,10 @@ impl Cli {
             Command::Doctor(doctor) => block_on(doctor.run(given, globals.output)),
             Command::Completions { shell } => completions(shell),
             Command::Lock(lock) => block_on(lock.run(&globals)),
+            Command::Elect(elect) => block_on(elect.run(&globals)),
+            Command::Leader(leader) => block_on(leader.run(&globals)),
+            Command::Observe(observe) => block_on(observe.run(&globals)),
+            Command::StepDown(step_down) => block_on(step_down.run(&globals)),
             Command::Ls(ls) => block_on(ls.run(&globals)),
             Command::Get(get) => block_on(get.run(&globals)),
             Command::Watch(watch) => block_on(watch.run(&globals)),
@@ -240,6 +257,13 @@ mod tests {
     }
 
     #[test]
+    fn probes_go_together() {
+        let line = "leasehold elect x --probe-http http://a/ --probe-grpc a:1 --probe-command true \
+                    --probe-interval 1s --probe-threshold 1 --progress-within 1s -- true";
+        assert!(Cli::try_parse_from(line.split(' ')).is_ok());
+    }
+
+    #[test]
     fn wrong_command_lines_are_refused() {
         for line in [
             "leasehold",
@@ -247,6 +271,16 @@ mod tests {
             "leasehold lock x --wait 1s --no-wait -- true",
             "leasehold lock x --wait soon -- true",
             "leasehold lock x --label novalue -- true",
+            "leasehold elect x",
+            "leasehold elect x --once --restart -- true",
+            "leasehold elect x --probe-interval 1s -- true",
+            "leasehold elect x --probe-command true --probe-interval 0s -- true",
+            "leasehold elect x --probe-command true --probe-threshold 0 -- true",
+            "leasehold elect x --probe-http https://localhost/ -- true",
+            "leasehold elect x --probe-http localhost:80 -- true",
+            "leasehold elect x --probe-grpc unix:/run/x -- true",
+            "leasehold elect x --progress-within 0s -- true",
+            "leasehold step-down x",
             "leasehold watch x --prefix y",
             "leasehold break x",
             "leasehold check x notanumber",

@@ -49,16 +49,15 @@ impl Signals {
         .await
     }
 
-    /// Forgets those that have arrived.
-    pub(super) async fn forget(&mut self) {
+    /// Those that have arrived, each once however often it did. Does not wait.
+    pub(super) async fn arrived(&mut self) -> Vec<Signal> {
         poll_fn(|context| {
-            for (_, stream) in &mut self.0 {
-                // However often it arrived, it is told once.
-                let _ = stream.poll_recv(context);
-            }
-            Poll::Ready(())
+            let ready = self.0.iter_mut().filter_map(|(signal, stream)| {
+                stream.poll_recv(context).is_ready().then_some(*signal)
+            });
+            Poll::Ready(ready.collect())
         })
-        .await;
+        .await
     }
 }
 

@@ -21,7 +21,8 @@ use crate::{config::Config, daemon::Daemon, telemetry};
     after_help = "Settings come from the file, the environment (LEASEHOLD_<KEY>) and flags, \
 in rising precedence; the file's keys are the flags with underscores. Secrets are best given by \
 the environment, and are never shown. Once it can be reached, one \
-line \"listening on ADDRESS\" per listener is written to standard output.
+line \"listening on ADDRESS\" per listener is written to standard output, then one line \
+\"listening for HTTP on ADDRESS\" per HTTP listener.
 
 The first SIGTERM or SIGINT drains: nothing more is granted, holders are told and waited for, then \
 it ends with 0. A second one stops it at once, and the next start has to wait until no holder can \
@@ -87,6 +88,9 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     for address in daemon.addresses() {
         // The daemon serves also if nobody reads its output.
         offer(format_args!("listening on {address}"))?;
+    }
+    for address in daemon.http_addresses() {
+        offer(format_args!("listening for HTTP on {address}"))?;
     }
     match daemon.run(reached(stops.clone(), 1), reached(stops, 2)).await {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -1,4 +1,4 @@
-//! The flags of `serve`, made from the table of settings.
+//! The flags of `serve` and `doctor`, made from the table of settings.
 
 use std::{collections::BTreeMap, fmt, sync::LazyLock};
 

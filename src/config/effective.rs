@@ -59,10 +59,21 @@ impl Effective {
                 config.default_ttl = config.longest_ttl;
             }
         }
-        let remote = self.config.listen.iter().filter(|listener| !listener.is_local());
-        let remote: Vec<String> = remote.map(Listen::to_string).collect();
-        if !remote.is_empty() && !self.config.allow_remote {
-            mistakes.push(self.mistake("listen", remote_problem(&remote.join(" and "))));
+        let Config { listen, http_listen, allow_remote, .. } = &self.config;
+        for (key, listeners, what) in [
+            ("listen", listen, "take and break locks"),
+            ("http_listen", http_listen, "see who leads, and what leaders show"),
+        ] {
+            let remote = listeners.iter().filter(|listener| !listener.is_local());
+            let remote: Vec<String> = remote.map(Listen::to_string).collect();
+            if !remote.is_empty() && !allow_remote {
+                mistakes.push(self.mistake(key, remote_problem(&remote.join(" and "), what)));
+            }
+        }
+        let taken = http_listen.iter().filter(|listener| listener.clashes_with(listen));
+        for listener in taken {
+            let problem = format!("{listener} is where gRPC is served (listen); choose another");
+            mistakes.push(self.mistake("http_listen", problem));
         }
         // What was refused is lacking here too, which is not worth a word.
         let judged = mistakes.iter().any(|mistake| mistake.key.starts_with("azure_"));
@@ -112,11 +123,11 @@ impl Effective {
     }
 }
 
-fn remote_problem(listeners: &str) -> String {
+fn remote_problem(listeners: &str, what: &str) -> String {
     format!(
         "{listeners} can be reached from other machines, and there is no authentication: anyone \
-         who can connect can take and break locks. Listen on a loopback address or a Unix \
-         socket; or, if the network is trusted, set allow_remote = true \
+         who can connect can {what}. Listen on a loopback address or a Unix socket; or, if the \
+         network is trusted, set allow_remote = true \
          (flag --allow-remote, environment variable LEASEHOLD_ALLOW_REMOTE)"
     )
 }

@@ -54,6 +54,13 @@ impl Listen {
         Ok(Self::Unix(PathBuf::from(path)))
     }
 
+    /// Whether it is taken by one of the others. Port 0 is another port each
+    /// time.
+    pub(super) fn clashes_with(&self, others: &[Self]) -> bool {
+        let any_port = matches!(self, Self::Tcp(address) if address.port() == 0);
+        !any_port && others.contains(self)
+    }
+
     /// Whether only this machine can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {

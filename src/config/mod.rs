@@ -32,6 +32,8 @@ const REDACTED: &str = "REDACTED";
 pub struct Config {
     /// Where clients connect.
     pub listen: Vec<Listen>,
+    /// Where HTTP is served; nowhere if there are none.
+    pub http_listen: Vec<Listen>,
     /// Whether it was said that other machines may connect.
     pub allow_remote: bool,
     /// The permission bits of Unix sockets.
@@ -78,6 +80,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: vec![Listen::DEFAULT],
+            http_listen: Vec::new(),
             allow_remote: false,
             socket_mode: 0o600,
             store: Store::Embedded,

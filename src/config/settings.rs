@@ -41,7 +41,11 @@ pub enum Group {
 /// What a setting holds, where, and within which limits.
 #[derive(Debug)]
 enum Kind {
-    Listeners,
+    Listeners {
+        field: fn(&mut Config) -> &mut Vec<Listen>,
+        /// Whether there must be one.
+        needed: bool,
+    },
     /// The address of a storage account, perhaps with a signature as its query.
     Account,
     Secret {
@@ -89,7 +93,7 @@ impl Setting {
     /// Whether it can be given more than once.
     #[must_use]
     pub const fn is_list(&self) -> bool {
-        matches!(self.kind, Kind::Listeners)
+        matches!(self.kind, Kind::Listeners { .. })
     }
 
     /// Whether its value must not be shown.
@@ -111,7 +115,7 @@ impl Setting {
     #[must_use]
     pub fn allowed(&self) -> String {
         match &self.kind {
-            Kind::Listeners => listen::ALLOWED.to_owned(),
+            Kind::Listeners { .. } => listen::ALLOWED.to_owned(),
             Kind::Account => azure::ACCOUNT_ALLOWED.to_owned(),
             Kind::Switch(_) => "true or false".to_owned(),
             Kind::Number(_, range) => {
@@ -131,8 +135,8 @@ impl Setting {
     pub fn show(&self, config: &Config) -> toml::Value {
         let mut config = config.clone();
         match &self.kind {
-            Kind::Listeners => {
-                config.listen.iter().map(Listen::to_string).collect::<Vec<_>>().into()
+            Kind::Listeners { field, .. } => {
+                field(&mut config).iter().map(Listen::to_string).collect::<Vec<_>>().into()
             }
             Kind::Account => config.azure.show_account().into(),
             Kind::Secret { field, .. } => {
@@ -152,8 +156,14 @@ impl Setting {
     pub(super) fn apply(&self, config: &mut Config, given: &Given) -> Result<(), String> {
         let refused = || format!("must be {}", self.allowed());
         match &self.kind {
-            Kind::Listeners => {
-                config.listen = parse_listeners(&given.as_list().ok_or_else(refused)?)?;
+            Kind::Listeners { field, needed } => {
+                let mut texts = given.as_list().ok_or_else(refused)?;
+                if !needed {
+                    texts.retain(|text| !text.is_empty());
+                } else if texts.is_empty() {
+                    return Err("names no listener; at least one is needed".to_owned());
+                }
+                *field(config) = parse_listeners(&texts)?;
             }
             Kind::Account => {
                 let text = given.as_text().ok_or_else(refused)?.trim();
@@ -194,18 +204,11 @@ impl Setting {
 }
 
 fn parse_listeners(texts: &[String]) -> Result<Vec<Listen>, String> {
-    if texts.is_empty() {
-        return Err("names no listener; at least one is needed".to_owned());
-    }
     let mut listeners = Vec::with_capacity(texts.len());
     let mut problems = Vec::new();
     for text in texts {
         match Listen::parse(text) {
-            // Port 0 is another port each time.
-            Ok(Listen::Tcp(address)) if address.port() == 0 => {
-                listeners.push(Listen::Tcp(address));
-            }
-            Ok(listener) if listeners.contains(&listener) => {
+            Ok(listener) if listener.clashes_with(&listeners) => {
                 problems.push(format!("{text:?} is listed twice"));
             }
             Ok(listener) => listeners.push(listener),

@@ -43,7 +43,7 @@ impl Term {
         now: Moment,
         entropy: &mut Entropy,
     ) -> Self {
-        let renew_at = Some(now + entropy.jitter(duration / 3));
+        let renew_at = Some(turn(deadline, duration, now, entropy));
         Self { deadline, duration, renew_at, failures: 0, warned: false, spent: false }
     }
 
@@ -103,11 +103,11 @@ impl Term {
     /// that came too late changes nothing: the loss has been or will be told.
     pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) -> bool {
         self.failures = 0;
-        self.renew_at = Some(now + entropy.jitter(self.duration / 3));
+        self.deadline = if self.is_over(now) { self.deadline } else { self.deadline.max(deadline) };
+        self.renew_at = Some(turn(self.deadline, self.duration, now, entropy));
         if self.is_over(now) {
             return false;
         }
-        self.deadline = self.deadline.max(deadline);
         std::mem::take(&mut self.warned)
     }
 
@@ -121,6 +121,12 @@ impl Term {
     fn warn_at(&self) -> Moment {
         self.deadline - self.duration / 3
     }
+}
+
+/// When to renew next: after a third of the duration, or earlier if the answer
+/// took so long that there would be little time left.
+fn turn(deadline: Moment, duration: Duration, now: Moment, entropy: &mut Entropy) -> Moment {
+    (now + entropy.jitter(duration / 3)).min(deadline - duration / 2).max(now)
 }
 
 #[cfg(test)]
@@ -144,6 +150,16 @@ mod tests {
         assert!(term.due() > at(107) && term.due() <= at(110));
         assert_eq!(term.step(at(110)), Some(Step::Renew));
         assert_eq!(term.step(at(110)), None);
+    }
+
+    #[test]
+    fn after_an_answer_that_took_long_the_renewal_comes_earlier() {
+        let mut entropy = Entropy::seeded(1);
+        let mut late = Term::new(at(128), DURATION, at(112), &mut entropy);
+        assert_eq!(late.due(), at(113));
+        assert_eq!(late.step(at(113)), Some(Step::Renew));
+        late.renewed(at(141), at(127), &mut entropy);
+        assert_eq!(late.step(at(127)), Some(Step::Renew), "at once");
     }
 
     #[test]

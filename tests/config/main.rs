@@ -52,7 +52,9 @@ fn every_default_is_allowed() {
     for setting in SETTINGS {
         let shown = match setting.show(&default) {
             toml::Value::String(text) => text,
-            toml::Value::Array(parts) => parts[0].as_str().unwrap().to_owned(),
+            toml::Value::Array(parts) => {
+                parts.first().map_or("", |part| part.as_str().unwrap()).to_owned()
+            }
             other => other.to_string(),
         };
         let effective = load(vec![flags(&[(setting.key, &shown)])]).unwrap();
@@ -121,6 +123,10 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("listen", "nowhere", "IP:PORT"),
         ("listen", "unix:", "unix:/PATH"),
         ("listen", "127.0.0.1:5,127.0.0.1:5", "twice"),
+        ("http_listen", "nowhere", "IP:PORT"),
+        ("http_listen", "unix:", "unix:/PATH"),
+        ("http_listen", "127.0.0.1:5,127.0.0.1:5", "twice"),
+        ("http_listen", "127.0.0.1:7420", "where gRPC is served"),
         ("allow_remote", "perhaps", "true or false"),
         ("socket_mode", "0999", "octal"),
         ("socket_mode", "07777", "0777"),
@@ -176,6 +182,23 @@ fn a_listener_for_other_machines_needs_a_word() {
     assert!(message.contains("allow_remote"), "{message}");
     let allowed = flags(&[("listen", "0.0.0.0:7420"), ("allow_remote", "true")]);
     assert!(load(vec![allowed]).is_ok());
+
+    let message = mistake("http_listen", "0.0.0.0:8080");
+    assert!(message.contains("can see who leads"), "{message}");
+    assert!(message.contains("allow_remote"), "{message}");
+    let allowed = flags(&[("http_listen", "0.0.0.0:8080"), ("allow_remote", "true")]);
+    assert!(load(vec![allowed]).is_ok());
+}
+
+#[test]
+fn http_can_be_on_any_number_of_listeners() {
+    let (_file, none) = file("http_listen = []");
+    assert_eq!(load(vec![none]).unwrap().config, Config::default());
+    let two = environment(&[("LEASEHOLD_HTTP_LISTEN", "127.0.0.1:0,unix:/run/http.sock")]);
+    assert_eq!(load(vec![two]).unwrap().config.http_listen.len(), 2);
+    // Any free port is another one each time.
+    let any = flags(&[("listen", "127.0.0.1:0"), ("http_listen", "127.0.0.1:0,127.0.0.1:0")]);
+    assert_eq!(load(vec![any]).unwrap().config.http_listen.len(), 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod azurite;
 pub mod proxy;
 pub mod relay;
 pub mod rest;
+pub mod scene;
 
 use std::{
     io::{BufRead, BufReader, Read},

@@ -14,7 +14,7 @@
 
 use std::{env, process, time::Duration};
 
-use leasehold_client::{Client, Leadership, Reason, clock};
+use leasehold_client::{Client, Leadership, clock};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -58,7 +58,7 @@ async fn work(leadership: &Leadership) {
             () = step(leadership.token()) => leadership.progress(),
             risk = leadership.at_risk() => {
                 println!("at risk: {} (ends in {:?})", risk.message, risk.ends_in);
-                if matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown) {
+                if risk.asks_to_hand_over() {
                     // Here it would finish what it has begun, within that time.
                     leadership.hand_over().await;
                 }

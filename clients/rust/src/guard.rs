@@ -48,6 +48,15 @@ pub struct Risk {
     pub ends_in: Duration,
 }
 
+impl Risk {
+    /// Whether the end is planned: an operator asks the leader to step down, or
+    /// the daemon is stopping. Finish what is under way and let go.
+    #[must_use]
+    pub const fn asks_to_hand_over(&self) -> bool {
+        matches!(self.reason, Reason::StepDown | Reason::ShuttingDown)
+    }
+}
+
 /// A lock that is held. Dropping it gives the lock back in the background;
 /// [`release`](Self::release) also waits until the daemon has confirmed that.
 ///

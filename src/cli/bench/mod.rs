@@ -1,6 +1,7 @@
 //! Benchmarks that print what they compare side by side.
 
 mod cycle;
+mod election;
 mod floor;
 mod hold;
 mod server;
@@ -29,6 +30,8 @@ enum What {
     /// Calls to the storage: for a grant, a hand-over, a release, and to keep
     /// many leases
     Storage(storage::Storage),
+    /// How long until the next one leads, after a leader has ended
+    Election(election::Election),
     /// Answers every message on a session stream, and does nothing else
     #[command(hide = true)]
     Floor(floor::Floor),
@@ -40,6 +43,7 @@ impl Bench {
             What::Cycle(cycle) => cycle.run(globals).await,
             What::Hold(hold) => hold.run(globals).await,
             What::Storage(storage) => storage.run(globals).await,
+            What::Election(election) => election.run(globals).await,
             What::Floor(floor) => floor.run().await,
         }
     }

@@ -9,6 +9,11 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
 use crate::cli::exit::{FAILED, Failure};
 
 /// The kernel counts CPU time in hundredths of a second.
@@ -83,6 +88,12 @@ impl Server {
             (Some(Ok(user)), Some(Ok(system))) => Ok(TICK * (user + system)),
             _ => Err(unreadable("stat")),
         }
+    }
+
+    /// Sends it a signal.
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        kill(Pid::from_raw(self.child.id() as i32), signal)
+            .map_err(|error| Failure::new(FAILED, "bench", error.to_string()))
     }
 
     fn read(&self, file: &str) -> Result<String, Failure> {

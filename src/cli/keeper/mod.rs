@@ -53,7 +53,7 @@ async fn keep(output: Output) -> Result<ExitCode, Failure> {
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),
             Some(Action::Kill(leader)) => {
                 signal(leader, Signal::SIGKILL);
-                output.note("the lock was not kept alive in time: killed the command");
+                output.note("the grant was not kept alive in time: killed the command");
                 return Ok(ExitCode::SUCCESS);
             }
         }

@@ -22,7 +22,14 @@ pub const SETTINGS: &[Setting] = &[
         "listen",
         Group::Listeners,
         "Where clients connect; several are possible",
-        Kind::Listeners,
+        Kind::Listeners { field: |config| &mut config.listen, needed: true },
+    ),
+    setting(
+        "http_listen",
+        Group::Listeners,
+        "Where HTTP is served for probes and scripts: who leads an election, /healthz and \
+         /readyz. Several are possible; without any it is off",
+        Kind::Listeners { field: |config| &mut config.http_listen, needed: false },
     ),
     setting(
         "allow_remote",

@@ -298,13 +298,18 @@ impl Blobs {
         self.call(Kind::List, why, list).await.1
     }
 
-    /// Whether the container can be reached.
+    /// Whether the container can be reached, as everybody may find out who may
+    /// list it.
     pub(super) async fn reach(&self, why: For) -> Result<(), Fault> {
+        let options =
+            BlobContainerClientListBlobsOptions { maxresults: Some(1), ..Default::default() };
         let reach = async {
-            self.account.container().get_properties(None).await?;
+            let mut pages = self.account.container().list_blobs(Some(options))?.into_pages();
+            let page = std::future::poll_fn(|cx| std::pin::Pin::new(&mut pages).poll_next(cx));
+            page.await.transpose()?;
             Ok(())
         };
-        self.call(Kind::Read, why, reach).await.1
+        self.call(Kind::List, why, reach).await.1
     }
 
     fn blob(&self, path: &str) -> BlobClient {

@@ -75,19 +75,19 @@ const CAUSES: [(Cause, &str); 9] = [
     (Cause::Collect, "collect"),
 ];
 
-impl Cause {
-    /// Renewals first: a late one loses a lock. Then what holders and waiters
-    /// wait for; then what can wait.
-    const fn lane(self) -> usize {
-        match self {
-            Self::Renew => 0,
-            Self::Release | Self::Grant | Self::Show | Self::Break => 1,
-            Self::Poll | Self::Look | Self::Check | Self::Collect => 2,
-        }
+/// Renewals first: a late one loses a lock. Then what ends or completes a hold:
+/// its lease is running out meanwhile. Then what others wait for; then what can
+/// wait.
+const fn lane(kind: Kind, cause: Cause) -> usize {
+    match (cause, kind) {
+        (Cause::Renew, _) => 0,
+        (Cause::Release, _) | (Cause::Grant, Kind::Write) => 1,
+        (Cause::Grant | Cause::Show | Cause::Break, _) => 2,
+        (Cause::Poll | Cause::Look | Cause::Check | Cause::Collect, _) => 3,
     }
 }
 
-const LANES: usize = 3;
+const LANES: usize = 4;
 const LAST: usize = LANES - 1;
 
 /// The longest that a service may ask to be left alone.
@@ -128,7 +128,7 @@ impl Budget {
 
     /// Waits for a turn, and counts the call.
     pub(super) async fn enter(self: &Arc<Self>, kind: Kind, cause: Cause) -> Permit {
-        let lane = cause.lane();
+        let lane = lane(kind, cause);
         let waits = {
             let mut lanes = self.lanes();
             if lanes.take(lane) {
@@ -255,6 +255,20 @@ mod tests {
         assert!(poll(&mut poll_two).is_ready());
         drop(releasing);
         assert_eq!(budget.lanes().free, 2);
+    }
+
+    #[tokio::test]
+    async fn a_hold_is_completed_before_another_is_begun() {
+        let budget = Budget::new(1);
+        let first = budget.enter(Kind::Renew, Cause::Renew).await;
+        let mut begun = pin!(budget.enter(Kind::Acquire, Cause::Grant));
+        assert!(poll(&mut begun).is_pending());
+        let mut completed = pin!(budget.enter(Kind::Write, Cause::Grant));
+        assert!(poll(&mut completed).is_pending());
+        drop(first);
+        assert!(poll(&mut begun).is_pending());
+        assert!(poll(&mut completed).is_ready());
+        assert!(poll(&mut begun).is_ready());
     }
 
     #[tokio::test]

@@ -185,14 +185,7 @@ impl Azure {
         // While the lease lasts nobody but its holder can write: the note
         // follows, with our next hold or on its own.
         self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
-        let store = self.clone();
-        tokio::spawn(async move {
-            sleep(free_within).await;
-            let known = store.shared.memory.get(&name);
-            if known.is_some_and(|known| known.unnoted.is_some()) {
-                _ = store.note(name, breaker, None).await;
-            }
-        });
+        tokio::spawn(self.clone().note_later(name, breaker, free_within));
         Ok(Break::Broken { free_within })
     }
 }
@@ -252,7 +245,12 @@ impl LeaseStore for Azure {
         let hold = self.shared.memory.get(name).and_then(|known| known.hold);
         self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
         let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move { store.note(name, breaker, hold).await })
+        Call::pending(async move {
+            let noted = store.note(name.clone(), breaker.clone(), hold).await;
+            // The holder may have been faster, and its lease is gone.
+            tokio::spawn(store.note_later(name, breaker, Duration::ZERO));
+            noted
+        })
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
+
 use super::{
     Azure, LOOK,
     amend::{Try, Written},
@@ -11,13 +13,16 @@ use super::{
     limit,
 };
 use crate::{
-    clock::Moment,
+    clock::{Moment, sleep},
     lease::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Token, Value},
     name::LockName,
 };
 
 /// How often a value is asked for that changes all the time.
 const TRIES: usize = 4;
+
+/// How often it is tried again to note a break: for some minutes.
+const NOTES: usize = 10;
 
 impl Azure {
     /// See [`LeaseStore::publish`](crate::lease::LeaseStore::publish).
@@ -41,6 +46,24 @@ impl Azure {
             Ok(Written::NotOurs(_)) => Ok(Publish::Lost),
             Ok(Written::Unknown(why)) => Ok(Publish::Unknown { why }),
             Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
+        }
+    }
+
+    /// Notes a break unless that is done: after `first`, and for a while again
+    /// and again, because it can't be done while somebody else has the lease.
+    /// After that it is done with our next hold, if there is one.
+    pub(super) async fn note_later(self, name: LockName, breaker: Breaker, first: Duration) {
+        let waits = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_secs(1))
+            .with_max_delay(Duration::from_secs(60))
+            .with_max_times(NOTES);
+        for wait in std::iter::once(first).chain(waits.build()) {
+            sleep(wait).await;
+            let known = self.shared.memory.get(&name);
+            if known.and_then(|known| known.unnoted).as_ref() != Some(&breaker) {
+                return;
+            }
+            _ = self.note(name.clone(), breaker.clone(), None).await;
         }
     }
 

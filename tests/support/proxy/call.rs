@@ -76,6 +76,8 @@ pub struct Seen {
     pub blob: String,
     /// Whether it names a lease that must be held.
     pub with_lease_id: bool,
+    /// The duration of the lease that it asks for.
+    pub lease_seconds: Option<i64>,
     pub if_match: bool,
     pub if_none_match: bool,
     pub came: Moment,
@@ -111,6 +113,7 @@ impl Seen {
             container,
             blob,
             with_lease_id: header(head, "x-ms-lease-id").is_some(),
+            lease_seconds: header(head, "x-ms-lease-duration").and_then(|text| text.parse().ok()),
             if_match: header(head, "if-match").is_some(),
             if_none_match: header(head, "if-none-match").is_some(),
             came,

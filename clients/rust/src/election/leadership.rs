@@ -128,7 +128,7 @@ impl Leadership {
     /// Elsewhere it comes back: the leadership is lost, and others lead once it
     /// is dropped.
     pub async fn hand_over(&self) -> Loss {
-        let asked = (self.guard.risk()).filter(|risk| asks_to_hand_over(risk.reason));
+        let asked = self.guard.risk().filter(Risk::asks_to_hand_over);
         let reason = asked.map_or(Reason::HandedOver, |risk| risk.reason);
         let message = "the leader handed over".to_owned();
         let (session, grant) = self.guard.grant();
@@ -165,10 +165,6 @@ impl Leadership {
     pub(super) fn loss(&self) -> Option<Loss> {
         self.guard.loss()
     }
-}
-
-const fn asks_to_hand_over(reason: Reason) -> bool {
-    matches!(reason, Reason::StepDown | Reason::ShuttingDown)
 }
 
 impl fmt::Debug for Leadership {

@@ -33,7 +33,7 @@ impl Election {
     /// ```no_run
     /// # async fn next_job(token: u64) {}
     /// # async fn finish() {}
-    /// use leasehold_client::{Client, Error, Reason};
+    /// use leasehold_client::{Client, Error};
     ///
     /// # async fn example(client: Client) -> Result<(), Error> {
     /// client
@@ -44,7 +44,7 @@ impl Election {
     ///             tokio::select! {
     ///                 () = next_job(leadership.token()) => {}
     ///                 risk = leadership.at_risk() => {
-    ///                     if matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown) {
+    ///                     if risk.asks_to_hand_over() {
     ///                         finish().await; // within risk.ends_in
     ///                         leadership.hand_over().await;
     ///                     }

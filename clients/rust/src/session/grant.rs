@@ -79,7 +79,7 @@ impl Grant {
     /// A grant whose validity is used up is lost, whatever is heard later.
     /// Says whether this is news.
     pub(crate) fn look_at_clocks(&mut self, now: &Anchor) -> bool {
-        self.validity.is_over(now) && self.end(not_renewed(), now.at())
+        self.validity.is_over(now) && self.end(self.run_out(), now.at())
     }
 
     /// Loses the grant, and says whether this is news. The daemon still keeps
@@ -96,14 +96,25 @@ impl Grant {
         self.lose(loss)
     }
 
+    /// The loss that the holder's own clock tells. It is a little ahead of the
+    /// daemon's: so if the daemon has said that the grant will end, this is it.
+    fn run_out(&self) -> Loss {
+        match &self.risk {
+            Some((_, risk)) if risk.asks_to_hand_over() => Loss {
+                reason: risk.reason,
+                message: format!("the time to hand over is over: {}", risk.message),
+            },
+            _ => not_renewed(),
+        }
+    }
+
     pub(crate) fn warn(&mut self, risk: Risk) {
         let number = self.risk.as_ref().map_or(0, |(number, _)| *number) + 1;
         self.risk = Some((number, risk));
     }
 }
 
-/// The loss that a holder's own clock tells.
-pub(crate) fn not_renewed() -> Loss {
+fn not_renewed() -> Loss {
     Loss {
         reason: Reason::Expired,
         message: "the grant's deadline has passed without word from the daemon that it stands"
@@ -188,6 +199,23 @@ mod tests {
         assert!(grant.renew(validity(1, later, 10), &later.leapt(Duration::from_secs(6))));
         assert_eq!(grant.loss(), Some(&not_renewed()));
         assert_eq!(grant.deadline(), later.at());
+    }
+
+    #[test]
+    fn a_grant_that_was_to_end_has_ended_for_that_reason() {
+        let sent = start();
+        let over = Anchor::then(sent.at() + Duration::from_secs(10));
+        for (warned, lost) in [
+            (Reason::StepDown, Reason::StepDown),
+            (Reason::ShuttingDown, Reason::ShuttingDown),
+            (Reason::StoreUnavailable, Reason::Expired),
+        ] {
+            let mut grant = grant(validity(0, sent, 10));
+            let (message, ends_in) = ("why".to_owned(), Duration::from_secs(10));
+            grant.warn(Risk { reason: warned, message, ends_in });
+            assert!(grant.look_at_clocks(&over));
+            assert_eq!(grant.loss().map(|loss| loss.reason), Some(lost));
+        }
     }
 
     #[test]

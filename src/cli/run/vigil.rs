@@ -17,7 +17,7 @@ pub(super) enum Order {
     Kill,
 }
 
-/// Watches over the deadline of a running command's lock.
+/// Watches over the deadline of a running command's grant.
 #[derive(Debug)]
 pub(super) struct Vigil {
     validity: Duration,
@@ -27,7 +27,12 @@ pub(super) struct Vigil {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// There is no way back from here, also if the lock can be kept after all:
+    /// The command has been told to end while the grant is kept, and is killed
+    /// if it takes longer than this.
+    Draining {
+        kill_at: Moment,
+    },
+    /// There is no way back from here, also if the grant can be kept after all:
     /// the command has been told to end.
     Terminating {
         kill_at: Moment,
@@ -41,11 +46,29 @@ impl Vigil {
         Self { validity, stage: Stage::Running }
     }
 
+    /// From now on the command is being asked to end, until `kill_at` at most.
+    /// Says whether it has not been asked before.
+    pub(super) fn drain(&mut self, kill_at: Moment) -> bool {
+        match &mut self.stage {
+            stage @ Stage::Running => {
+                *stage = Stage::Draining { kill_at };
+                true
+            }
+            Stage::Draining { kill_at: before } => {
+                *before = kill_at.min(*before);
+                false
+            }
+            Stage::Terminating { .. } | Stage::Killed => false,
+        }
+    }
+
     /// What is to be done now.
     pub(super) fn on(&mut self, deadline: Moment, lost: bool, now: Moment) -> Option<Order> {
         let kill_at = match self.stage {
             Stage::Running => deadline - self.margin(),
-            Stage::Terminating { kill_at } => kill_at.min(deadline - self.margin()),
+            Stage::Draining { kill_at } | Stage::Terminating { kill_at } => {
+                kill_at.min(deadline - self.margin())
+            }
             Stage::Killed => return None,
         };
         if now >= kill_at {
@@ -65,14 +88,18 @@ impl Vigil {
         match self.stage {
             // The deadline moves while we wait.
             Stage::Running => Some(self.terminate_at(deadline).min(now + self.refresh())),
+            Stage::Draining { kill_at } => {
+                Some(kill_at.min(deadline - self.margin()).min(now + self.refresh()))
+            }
             Stage::Terminating { kill_at } => Some(kill_at),
             Stage::Killed => None,
         }
     }
 
-    /// Whether the command has been left alone so far.
-    pub(super) fn is_calm(&self) -> bool {
-        self.stage == Stage::Running
+    /// Whether the grant is still being kept for the command, so that its
+    /// deadline counts.
+    pub(super) const fn keeps(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Draining { .. })
     }
 
     /// When the keeper has to kill, if we have not: later than we would, and
@@ -92,7 +119,8 @@ impl Vigil {
         deadline - self.early()
     }
 
-    fn margin(&self) -> Duration {
+    /// How long before the deadline the command is killed.
+    pub(super) fn margin(&self) -> Duration {
         (self.validity / 20).min(LONGEST_MARGIN)
     }
 
@@ -119,7 +147,7 @@ mod tests {
         for now in (0..60_000).step_by(500) {
             assert_eq!(vigil.on(at(now + 7_000), false, at(now)), None);
         }
-        assert!(vigil.is_calm());
+        assert!(vigil.keeps());
     }
 
     #[test]
@@ -168,5 +196,30 @@ mod tests {
         let vigil = vigil();
         assert_eq!(vigil.next(at(10_000), at(0)), Some(at(1_000)));
         assert_eq!(vigil.next(at(10_000), at(7_000)), Some(at(7_500)));
+    }
+
+    #[test]
+    fn a_command_that_drains_may_do_so_while_the_grant_is_kept() {
+        let mut vigil = vigil();
+        assert!(vigil.drain(at(60_000)));
+        assert!(!vigil.drain(at(50_000)), "it has been asked already");
+        for now in (0..50_000).step_by(500) {
+            assert_eq!(vigil.on(at(now + 7_000), false, at(now)), None);
+        }
+        assert!(vigil.keeps());
+        assert_eq!(vigil.on(at(57_000), false, at(50_000)), Some(Order::Kill));
+        assert_eq!(vigil.on(at(57_000), false, at(50_001)), None);
+        assert!(!vigil.drain(at(70_000)) && !vigil.keeps());
+    }
+
+    #[test]
+    fn a_command_that_drains_is_killed_before_the_deadline() {
+        for lost in [false, true] {
+            let mut vigil = vigil();
+            vigil.drain(at(60_000));
+            assert_eq!(vigil.on(at(10_000), lost, at(9_749)), None);
+            assert_eq!(vigil.next(at(10_000), at(9_749)), Some(at(9_750)));
+            assert_eq!(vigil.on(at(10_000), lost, at(9_750)), Some(Order::Kill));
+        }
     }
 }

@@ -62,27 +62,43 @@ impl StatusLine {
     }
 }
 
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) enum Aim<'a> {
+    /// To hold the lock of this name.
+    Hold(&'a str),
+    /// To lead the election of this name.
+    Lead(&'a str),
+}
+
 /// What was last heard of the queue, and when.
-#[derive(Debug, Clone)]
-pub(super) struct Seen {
-    pub(super) progress: Progress,
-    pub(super) at: Moment,
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct Seen {
+    pub(in crate::cli) progress: Option<(Progress, Moment)>,
+    /// What the leader shows, for people.
+    pub(in crate::cli) value: Option<String>,
 }
 
 /// What a waiting person is told.
 pub(super) fn text(
-    name: &str,
-    seen: Option<&Seen>,
+    aim: &Aim<'_>,
+    seen: &Seen,
     waited: Duration,
     limit: Option<Duration>,
     now: Moment,
 ) -> String {
-    let mut parts = vec![format!("waiting for {name}")];
-    if let Some(Seen { progress, at }) = seen {
+    let (begin, by) = match aim {
+        Aim::Hold(name) => (format!("waiting for {name}"), "held by"),
+        Aim::Lead(name) => (format!("waiting to lead {name}"), "led by"),
+    };
+    let mut parts = vec![begin];
+    if let Some((progress, at)) = &seen.progress {
         if let Some(holder) = &progress.holder {
             let held_for = progress.held_for.map(|held_for| held_for + now.since(*at));
             let held_for = held_for.map(|held_for| format!(" for {}", length(held_for)));
-            parts.push(format!("held by {holder}{}", held_for.unwrap_or_default()));
+            let value = seen.value.as_ref().map(|value| format!(" ({value})"));
+            let [value, held_for] = [value, held_for].map(Option::unwrap_or_default);
+            parts.push(format!("{by} {holder}{value}{held_for}"));
         }
         parts.extend((progress.position > 0).then(|| format!("position {}", progress.position)));
         parts.extend((!progress.note.is_empty()).then(|| progress.note.clone()));
@@ -118,35 +134,57 @@ mod tests {
             held_for: Some(SECOND * 12),
             note: String::new(),
         };
-        Seen { progress, at: moment(100) }
+        Seen { progress: Some((progress, moment(100))), value: None }
     }
+
+    fn seen_with(change: impl FnOnce(&mut Progress)) -> Seen {
+        let mut seen = seen();
+        seen.progress.iter_mut().for_each(|(progress, _)| change(progress));
+        seen
+    }
+
+    const ORDERS: Aim<'static> = Aim::Hold("orders");
 
     #[test]
     fn it_says_who_holds_the_lock_for_how_long_and_how_long_we_waited() {
         assert_eq!(
-            text("orders", Some(&seen()), SECOND * 5, Some(SECOND * 30), moment(103)),
+            text(&ORDERS, &seen(), SECOND * 5, Some(SECOND * 30), moment(103)),
             "waiting for orders, held by billing 2.3 on web-1 for 15s, position 2, waited 5s of 30s"
+        );
+    }
+
+    #[test]
+    fn it_says_who_leads_and_what_the_leader_shows() {
+        let mut seen = seen();
+        seen.value = Some("10.0.0.7:80".to_owned());
+        assert_eq!(
+            text(&Aim::Lead("jobs"), &seen, SECOND * 5, None, moment(103)),
+            "waiting to lead jobs, led by billing 2.3 on web-1 (10.0.0.7:80) for 15s, position 2, \
+             waited 5s"
         );
     }
 
     #[test]
     fn what_is_not_known_is_left_out() {
         let waited = Duration::from_millis(1_900);
-        assert_eq!(text("orders", None, waited, None, moment(1)), "waiting for orders, waited 1s");
-        let mut seen = seen();
-        seen.progress.holder = None;
-        seen.progress.note = "recovering".to_owned();
         assert_eq!(
-            text("orders", Some(&seen), SECOND * 60, None, moment(100)),
+            text(&ORDERS, &Seen::default(), waited, None, moment(1)),
+            "waiting for orders, waited 1s"
+        );
+        let seen = seen_with(|progress| {
+            progress.holder = None;
+            progress.note = "recovering".to_owned();
+        });
+        assert_eq!(
+            text(&ORDERS, &seen, SECOND * 60, None, moment(100)),
             "waiting for orders, position 2, recovering, waited 1m"
         );
     }
 
     #[test]
     fn it_stays_one_line_that_no_holder_can_escape_from() {
-        let mut seen = seen();
-        seen.progress.note = "a\nb\x1b[2J".to_owned();
-        let line = text("orders", Some(&seen), SECOND, None, moment(100));
+        let seen = seen_with(|progress| progress.note = "a\nb\x1b[2J".to_owned());
+        let line = text(&ORDERS, &seen, SECOND, None, moment(100));
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
 }

@@ -12,8 +12,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use leasehold_client::Guard;
-
+use super::Grant;
 use crate::cli::{
     exit::{CANNOT_RUN, Failure, NOT_FOUND},
     output::Output,
@@ -56,18 +55,28 @@ impl Launch {
     }
 }
 
+/// A command, and what it sees besides its grant.
+#[derive(Debug)]
+pub(in crate::cli) struct Program<'a> {
+    pub(in crate::cli) command: &'a [OsString],
+    pub(in crate::cli) environment: &'a [(&'static str, OsString)],
+    /// How it is told that it can't be run.
+    pub(in crate::cli) output: Output,
+}
+
 /// Starts the process that will be the command, as the leader of a process
 /// group of its own.
-pub(super) fn start(guard: &Guard, command: &[OsString], output: Output) -> io::Result<Group> {
+pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Group> {
     let child = Command::new(process::this_program()?)
         .arg0("leasehold")
-        .args(["launch", "--output", output.name()])
+        .args(["launch", "--output", program.output.name()])
         .arg(std::process::id().to_string())
         .arg("--")
-        .args(command)
-        .env("LEASEHOLD_LOCK", guard.name())
-        .env("LEASEHOLD_NAMESPACE", guard.namespace())
-        .env("LEASEHOLD_TOKEN", guard.token().to_string())
+        .args(program.command)
+        .env("LEASEHOLD_LOCK", grant.name())
+        .env("LEASEHOLD_NAMESPACE", grant.namespace())
+        .env("LEASEHOLD_TOKEN", grant.token().to_string())
+        .envs(program.environment.iter().map(|(key, value)| (key, value)))
         .process_group(0)
         .spawn()?;
     Group::of(child.id()).ok_or_else(|| io::Error::other("the command has no process group"))

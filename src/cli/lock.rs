@@ -1,54 +1,18 @@
 //! `lock`: run a command while holding a lock.
-//!
-//! The way: wait for the lock ([`wait`]), start the keeper and the command
-//! ([`launch`]), run it under [`supervise`], give the lock back.
 
-mod job;
-mod launch;
-mod notes;
-mod status_line;
-mod supervise;
-mod vigil;
-mod wait;
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
-use std::{ffi::OsString, fmt, path::Path, process::ExitCode, time::Duration};
+use leasehold_client::{Client, LockRequest};
+use tokio::sync::watch;
 
-use leasehold_client::{Client, Guard, LockRequest};
-
-pub(super) use launch::Launch;
-
-use self::{
-    notes::Notes,
-    supervise::{Ended, Supervisor},
-    vigil::Vigil,
-    wait::Denied,
-};
 use super::{
     Globals,
     exit::Failure,
     output::Output,
-    process::{Signal, Signals},
+    process::Signals,
+    run::{self, Aim, Denied, Ended, Notes, Program, Seen, Supervisor, Terms, Waiting},
 };
-use crate::clock::{self, Moment};
-
-/// The signals that are passed on to the command.
-const HEARD: [Signal; 8] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
-];
-
-/// How long the daemon has at least to hear that we do not want the lock any
-/// more. If it does not, the session's ttl tells it.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// As much of the command's name as is shown to others.
-const LONGEST_NAME_SHOWN: usize = 64;
+use crate::clock::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -100,7 +64,7 @@ pub(super) struct Lock {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease_duration: Option<Duration>,
     /// Tell others something about the holder; several are possible
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = run::parse_label)]
     label: Vec<(String, String)>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -123,25 +87,37 @@ impl Lock {
         output: Output,
         notes: &Notes,
     ) -> Result<ExitCode, Failure> {
-        let mut signals = Signals::listen(&HEARD)?;
+        let mut signals = Signals::listen(&run::HEARD)?;
         let limit = if self.no_wait { Some(Duration::ZERO) } else { self.wait };
-        let waiting = wait::Waiting::new(&self.name, limit, output, notes.clone());
-        let guard = match waiting.acquire(self.request(client), &mut signals).await {
+        let waiting = Waiting::new(Aim::Hold(&self.name), limit, output, notes.clone());
+        let (sender, news) = watch::channel(Seen::default());
+        let request = self.request(client).on_progress(move |progress| {
+            sender.send_modify(|seen| seen.progress = Some((progress, Moment::now())));
+        });
+        let guard = match waiting.until(request.acquire(), news, &mut signals).await {
             Ok(guard) => guard,
             Err(denied) => {
-                within(Moment::now() + FAREWELL, &mut signals, client.close()).await;
+                run::close(client, &mut signals).await;
                 return match denied {
                     Denied::Refused(error) => Err((*error).into()),
-                    Denied::Interrupted(signal) => Ok(ExitCode::from(supervise::code_of(signal))),
+                    Denied::Interrupted(signal) => Ok(ExitCode::from(run::code_of(signal))),
                 };
             }
         };
-        let vigil = Vigil::over(self.validity(client, &guard));
-        let mut supervisor = Supervisor::new(&guard, vigil, self.longest_hold, notes);
-        let ended = supervisor.run(&self.command, output, &mut signals).await;
-        give_back(guard, client, &mut signals, notes).await;
+        let validity = run::validity(client, &guard);
+        let terms = Terms {
+            validity: self.longest_hold.map_or(validity, |limit| limit.min(validity)),
+            longest_hold: self.longest_hold,
+            drain: None,
+            notes,
+        };
+        let program = Program { command: &self.command, environment: &[], output };
+        let mut supervisor = Supervisor::new(&guard, &terms);
+        let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
+        run::give_back(guard, &mut signals, notes).await;
+        run::close(client, &mut signals).await;
         match ended? {
-            Ended::Itself(code) => Ok(ExitCode::from(code)),
+            Ended::Itself(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
             Ended::Lost(cause) => {
                 let message = format!("lock {:?}: {}", self.name, cause.message);
                 Err(Failure::lost(&self.name, cause.reason, message))
@@ -150,10 +126,7 @@ impl Lock {
     }
 
     async fn connect(&self, globals: &Globals) -> Result<Client, Failure> {
-        let program = self.command.first().map(Path::new).and_then(Path::file_name);
-        let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let program: String = program.chars().take(LONGEST_NAME_SHOWN).collect();
-        let mut builder = globals.builder().client_name(format!("leasehold lock: {program}"));
+        let mut builder = globals.builder().client_name(run::client_name("lock", &self.command));
         if let Some(ttl) = self.ttl {
             builder = builder.ttl(ttl);
         }
@@ -178,71 +151,5 @@ impl Lock {
             request = request.lease_duration(duration);
         }
         request
-    }
-
-    /// How long the grant is valid after each sign of life, at most.
-    fn validity(&self, client: &Client, guard: &Guard) -> Duration {
-        let ttl = client.session().map(|session| session.ttl);
-        let ttl = ttl.unwrap_or_else(|| guard.deadline().remaining());
-        self.longest_hold.map_or(ttl, |limit| limit.min(ttl))
-    }
-}
-
-/// Gives the lock back, unless that takes until it is free anyway.
-async fn give_back(guard: Guard, client: &Client, signals: &mut Signals, notes: &Notes) {
-    let (name, was_valid) = (guard.name().to_owned(), guard.is_valid());
-    let limit = guard.deadline().max(Moment::now() + FAREWELL);
-    let not_given_back = |why: &dyn fmt::Display| {
-        if was_valid {
-            notes.tell(format_args!(
-                "could not give back {name:?}; it is free after its ttl: {why}"
-            ));
-        }
-    };
-    // Those that came before were for the command.
-    signals.forget().await;
-    let mut answered = false;
-    let released = async {
-        let released = guard.release().await;
-        answered = true;
-        if let Err(error) = released {
-            not_given_back(&error);
-        }
-        client.close().await;
-    };
-    within(limit, signals, released).await;
-    if !answered {
-        not_given_back(&"the daemon does not answer");
-    }
-}
-
-/// Does `work`, but not for longer than that, nor when a signal asks us to
-/// end.
-async fn within(limit: Moment, signals: &mut Signals, work: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        () = work => {}
-        () = clock::sleep_until(limit) => {}
-        () = wait::asked_to_end(signals) => {}
-    }
-}
-
-fn parse_label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("must be KEY=VALUE".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_have_a_key_and_a_value() {
-        assert_eq!(parse_label("job=a=b"), Ok(("job".to_owned(), "a=b".to_owned())));
-        assert_eq!(parse_label("job="), Ok(("job".to_owned(), String::new())));
-        assert!(parse_label("job").is_err());
-        assert!(parse_label("=x").is_err());
     }
 }

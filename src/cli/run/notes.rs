@@ -1,6 +1,6 @@
-//! What `lock` tells on standard error while it waits for a lock or holds one.
+//! What `lock` and `elect` tell on standard error while they wait or hold.
 //!
-//! A terminal or a pipe may take nothing for as long as it likes. The lock is
+//! A terminal or a pipe may take nothing for as long as it likes. The grant is
 //! kept alive meanwhile, so another thread writes, and what does not fit into
 //! its queue is dropped.
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Standard error, which never makes us wait.
 #[derive(Debug, Clone)]
-pub(super) struct Notes {
+pub(in crate::cli) struct Notes {
     output: Output,
     queue: SyncSender<Entry>,
 }
@@ -41,14 +41,14 @@ enum Entry {
 
 impl Notes {
     /// Begins to write. The thread ends with the process: nothing waits for it.
-    pub(super) fn begin(output: Output) -> io::Result<Self> {
+    pub(in crate::cli) fn begin(output: Output) -> io::Result<Self> {
         let (queue, entries) = sync_channel(LONGEST_QUEUE);
         thread::Builder::new().name("notes".to_owned()).spawn(move || write_all(&entries))?;
         Ok(Self { output, queue })
     }
 
     /// Tells something.
-    pub(super) fn tell(&self, text: impl fmt::Display) {
+    pub(in crate::cli) fn tell(&self, text: impl fmt::Display) {
         self.write(self.output.noted(text));
     }
 
@@ -58,7 +58,7 @@ impl Notes {
     }
 
     /// Waits until everything is written, but not for long.
-    pub(super) async fn written(&self) {
+    pub(in crate::cli) async fn written(&self) {
         let (sender, written) = oneshot::channel();
         if self.queue.try_send(Entry::Mark(sender)).is_ok() {
             tokio::select! {

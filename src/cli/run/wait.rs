@@ -1,13 +1,13 @@
-//! Waiting for the lock.
+//! Waiting for the grant.
 
 use std::{pin::pin, time::Duration};
 
-use leasehold_client::{Error, Guard, LockRequest};
+use leasehold_client::Error;
 use tokio::sync::watch;
 
 use super::{
     notes::Notes,
-    status_line::{self, Seen, StatusLine},
+    status_line::{self, Aim, Seen, StatusLine},
 };
 use crate::{
     cli::{
@@ -20,9 +20,9 @@ use crate::{
 /// How often the waiting time is shown anew.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Why there is no lock.
+/// Why there is no grant.
 #[derive(Debug)]
-pub(super) enum Denied {
+pub(in crate::cli) enum Denied {
     /// It was not granted.
     Refused(Box<Error>),
     /// A signal asked us to end.
@@ -31,8 +31,8 @@ pub(super) enum Denied {
 
 /// A wait, shown to people.
 #[derive(Debug)]
-pub(super) struct Waiting<'a> {
-    name: &'a str,
+pub(in crate::cli) struct Waiting<'a> {
+    aim: Aim<'a>,
     limit: Option<Duration>,
     began: Moment,
     line: StatusLine,
@@ -40,8 +40,8 @@ pub(super) struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     /// Begins now. `limit` is only shown.
-    pub(super) fn new(
-        name: &'a str,
+    pub(in crate::cli) fn new(
+        aim: Aim<'a>,
         limit: Option<Duration>,
         output: Output,
         notes: Notes,
@@ -50,25 +50,27 @@ impl<'a> Waiting<'a> {
             Output::Text => StatusLine::on_stderr(notes),
             Output::Json => StatusLine::disabled(notes),
         };
-        Self { name, limit, began: Moment::now(), line }
+        Self { aim, limit, began: Moment::now(), line }
     }
 
-    /// Waits until the lock is granted or refused, or a signal ends the wait;
+    /// Whether anybody sees the news.
+    pub(in crate::cli) const fn is_shown(&self) -> bool {
+        self.line.is_enabled()
+    }
+
+    /// Waits until the grant is given or refused, or a signal ends the wait;
     /// then the request is taken back.
-    pub(super) async fn acquire(
+    pub(in crate::cli) async fn until<T>(
         mut self,
-        request: LockRequest,
+        granted: impl Future<Output = Result<T, Error>>,
+        mut news: watch::Receiver<Seen>,
         signals: &mut Signals,
-    ) -> Result<Guard, Denied> {
-        let (sender, mut news) = watch::channel(None);
-        let request = request.on_progress(move |progress| {
-            sender.send_replace(Some(Seen { progress, at: Moment::now() }));
-        });
-        let mut acquired = pin!(request.acquire());
+    ) -> Result<T, Denied> {
+        let mut granted = pin!(granted);
         loop {
             tokio::select! {
                 biased;
-                answer = &mut acquired => {
+                answer = &mut granted => {
                     self.line.clear().await;
                     return answer.map_err(|error| Denied::Refused(Box::new(error)));
                 }
@@ -79,29 +81,45 @@ impl<'a> Waiting<'a> {
                 Ok(()) = news.changed() => {}
                 () = clock::sleep(TICK), if self.line.is_enabled() => {}
             }
-            self.show(news.borrow_and_update().as_ref());
+            self.show(&news.borrow_and_update());
         }
     }
 
-    fn show(&mut self, seen: Option<&Seen>) {
+    fn show(&mut self, seen: &Seen) {
         let now = Moment::now();
         let waited = now.since(self.began);
-        self.line.show(&status_line::text(self.name, seen, waited, self.limit, now));
+        self.line.show(&status_line::text(&self.aim, seen, waited, self.limit, now));
     }
 }
 
-/// Until a signal asks us to end. Other signals have nobody to go to any more.
-pub(super) async fn asked_to_end(signals: &mut Signals) {
-    while on_signal(signals.next().await).is_ok() {}
+/// Waits for this long, unless a signal asks us to end.
+pub(in crate::cli) async fn pause(length: Duration, signals: &mut Signals) -> Result<(), Signal> {
+    tokio::select! {
+        biased;
+        signal = asked_to_end(signals) => Err(signal),
+        () = clock::sleep(length) => Ok(()),
+    }
+}
+
+/// Until a signal asks us to end. Other signals have nobody to go to.
+pub(super) async fn asked_to_end(signals: &mut Signals) -> Signal {
+    loop {
+        if let Err(Denied::Interrupted(signal)) = on_signal(signals.next().await) {
+            return signal;
+        }
+    }
+}
+
+/// Whether this signal asks a process to end.
+pub(super) const fn asks_to_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
 fn on_signal(signal: Signal) -> Result<(), Denied> {
     match signal {
         // If it can't be stopped, it waits on.
         Signal::SIGTSTP => drop(process::stop_self()),
-        Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT => {
-            return Err(Denied::Interrupted(signal));
-        }
+        signal if asks_to_end(signal) => return Err(Denied::Interrupted(signal)),
         // The others are for the command, which does not run.
         _ => {}
     }

@@ -1,0 +1,206 @@
+//! `elect`: run a command whenever this process leads an election.
+//!
+//! The way: [`campaign`], run the command for one term under `run`'s
+//! supervision and [`health`], resign, and see what is [`next`].
+
+mod campaign;
+mod health;
+mod next;
+mod probe;
+mod progress;
+
+use std::{ffi::OsString, process::ExitCode, time::Duration};
+
+use leasehold_client::{Client, Leadership};
+
+use self::{
+    health::Health,
+    next::{Next, Pauses, Policy},
+};
+use super::{
+    Globals,
+    exit::Failure,
+    output::{Output, length},
+    process::{Signal, Signals},
+    run::{self, Denied, Ended, Notes, Program, Supervisor, Terms},
+};
+use crate::clock::Moment;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Many processes may campaign for NAME; at most one of them leads and runs \
+its COMMAND. The others wait in turn. The command sees LEASEHOLD_ELECTION, LEASEHOLD_NAMESPACE and \
+LEASEHOLD_TOKEN in its environment (and LEASEHOLD_LOCK: an election is the lock of the same name). \
+No shell is in between.
+
+Hand LEASEHOLD_TOKEN to the resources that a leader writes to, and let them refuse a token that is \
+smaller than one they have seen. Nothing can stop a command that was paused while it was writing; \
+the token can.
+
+When it ends:
+  The command ends by itself: `elect` resigns and ends with the same code. With --restart, a \
+command that failed leads to a new campaign instead, after 5s to 1m; not if it ended with 0, could \
+not be run, or was interrupted from the keyboard.
+  The leadership is lost, or can't be kept alive: the command's whole process group gets SIGTERM \
+early, and SIGKILL shortly before somebody else could lead, also if `elect` itself is stopped or \
+killed. Then it campaigns again, after 0.1s to 5s.
+  Somebody wants the leadership (`leasehold step-down`), or the daemon stops: the group gets \
+SIGTERM at once, and has the time that was announced to finish before it is killed. Then `elect` \
+resigns, and campaigns again; after a step-down not before 5s have passed, so that others get \
+their turn.
+  The command is unhealthy (--probe-…) or stuck (--progress-within): the group gets SIGTERM, and \
+SIGKILL after --drain. Then `elect` resigns, and campaigns again after a pause of 5s at first, 1m \
+at most: a probe can't tell before the command runs again.
+  `elect` gets SIGTERM, SIGINT, SIGHUP or SIGQUIT: the group gets the same, and SIGKILL after \
+--drain. Then `elect` resigns, so that the next candidate leads at once, and ends as the command \
+did.
+What the command leaves running in its process group is killed before the leadership is given up.
+
+Exit codes:
+  the command's own; 128 + N if it died of signal N, or signal N ended the wait
+  0    --once: handed over because somebody asked, or because the daemon stops
+  64   the command line is wrong
+  65   NAME, --value, --ttl or the like is not acceptable
+  69   the daemon can't be reached at the start
+  73   --once: the leadership was lost, or the command was unhealthy or stuck; without --once: \
+lost after `elect` was told to end
+  126  the command can't be run
+  127  the command was not found
+
+Examples:
+  leasehold elect scheduler -- ./scheduler
+  leasehold elect scheduler --value \"$POD_IP:8080\" --restart -- ./scheduler --fence-from-env
+  leasehold elect api --probe-http http://127.0.0.1:8080/healthz --probe-grace 30s -- ./api
+  leasehold elect batch --progress-within 1m -- \\
+    sh -c 'while ./next-item; do touch \"$LEASEHOLD_PROGRESS_FILE\"; done'")]
+pub(super) struct Elect {
+    /// The election: 1 to 256 bytes without control characters
+    name: String,
+    /// What everybody sees while this leads, such as an address: at most 4096 bytes
+    #[arg(long, value_name = "VALUE", default_value = "", hide_default_value = true)]
+    #[arg(allow_hyphen_values = true)]
+    value: OsString,
+    /// How long the leadership outlives this process if it dies: 1s to 60s; without this, as the
+    /// daemon is set
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    ttl: Option<Duration>,
+    /// How long the storage lease lasts without a renewal, 15s to 60s, if it
+    /// must be acquired for this; else as the daemon is configured
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lease_duration: Option<Duration>,
+    /// End instead of campaigning again when the leadership has ended
+    #[arg(long)]
+    once: bool,
+    /// Campaign again when the command has failed
+    #[arg(long, conflicts_with = "once")]
+    restart: bool,
+    /// How long the command may take to end when it is asked to, unless something else sets the
+    /// time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(default_value = "30s")]
+    drain: Duration,
+    /// Tell others something about the candidate; several are possible
+    #[arg(long, value_name = "KEY=VALUE", value_parser = run::parse_label)]
+    label: Vec<(String, String)>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    health: Health,
+}
+
+impl Elect {
+    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let client = self.connect(globals).await?;
+        let notes = Notes::begin(globals.output)?;
+        let mut signals = Signals::listen(&run::HEARD)?;
+        let ended = self.serve(&client, globals.output, &mut signals, &notes).await;
+        run::close(&client, &mut signals).await;
+        // The leadership is given up: now there is time for who reads slowly.
+        notes.written().await;
+        ended
+    }
+
+    /// Term after term.
+    async fn serve(
+        &self,
+        client: &Client,
+        output: Output,
+        signals: &mut Signals,
+        notes: &Notes,
+    ) -> Result<ExitCode, Failure> {
+        let policy = Policy { once: self.once, restart: self.restart };
+        let mut pauses = Pauses::new()?;
+        loop {
+            let campaigned = campaign::campaign(self, client, output, signals, notes).await;
+            let next = match campaigned {
+                Ok(leadership) => {
+                    let began = Moment::now();
+                    let (ended, interrupted) =
+                        self.lead(leadership, client, output, signals, notes).await;
+                    pauses.led_for(Moment::now().since(began));
+                    policy.after(&self.name, ended?, interrupted)
+                }
+                Err(Denied::Interrupted(signal)) => Next::Exit(run::code_of(signal)),
+                Err(Denied::Refused(error)) => Policy::refused(*error),
+            };
+            let (pause, why) = match next {
+                Next::Exit(code) => return Ok(ExitCode::from(code)),
+                Next::Fail(failure) => return Err(failure),
+                Next::Again { rest, why } => (pauses.next(rest), why),
+            };
+            notes.tell(format_args!("{why}; campaigning again in {}", length(pause)));
+            if let Err(signal) = run::pause(pause, signals).await {
+                return Ok(ExitCode::from(run::code_of(signal)));
+            }
+        }
+    }
+
+    /// One term: runs the command, and resigns. Also tells whether a signal
+    /// has asked us to end.
+    async fn lead(
+        &self,
+        leadership: Leadership,
+        client: &Client,
+        output: Output,
+        signals: &mut Signals,
+        notes: &Notes,
+    ) -> (Result<Ended, Failure>, Option<Signal>) {
+        notes.tell(format_args!("leading {:?} with token {}", self.name, leadership.token()));
+        let terms = Terms {
+            validity: run::validity(client, &leadership),
+            longest_hold: None,
+            drain: Some(self.drain),
+            notes,
+        };
+        let mut supervisor = Supervisor::new(&leadership, &terms);
+        let ended = self.supervise(&mut supervisor, &leadership, output, signals).await;
+        let interrupted = supervisor.interrupted();
+        let meanwhile = run::give_back(leadership, signals, notes).await;
+        (ended, interrupted.or(meanwhile))
+    }
+
+    async fn supervise(
+        &self,
+        supervisor: &mut Supervisor<'_, Leadership>,
+        leadership: &Leadership,
+        output: Output,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        let watch = self.health.begin()?;
+        let mut environment = vec![("LEASEHOLD_ELECTION", OsString::from(&self.name))];
+        environment.extend(watch.environment());
+        let program = Program { command: &self.command, environment: &environment, output };
+        supervisor.run(&program, watch.unhealthy(leadership, &environment), signals).await
+    }
+
+    async fn connect(&self, globals: &Globals) -> Result<Client, Failure> {
+        let mut builder = globals.builder().client_name(run::client_name("elect", &self.command));
+        if let Some(ttl) = self.ttl {
+            builder = builder.ttl(ttl);
+        }
+        for (key, value) in &self.label {
+            builder = builder.label(key, value);
+        }
+        Ok(builder.connect().await?)
+    }
+}

@@ -1,0 +1,141 @@
+//! Looking at elections: `leader`, `observe`; and `step-down`.
+
+mod show;
+mod value;
+
+use std::{process::ExitCode, time::Duration};
+
+use serde_json::json;
+
+use self::show::Shown;
+pub(super) use self::value::shown as shown_value;
+use super::{
+    Globals,
+    exit::{FAILED, Failure},
+    output::{Output, length, line, millis, offer},
+    process,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "A value that is not printable UTF-8 is shown as base64:…. With --output \
+json, \"value\" is null if it is not UTF-8, and \"value_base64\" always has it; \"local\" says \
+whether the leader is a client of the daemon that was asked.
+
+The answer may be out of date when it arrives: what must be safe compares tokens.
+
+Exit codes:
+  0    somebody leads
+  1    nobody does
+
+Examples:
+  leasehold leader scheduler
+  leasehold leader scheduler --output json | jq -r .leader.value")]
+pub(super) struct LeaderArgs {
+    /// The election
+    name: String,
+}
+
+impl LeaderArgs {
+    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let client = globals.connect().await?;
+        let shown = Shown(client.election(&self.name).leader().await?);
+        // The exit code is the answer, also if nobody reads it.
+        match globals.output {
+            Output::Text => offer(shown.paragraph())?,
+            Output::Json => offer(shown.json())?,
+        }
+        Ok(ExitCode::from(if shown.0.leader.is_some() { 0 } else { FAILED }))
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "The present state comes first, then a line for every change, \"nobody \
+leads\" included, until it is interrupted. A slow reader gets the latest state, not a backlog. \
+It goes on when the daemon comes back; until then, what was shown last may be out of date, which \
+is told on standard error.
+
+Who observes does not compete. Changes at other daemons are noticed within their poll interval.
+
+Examples:
+  leasehold observe scheduler
+  leasehold observe scheduler --output json | jq -r '.leader.value // \"nobody\"'")]
+pub(super) struct Observe {
+    /// The election
+    name: String,
+}
+
+impl Observe {
+    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let client = globals.connect().await?;
+        let output = globals.output;
+        let mut observer = client.election(&self.name).observe().on_trouble(move |error| {
+            output.note(format_args!("what was shown last may be out of date: {error}"));
+        });
+        loop {
+            let shown = Shown(observer.next().await?);
+            match output {
+                Output::Text => line(shown.line())?,
+                Output::Json => line(shown.json())?,
+            }
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The leader is told at once, finishes and resigns; then a waiting candidate \
+leads. If it has not resigned when the time is over, it loses the leadership. `leasehold elect` \
+sends its command SIGTERM when it is told, and does not campaign again before 5s have passed. The \
+reason and who asked are shown to the leader and logged by the daemon.
+
+It must be asked through the daemon that the leader is a client of. If nobody leads, there is \
+nothing to do, and that is no error. To take the leadership away without a notice, use \
+`leasehold break`.
+
+Exit codes:
+  0    the leader was asked, or nobody leads
+  1    the leader is a client of another daemon: nothing was done
+
+Examples:
+  leasehold step-down scheduler --reason 'node-7 is drained'
+  leasehold step-down scheduler --reason 'upgrade to 2.3' --within 10m"
+)]
+pub(super) struct StepDown {
+    /// The election
+    name: String,
+    /// Why: shown to the leader and logged
+    #[arg(long)]
+    reason: String,
+    /// How long the leader is given: 1s to 1h, but never less than what it has been promised
+    /// already
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(default_value = "30s")]
+    within: Duration,
+}
+
+impl StepDown {
+    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let client = globals.connect().await?;
+        let election = client.election(&self.name);
+        let answer = election.step_down(&self.reason, &process::who(), Some(self.within)).await?;
+        let shown = Shown(answer.state);
+        let elsewhere = !answer.asked && shown.0.leader.is_some();
+        match globals.output {
+            Output::Text if answer.asked => {
+                let within = length(answer.within);
+                offer(format!("asked to hand over within {within}:\n{}", shown.line()))?;
+            }
+            Output::Text if elsewhere => offer(format!(
+                "not asked: the leader is a client of another daemon; ask that one:\n{}",
+                shown.line()
+            ))?,
+            Output::Text => offer(format!("nothing to do: {}", shown.line()))?,
+            Output::Json => offer(json!({
+                "asked": answer.asked,
+                "within_ms": millis(answer.within),
+                "election": shown.json(),
+            }))?,
+        }
+        Ok(ExitCode::from(if elsewhere { FAILED } else { 0 }))
+    }
+}

@@ -1,0 +1,202 @@
+//! An election as people and programs are shown it.
+
+use leasehold_client::{ElectionState, Leader};
+use serde_json::{Map, Value, json};
+
+use super::value;
+use crate::cli::output::{holder_json, length, millis, printable};
+
+/// What is shown of an election.
+#[derive(Debug)]
+pub(super) struct Shown(pub(super) ElectionState);
+
+impl Shown {
+    /// For programs. What is not known is null, so that the keys are always
+    /// the same.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "namespace": self.0.namespace,
+            "name": self.0.name,
+            "leader": self.0.leader.as_ref().map(leader_json),
+            "candidates": self.0.candidates,
+        })
+    }
+
+    /// For people, on one line.
+    pub(super) fn line(&self) -> String {
+        let name = printable(&self.0.name);
+        let mut parts = Vec::new();
+        match &self.0.leader {
+            None => parts.push(format!("{name}: nobody leads")),
+            Some(leader) => {
+                let ending = if leader.ending { "ending, still " } else { "" };
+                parts.push(format!("{name}: {ending}led by {}", holder(leader)));
+                parts.extend(shown_value(leader).map(|value| format!("value {value}")));
+                parts.extend(leader.leading_for.map(|since| format!("for {}", length(since))));
+                parts.extend(leader.token.map(|token| format!("token {token}")));
+                parts.extend((!leader.local).then(|| elsewhere(leader)));
+            }
+        }
+        let candidates = self.0.candidates;
+        parts.extend((candidates > 0).then(|| format!("{candidates} waiting")));
+        parts.join(", ")
+    }
+
+    /// For people, all that is known.
+    pub(super) fn paragraph(&self) -> String {
+        let state = &self.0;
+        let mut lines =
+            vec![("name", printable(&state.name)), ("namespace", state.namespace.clone())];
+        match &state.leader {
+            None => lines.push(("leader", "nobody leads".to_owned())),
+            Some(leader) => {
+                lines.push(("leader", holder(leader)));
+                lines.extend(shown_value(leader).map(|value| ("value", value)));
+                lines.extend(leader.token.map(|token| ("token", token.to_string())));
+                lines.extend(leader.leading_for.map(|since| ("leads for", length(since))));
+                let here = || "a client of this daemon".to_owned();
+                lines.push(("where", if leader.local { here() } else { elsewhere(leader) }));
+                lines.extend(leader.session_id.as_ref().map(|id| ("session", printable(id))));
+                let ending = "has lost the leadership, and not let go yet".to_owned();
+                lines.extend(leader.ending.then_some(("ending", ending)));
+            }
+        }
+        lines.push(("waiting", state.candidates.to_string()));
+        let lines = lines.into_iter().map(|(key, value)| format!("{key:<10} {value}"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn leader_json(leader: &Leader) -> Value {
+    let mut object = Map::new();
+    object.insert("holder".to_owned(), json!(leader.holder.as_ref().map(holder_json)));
+    value::insert_into(&mut object, &leader.value);
+    object.insert("token".to_owned(), json!(leader.token));
+    object.insert("leading_for_ms".to_owned(), json!(leader.leading_for.map(millis)));
+    object.insert("local".to_owned(), json!(leader.local));
+    object.insert("session_id".to_owned(), json!(leader.session_id));
+    object.insert("ending".to_owned(), json!(leader.ending));
+    object.insert("daemon".to_owned(), json!(leader.daemon));
+    object.into()
+}
+
+fn holder(leader: &Leader) -> String {
+    let known = leader.holder.as_ref().map(|holder| printable(&holder.to_string()));
+    known.unwrap_or_else(|| "an unknown leader".to_owned())
+}
+
+fn shown_value(leader: &Leader) -> Option<String> {
+    Some(&leader.value).filter(|value| !value.is_empty()).map(|value| value::shown(value))
+}
+
+fn elsewhere(leader: &Leader) -> String {
+    match &leader.daemon {
+        Some(daemon) => format!("at another daemon ({})", printable(daemon)),
+        None => "at another daemon".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use leasehold_client::Holder;
+
+    use super::*;
+
+    fn led() -> Shown {
+        let holder = Holder {
+            client: "billing 2.3".to_owned(),
+            host: "web-1".to_owned(),
+            ..Holder::default()
+        };
+        let leader = Leader {
+            holder: Some(holder),
+            value: b"10.0.0.7:80".to_vec(),
+            token: Some(1_048_577),
+            leading_for: Some(Duration::from_secs(12)),
+            local: true,
+            session_id: Some("s1".to_owned()),
+            ending: false,
+            daemon: None,
+        };
+        Shown(ElectionState {
+            namespace: "default".to_owned(),
+            name: "jobs".to_owned(),
+            leader: Some(leader),
+            candidates: 2,
+        })
+    }
+
+    fn led_by(change: impl FnOnce(&mut Leader)) -> Shown {
+        let mut shown = led();
+        shown.0.leader.iter_mut().for_each(|leader| change(leader));
+        shown
+    }
+
+    fn vacant() -> Shown {
+        Shown(ElectionState { leader: None, candidates: 0, ..led().0 })
+    }
+
+    #[test]
+    fn a_line_says_what_is_known() {
+        assert_eq!(
+            led().line(),
+            "jobs: led by billing 2.3 on web-1, value 10.0.0.7:80, for 12s, token 1048577, 2 waiting"
+        );
+        assert_eq!(vacant().line(), "jobs: nobody leads");
+        let shown = led_by(|leader| {
+            *leader = Leader {
+                holder: None,
+                value: Vec::new(),
+                token: None,
+                leading_for: None,
+                local: false,
+                session_id: None,
+                ending: true,
+                daemon: Some("node-7".to_owned()),
+            };
+        });
+        assert_eq!(
+            shown.line(),
+            "jobs: ending, still led by an unknown leader, at another daemon (node-7), 2 waiting"
+        );
+    }
+
+    #[test]
+    fn no_leader_can_escape_from_its_line() {
+        let shown = led_by(|leader| {
+            leader.value = b"a\x1b[2J\nb".to_vec();
+            leader.daemon = Some("x\x1b[2J".to_owned());
+            leader.local = false;
+        });
+        assert!(!shown.line().chars().any(char::is_control), "{}", shown.line());
+        assert_eq!(shown.paragraph().lines().count(), led().paragraph().lines().count());
+    }
+
+    #[test]
+    fn the_keys_for_programs_are_always_the_same() {
+        let keys =
+            |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+        let (led, vacant) = (led().json(), vacant().json());
+        assert_eq!(keys(&led), keys(&vacant));
+        assert!(vacant["leader"].is_null());
+        let unknown = led_by(|leader| {
+            leader.holder = None;
+            leader.token = None;
+        });
+        assert_eq!(keys(&led["leader"]), keys(&unknown.json()["leader"]));
+        assert_eq!(led["leader"]["value"], "10.0.0.7:80");
+        assert_eq!(led["leader"]["leading_for_ms"], 12_000);
+        assert_eq!(led["candidates"], 2);
+    }
+
+    #[test]
+    fn the_paragraph_has_a_line_per_fact() {
+        let text = led().paragraph();
+        assert!(text.contains("leader     billing 2.3 on web-1\n"), "{text}");
+        assert!(text.contains("value      10.0.0.7:80\n"), "{text}");
+        assert!(text.contains("where      a client of this daemon\n"), "{text}");
+        assert!(vacant().paragraph().contains("leader     nobody leads\n"));
+    }
+}

@@ -1,0 +1,64 @@
+//! What a command runs under: a lock, or the leadership of an election.
+
+use leasehold_client::{Error, Guard, Leadership, Loss, Risk};
+
+use crate::clock::Moment;
+
+/// A right that lasts until its deadline, which moves while it is kept alive.
+pub(in crate::cli) trait Grant {
+    /// What stands before its name, for people.
+    const KIND: &'static str;
+
+    fn name(&self) -> &str;
+    fn namespace(&self) -> &str;
+    fn token(&self) -> u64;
+    fn deadline(&self) -> Moment;
+    fn is_valid(&self) -> bool;
+    async fn lost(&self) -> Loss;
+    async fn at_risk(&self) -> Risk;
+    /// Waits until the daemon has confirmed it.
+    async fn give_up(self) -> Result<(), Error>;
+}
+
+macro_rules! grant {
+    ($kind:literal: $type:ident, given up by $give_up:ident) => {
+        impl Grant for $type {
+            const KIND: &'static str = $kind;
+
+            fn name(&self) -> &str {
+                $type::name(self)
+            }
+
+            fn namespace(&self) -> &str {
+                $type::namespace(self)
+            }
+
+            fn token(&self) -> u64 {
+                $type::token(self)
+            }
+
+            fn deadline(&self) -> Moment {
+                $type::deadline(self)
+            }
+
+            fn is_valid(&self) -> bool {
+                $type::is_valid(self)
+            }
+
+            async fn lost(&self) -> Loss {
+                $type::lost(self).await
+            }
+
+            async fn at_risk(&self) -> Risk {
+                $type::at_risk(self).await
+            }
+
+            async fn give_up(self) -> Result<(), Error> {
+                self.$give_up().await
+            }
+        }
+    };
+}
+
+grant!("lock": Guard, given up by release);
+grant!("election": Leadership, given up by resign);

@@ -1,0 +1,136 @@
+//! Running a command under a grant: what `lock` and `elect` have in common.
+//!
+//! The way: wait for the grant ([`wait`]), start the keeper and the command
+//! ([`launch`]), run it under [`supervise`], give the grant back.
+
+mod grant;
+mod job;
+mod launch;
+mod notes;
+mod status_line;
+mod supervise;
+mod vigil;
+mod wait;
+
+use std::{ffi::OsString, fmt, path::Path, time::Duration};
+
+use leasehold_client::Client;
+
+pub(super) use self::{
+    grant::Grant,
+    launch::{Launch, Program},
+    notes::Notes,
+    status_line::{Aim, Seen},
+    supervise::{Cause, Ended, Stop, Supervisor, Terms, code_of},
+    wait::{Denied, Waiting, pause},
+};
+use super::process::{Signal, Signals};
+use crate::clock::{self, Moment};
+
+/// The signals that are passed on to the command.
+pub(super) const HEARD: [Signal; 8] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// How long the daemon has at least to hear that we do not want the grant any
+/// more. If it does not, the session's ttl tells it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// As much of the command's name as is shown to others.
+const LONGEST_NAME_SHOWN: usize = 64;
+
+/// What others are shown as the holder's program.
+pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
+    let program = command.first().map(Path::new).and_then(Path::file_name);
+    let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let program: String = program.chars().take(LONGEST_NAME_SHOWN).collect();
+    format!("leasehold {subcommand}: {program}")
+}
+
+/// How long a grant is valid after each sign of life, at most.
+pub(super) fn validity(client: &Client, grant: &impl Grant) -> Duration {
+    let ttl = client.session().map(|session| session.ttl);
+    ttl.unwrap_or_else(|| grant.deadline().remaining())
+}
+
+/// Gives the grant back, unless that takes until it is free anyway. Says
+/// whether a signal has asked us to end meanwhile.
+pub(super) async fn give_back(
+    grant: impl Grant,
+    signals: &mut Signals,
+    notes: &Notes,
+) -> Option<Signal> {
+    let (name, was_valid) = (grant.name().to_owned(), grant.is_valid());
+    let limit = grant.deadline().max(Moment::now() + FAREWELL);
+    let not_given_back = |why: &dyn fmt::Display| {
+        if was_valid {
+            notes.tell(format_args!(
+                "could not give back {name:?}; it is free after its ttl: {why}"
+            ));
+        }
+    };
+    // Those that came before were for the command: they do not keep the grant
+    // from being given back.
+    let before = signals.arrived().await.into_iter().find(|signal| wait::asks_to_end(*signal));
+    let mut answered = false;
+    let given_up = async {
+        let given_up = grant.give_up().await;
+        answered = true;
+        if let Err(error) = given_up {
+            not_given_back(&error);
+        }
+    };
+    let meanwhile = within(limit, signals, given_up).await;
+    if !answered {
+        not_given_back(&"the daemon does not answer");
+    }
+    before.or(meanwhile)
+}
+
+/// Ends the session, unless the daemon does not hear it in time.
+pub(super) async fn close(client: &Client, signals: &mut Signals) {
+    within(Moment::now() + FAREWELL, signals, client.close()).await;
+}
+
+/// Does `work`, but not for longer than that, nor when a signal asks us to
+/// end, which is returned.
+async fn within(
+    limit: Moment,
+    signals: &mut Signals,
+    work: impl Future<Output = ()>,
+) -> Option<Signal> {
+    tokio::select! {
+        biased;
+        () = work => None,
+        () = clock::sleep_until(limit) => None,
+        signal = wait::asked_to_end(signals) => Some(signal),
+    }
+}
+
+/// A label from the command line.
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("must be KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_a_key_and_a_value() {
+        assert_eq!(parse_label("job=a=b"), Ok(("job".to_owned(), "a=b".to_owned())));
+        assert_eq!(parse_label("job="), Ok(("job".to_owned(), String::new())));
+        assert!(parse_label("job").is_err());
+        assert!(parse_label("=x").is_err());
+    }
+}

@@ -1,0 +1,374 @@
+//! The command, from its start to its end, which the grant outlives.
+
+use std::{io, pin::pin, time::Duration};
+
+use leasehold_client::{Loss, Reason, Risk};
+use tokio::signal::unix::{self, SignalKind};
+
+use super::{
+    Grant, Notes, Program,
+    job::Job,
+    launch,
+    vigil::{Order, Vigil},
+    wait::asks_to_end,
+};
+use crate::{
+    cli::{
+        exit::{FAILED, Failure},
+        keeper::Keeper,
+        output::length,
+        process::{self, ChildState, Group, Signal, Signals},
+    },
+    clock::{self, Moment},
+};
+
+/// How long to wait for killed processes to be gone. They are not ours to
+/// reap, so some may stay as zombies for longer.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+
+/// How the command ended.
+#[derive(Debug)]
+pub(in crate::cli) enum Ended {
+    /// By itself while the grant stood, with this exit code.
+    Itself(u8),
+    /// While the grant stood, after it was asked to.
+    Stopped { why: Stop, code: u8 },
+    /// Because the grant was lost, or after that.
+    Lost(Cause),
+}
+
+/// Why a command was asked to end although its grant stood.
+#[derive(Debug, Clone)]
+pub(in crate::cli) enum Stop {
+    /// We got this signal, and it too.
+    Signal(Signal),
+    /// The grant is wanted back.
+    Asked(Cause),
+    /// It does not do its work.
+    Unhealthy(String),
+}
+
+/// Why a grant ended, or will.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Cause {
+    pub(in crate::cli) reason: Option<Reason>,
+    pub(in crate::cli) message: String,
+}
+
+/// What is agreed for one run of a command.
+#[derive(Debug)]
+pub(in crate::cli) struct Terms<'a> {
+    /// How long the grant is valid after each sign of life, at most.
+    pub(in crate::cli) validity: Duration,
+    /// When the grant is lost however alive we are.
+    pub(in crate::cli) longest_hold: Option<Duration>,
+    /// Set if the command is to run only as long as its grant is wanted: it is
+    /// asked to end when the grant is wanted back, and killed if that takes
+    /// longer than agreed there, or this long after any other request to end;
+    /// and nothing of its group stays. Otherwise its end is its own affair.
+    pub(in crate::cli) drain: Option<Duration>,
+    pub(in crate::cli) notes: &'a Notes,
+}
+
+/// Runs one command under one grant.
+#[derive(Debug)]
+pub(in crate::cli) struct Supervisor<'a, G> {
+    grant: &'a G,
+    notes: &'a Notes,
+    drain: Option<Duration>,
+    vigil: Vigil,
+    ends_at: Option<(Moment, Duration)>,
+    loss: Option<Loss>,
+    cause: Option<Cause>,
+    stop: Option<Stop>,
+}
+
+impl<'a, G: Grant> Supervisor<'a, G> {
+    /// For a grant that has just begun.
+    pub(in crate::cli) fn new(grant: &'a G, terms: &Terms<'a>) -> Self {
+        Self {
+            grant,
+            notes: terms.notes,
+            drain: terms.drain,
+            vigil: Vigil::over(terms.validity),
+            ends_at: terms.longest_hold.map(|limit| (Moment::now() + limit, limit)),
+            loss: None,
+            cause: None,
+            stop: None,
+        }
+    }
+
+    /// Starts the command and stays with it to its end. What comes out of
+    /// `unhealthy` is why it has to end before.
+    pub(in crate::cli) async fn run(
+        &mut self,
+        program: &Program<'_>,
+        unhealthy: impl Future<Output = String>,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        // Before there are children, so that no change is missed.
+        let mut changes = unix::signal(SignalKind::child())?;
+        let mut keeper = Keeper::start(program.output).await.map_err(cannot("start the keeper"))?;
+        let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
+        keeper.kill_at(kill_at).map_err(cannot("tell the keeper, so the command was not run"))?;
+        let group = launch::start(self.grant, program).map_err(cannot("start the command"))?;
+        let mut job = Job::of(group);
+        let ended = self.stay(&mut job, &mut keeper, &mut changes, signals, unhealthy).await;
+        if self.drain.is_some() || !matches!(ended, Ok(Ended::Itself(_))) {
+            group.signal(Signal::SIGKILL);
+        }
+        if ended.is_err() {
+            self.bury(group, &mut changes).await;
+        }
+        job.take_terminal_back();
+        keeper.farewell();
+        if self.drain.is_some() {
+            vanished(group).await;
+        }
+        ended
+    }
+
+    /// The signal that asked us to end, if one did.
+    pub(in crate::cli) const fn interrupted(&self) -> Option<Signal> {
+        match self.stop {
+            Some(Stop::Signal(signal)) => Some(signal),
+            _ => None,
+        }
+    }
+
+    /// Waits until a killed command is dead, so that the lock outlives it.
+    async fn bury(&self, group: Group, changes: &mut unix::Signal) {
+        let dead = async {
+            while let Ok(ChildState::Running | ChildState::Stopped(_)) =
+                process::look_at(group.id())
+            {
+                changes.recv().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = dead => {}
+            () = clock::sleep_until(self.grant.deadline()) => {}
+        }
+    }
+
+    async fn stay(
+        &mut self,
+        job: &mut Job,
+        keeper: &mut Keeper,
+        changes: &mut unix::Signal,
+        signals: &mut Signals,
+        unhealthy: impl Future<Output = String>,
+    ) -> Result<Ended, Failure> {
+        let mut unhealthy = pin!(unhealthy);
+        loop {
+            let (deadline, now) = (self.grant.deadline(), Moment::now());
+            if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
+                self.carry_out(order, job, now);
+            }
+            if self.vigil.keeps() {
+                // A keeper that can't be told is left with an earlier moment,
+                // or has ended, which is noticed below.
+                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline));
+            }
+            let next = self.vigil.next(deadline, now);
+            tokio::select! {
+                biased;
+                loss = self.grant.lost(), if self.loss.is_none() => self.loss = Some(loss),
+                () = sleep_until(next) => {}
+                _ = changes.recv() => {
+                    if let Some(ended) = self.look_at_children(job, keeper)? {
+                        return Ok(ended);
+                    }
+                }
+                signal = signals.next() => {
+                    job.pass_on(signal).map_err(cannot("stand still"))?;
+                    self.on_signal(signal);
+                }
+                risk = self.grant.at_risk(), if self.vigil.keeps() => self.on_risk(risk, job),
+                why = &mut unhealthy, if self.stop.is_none() && self.vigil.keeps() => {
+                    self.on_unhealthy(why, job);
+                }
+            }
+        }
+    }
+
+    /// The command has got it too.
+    fn on_signal(&mut self, signal: Signal) {
+        if let Some(limit) = self.drain.filter(|_| asks_to_end(signal)) {
+            self.vigil.drain(Moment::now() + limit);
+            // The last word, whatever else it was asked to end for.
+            self.stop = Some(Stop::Signal(signal));
+        }
+    }
+
+    fn on_risk(&mut self, risk: Risk, job: &Job) {
+        let wanted_back = matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown);
+        let then =
+            if wanted_back && self.drain.is_some() { "; asking the command to end" } else { "" };
+        self.notes.tell(format_args!(
+            "{} {:?} may end in {}: {}{then}",
+            G::KIND,
+            self.grant.name(),
+            length(risk.ends_in),
+            risk.message,
+        ));
+        if wanted_back && self.drain.is_some() {
+            // Before it is taken from us.
+            let kill_at = Moment::now() + risk.ends_in - self.vigil.margin();
+            self.ask_to_end(job, kill_at);
+            let cause = Cause { reason: Some(risk.reason), message: risk.message };
+            self.stop.get_or_insert(Stop::Asked(cause));
+        }
+    }
+
+    fn on_unhealthy(&mut self, why: String, job: &Job) {
+        self.notes.tell(format_args!("{why}; asking the command to end"));
+        self.ask_to_end(job, Moment::now() + self.drain.unwrap_or_default());
+        self.stop.get_or_insert(Stop::Unhealthy(why));
+    }
+
+    fn ask_to_end(&mut self, job: &Job, kill_at: Moment) {
+        if self.vigil.drain(kill_at) {
+            terminate(job);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order, job: &Job, now: Moment) {
+        if self.cause.is_none() && self.stop.is_none() {
+            self.cause = Some(self.explain(now));
+        }
+        match order {
+            Order::Terminate => terminate(job),
+            Order::Kill => job.group().signal(Signal::SIGKILL),
+        }
+    }
+
+    fn look_at_children(
+        &self,
+        job: &mut Job,
+        keeper: &mut Keeper,
+    ) -> Result<Option<Ended>, Failure> {
+        let state = process::look_at(job.group().id()).map_err(cannot("look after the command"))?;
+        let code = match state {
+            ChildState::Exited(code) => Some(u8::try_from(code).unwrap_or(u8::MAX)),
+            ChildState::Killed(signal) => Some(code_of(signal)),
+            ChildState::Stopped(Signal::SIGSTOP) if !job.is_started() => {
+                keeper
+                    .watch_over(job.group())
+                    .map_err(cannot("tell the keeper, so the command was not run"))?;
+                // It may have taken long to get here.
+                if self.is_held() {
+                    job.start();
+                } else {
+                    job.group().signal(Signal::SIGKILL);
+                }
+                None
+            }
+            ChildState::Stopped(_) if !job.is_started() => {
+                // It has yet to stop itself.
+                job.group().signal(Signal::SIGCONT);
+                None
+            }
+            ChildState::Stopped(signal) => {
+                job.on_stop(signal).map_err(cannot("stand still"))?;
+                None
+            }
+            ChildState::Running => None,
+        };
+        match code {
+            Some(code) if self.is_held() => {
+                return Ok(Some(match self.stop.clone() {
+                    Some(why) => Ended::Stopped { why, code },
+                    None => Ended::Itself(code),
+                }));
+            }
+            Some(_) => {
+                let cause = self.cause.clone().unwrap_or_else(|| self.explain(Moment::now()));
+                return Ok(Some(Ended::Lost(cause)));
+            }
+            None => {}
+        }
+        let keeper_ended = keeper.has_just_ended().map_err(cannot("look after the keeper"))?;
+        if keeper_ended && self.is_held() {
+            self.notes.tell(
+                "the keeper ended: if this process dies too, the command will outlive its grant",
+            );
+        }
+        Ok(None)
+    }
+
+    fn is_held(&self) -> bool {
+        self.cause.is_none() && self.grant.is_valid()
+    }
+
+    /// Why the command is stopped, or was before this was noticed.
+    fn explain(&self, now: Moment) -> Cause {
+        if let Some(loss) = &self.loss {
+            let message =
+                format!("lost while the command ran, which was stopped: {}", loss.message);
+            return Cause { reason: Some(loss.reason), message };
+        }
+        let deadline = self.grant.deadline();
+        let left = deadline.since(now);
+        match self.ends_at {
+            // The daemon began to count a little earlier than we did.
+            Some((ends_at, limit)) if deadline + self.vigil.early() >= ends_at => Cause {
+                reason: Some(Reason::HeldTooLong),
+                message: format!(
+                    "the longest hold of {} is over; the command was stopped",
+                    humantime::format_duration(limit)
+                ),
+            },
+            _ if left.is_zero() => Cause {
+                reason: Some(Reason::Expired),
+                message: "expired while this process or the machine stood still; the command was \
+                          killed"
+                    .to_owned(),
+            },
+            _ => Cause {
+                reason: Some(Reason::Expired),
+                message: format!(
+                    "could not be kept alive, and ends in {}: the daemon does not answer; the \
+                     command was stopped",
+                    length(left)
+                ),
+            },
+        }
+    }
+}
+
+fn terminate(job: &Job) {
+    if job.is_started() {
+        job.group().signal(Signal::SIGTERM);
+        // Who stands still could not obey.
+        job.group().signal(Signal::SIGCONT);
+    } else {
+        job.group().signal(Signal::SIGKILL);
+    }
+}
+
+/// Waits until a killed group has no members any more, for a short time.
+async fn vanished(group: Group) {
+    let limit = Moment::now() + LAST_BREATH;
+    while !group.is_gone() && !limit.has_passed() {
+        clock::sleep(LAST_BREATH / 100).await;
+    }
+}
+
+/// What failed, for people.
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::new(FAILED, "io", format_args!("can't {what}: {error}"))
+}
+
+/// As shells say it.
+pub(in crate::cli) fn code_of(signal: Signal) -> u8 {
+    u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)
+}
+
+async fn sleep_until(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => clock::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

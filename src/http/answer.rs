@@ -1,0 +1,231 @@
+//! What is answered: a status and a JSON object. What is not known is null, so
+//! that the keys are always the same.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use http_body_util::Full;
+use hyper::{
+    Response, StatusCode,
+    body::Bytes,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use serde::Serialize;
+
+use super::route::Refusal;
+use crate::{
+    error::Problem,
+    holder,
+    lease::{self, Token},
+    session::{HeldView, LockView},
+};
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+/// When to ask again if the store does not say.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Serialize)]
+struct Status {
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    error: Failure<'a>,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    /// For programs: the same words as in the protocol, where it has them.
+    reason: &'static str,
+    /// The part of the request that is not acceptable.
+    field: Option<&'static str>,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct State<'a> {
+    election: Election<'a>,
+    leader: Option<Leader<'a>>,
+    candidates: usize,
+}
+
+#[derive(Serialize)]
+struct Election<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct Leader<'a> {
+    holder: Option<Holder<'a>>,
+    /// None if it is not UTF-8.
+    value: Option<&'a str>,
+    value_base64: String,
+    token: Option<u64>,
+    leading_for_ms: Option<u64>,
+    local: bool,
+    session_id: Option<String>,
+    ending: bool,
+    daemon: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Holder<'a> {
+    client: &'a str,
+    host: &'a str,
+    pid: u32,
+    pod: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> From<&'a HeldView> for Leader<'a> {
+    fn from(held: &'a HeldView) -> Self {
+        let value = held.value.as_deref().unwrap_or_default();
+        Self {
+            holder: held.holder.as_deref().map(Holder::from),
+            value: std::str::from_utf8(value).ok(),
+            value_base64: BASE64_STANDARD.encode(value),
+            token: held.token.map(Token::get),
+            leading_for_ms: held.held_for.map(|length| length.as_millis() as u64),
+            local: held.session.is_some(),
+            session_id: held.session.map(|session| session.to_string()),
+            ending: held.free_within.is_some(),
+            daemon: held.daemon.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a holder::Holder> for Holder<'a> {
+    fn from(holder: &'a holder::Holder) -> Self {
+        Self {
+            client: holder.client(),
+            host: holder.host(),
+            pid: holder.pid(),
+            pod: holder.pod(),
+            labels: holder.labels().collect(),
+        }
+    }
+}
+
+/// Nothing is wrong.
+pub(super) fn well(status: &'static str) -> Answer {
+    json(StatusCode::OK, &Status { status })
+}
+
+/// Who leads. With `own`, unavailable unless a client of this daemon does: one
+/// that has been told that it lost leads no more, though it has not let go.
+pub(super) fn election(view: &LockView, own: bool) -> Answer {
+    let leader = view.held.as_ref().map(Leader::from);
+    let leads_here = leader.as_ref().is_some_and(|leader| leader.local && !leader.ending);
+    let status = if own && !leads_here { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let election = Election { namespace: view.name.namespace(), name: view.name.name() };
+    json(status, &State { election, leader, candidates: view.waiting })
+}
+
+/// The request was none.
+pub(super) fn refused(refusal: Refusal) -> Answer {
+    match refusal {
+        Refusal::NotFound => {
+            let message = "there are /v1/elections/{namespace}/{name}, /healthz and /readyz";
+            failed(StatusCode::NOT_FOUND, "NOT_FOUND", None, message)
+        }
+        Refusal::Method => {
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let message = "there is nothing to do here but to read: GET or HEAD";
+            let answer = failed(status, "METHOD_NOT_ALLOWED", None, message);
+            with(answer, ALLOW, HeaderValue::from_static("GET, HEAD"))
+        }
+        Refusal::Invalid(invalid) => {
+            let Problem { field, message, .. } = invalid.into();
+            failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
+        }
+    }
+}
+
+/// The store said no.
+pub(super) fn trouble(error: &lease::Error) -> Answer {
+    let (status, reason, retry_after) = match error {
+        lease::Error::Unavailable { retry_after, .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", *retry_after)
+        }
+        lease::Error::Recovering { remaining } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "RECOVERING", Some(*remaining))
+        }
+        // Asking again does not help: somebody has to look at it.
+        lease::Error::DataLoss { .. } => {
+            return failed(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "DATA_LOSS",
+                None,
+                &error.to_string(),
+            );
+        }
+    };
+    let answer = failed(status, reason, None, &error.to_string());
+    with(answer, RETRY_AFTER, whole_seconds(retry_after.unwrap_or(RETRY)).into())
+}
+
+/// The daemon is about to end.
+pub(super) fn stopping() -> Answer {
+    let message = "the daemon is stopping: nothing more is granted";
+    failed(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN", None, message)
+}
+
+/// Rounded up: who asks again too early has asked in vain.
+fn whole_seconds(length: Duration) -> u64 {
+    length.as_millis().div_ceil(1000).max(1) as u64
+}
+
+fn failed(
+    status: StatusCode,
+    reason: &'static str,
+    field: Option<&'static str>,
+    message: &str,
+) -> Answer {
+    json(status, &Failed { error: Failure { reason, field, message } })
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Answer {
+    // There is nothing in these structs that can't be written as JSON.
+    let mut text = serde_json::to_vec(body).unwrap_or_default();
+    text.push(b'\n');
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    let answer = with(answer, CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    with(answer, CACHE_CONTROL, HeaderValue::from_static("no-store"))
+}
+
+fn with(mut answer: Answer, header: HeaderName, value: HeaderValue) -> Answer {
+    answer.headers_mut().insert(header, value);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_ask_again_is_never_too_early() {
+        for (millis, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_to_be_tried_again() {
+        let retry_after = |error: &lease::Error| {
+            let answer = trouble(error);
+            let value = answer.headers().get(RETRY_AFTER);
+            (answer.status().as_u16(), value.map(|value| value.to_str().unwrap().to_owned()))
+        };
+        let why = String::new;
+        let unsaid = lease::Error::Unavailable { why: why(), retry_after: None };
+        assert_eq!(retry_after(&unsaid), (503, Some("1".to_owned())));
+        let remaining = Duration::from_millis(2500);
+        let recovering = lease::Error::Recovering { remaining };
+        assert_eq!(retry_after(&recovering), (503, Some("3".to_owned())));
+        assert_eq!(retry_after(&lease::Error::DataLoss { why: why() }), (500, None));
+    }
+}

@@ -1,0 +1,100 @@
+//! Connections: how many, how large a request, how slow a client.
+
+use std::{convert::Infallible, io, pin::pin, time::Duration};
+
+use futures_core::Stream;
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    task::JoinSet,
+};
+use tokio_stream::StreamExt;
+
+use super::Http;
+use crate::clock::sleep;
+
+/// How many connections a listener has at a time; the next ones wait for their
+/// turn. They do not count among those of sessions, so that a daemon that is
+/// full can still be asked how it is.
+pub const MOST_CONNECTIONS: usize = 128;
+
+/// The largest request line with its headers, in bytes.
+const LARGEST_HEAD: usize = 16 * 1024;
+
+/// The most headers of a request.
+const MOST_HEADERS: usize = 64;
+
+/// A client that has not sent a whole request by then is given up; also one
+/// that has sent one before and does not go on.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// The longest life of a connection, so that one that does not read its
+/// answers can't keep its place either.
+const LONGEST_LIFE: Duration = Duration::from_secs(60);
+
+/// How long a connection that is to end is given for the answer under way.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves connections until `stopped` turns true; then ends once the answers
+/// under way are given.
+pub async fn serve<C>(
+    mut incoming: impl Stream<Item = io::Result<C>> + Unpin,
+    http: Http,
+    mut stopped: watch::Receiver<bool>,
+) where
+    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = end_of(&mut stopped) => break,
+            Some(_) = connections.join_next() => {}
+            Some(accepted) = incoming.next(), if connections.len() < MOST_CONNECTIONS => {
+                if let Ok(connection) = accepted {
+                    connections.spawn(attend(connection, http.clone(), stopped.clone()));
+                }
+            }
+        }
+    }
+    // Nobody is to connect from now on.
+    drop(incoming);
+    while connections.join_next().await.is_some() {}
+}
+
+/// One connection, to its end.
+async fn attend<C>(connection: C, http: Http, mut stopped: watch::Receiver<bool>)
+where
+    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| {
+        let http = &http;
+        async move { Ok::<_, Infallible>(http.answer(request.method(), request.uri()).await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WITHIN)
+            .max_header_size(LARGEST_HEAD)
+            .max_buf_size(2 * LARGEST_HEAD)
+            .max_headers(MOST_HEADERS)
+            .serve_connection(TokioIo::new(connection), service)
+    );
+    tokio::select! {
+        // How it ended is the client's business.
+        _ = connection.as_mut() => return,
+        () = end_of(&mut stopped) => {}
+        () = sleep(LONGEST_LIFE) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = sleep(FAREWELL) => {}
+    }
+}
+
+/// Also if nobody is left to say so.
+async fn end_of(stopped: &mut watch::Receiver<bool>) {
+    _ = stopped.wait_for(|stopped| *stopped).await;
+}

@@ -1,0 +1,532 @@
+//! Elections on the command line: real candidates, leaders and observers.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{ChildStderr, Command, Output, Stdio},
+    thread,
+};
+
+use nix::{pty::openpty, sys::signal::Signal};
+use serde_json::{Value, json};
+use support::{Daemon, Running, azurite::Azurite, rest::Rest, until};
+
+/// Leads until it is asked to end, and then says so.
+const POLITE: &str = "trap 'echo asked; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
+                      while :; do sleep 0.05; done";
+/// Stays, whatever it is asked.
+const STUBBORN: &str = "trap '' TERM; echo $LEASEHOLD_TOKEN; while :; do sleep 0.05; done";
+
+fn elect(daemon: &Daemon, options: &[&str], script: &str) -> Command {
+    daemon.command(&[&["elect", "jobs"], options, &["--", "sh", "-c", script]].concat())
+}
+
+fn begin(daemon: &Daemon, options: &[&str], script: &str) -> Running {
+    Running::start(&mut elect(daemon, options, script))
+}
+
+/// With its notes to read.
+fn begin_noting(daemon: &Daemon, options: &[&str], script: &str) -> (Running, Notes) {
+    let mut running = Running::start(elect(daemon, options, script).stderr(Stdio::piped()));
+    let notes = Notes(BufReader::new(running.child.stderr.take().unwrap()));
+    (running, notes)
+}
+
+struct Notes(BufReader<ChildStderr>);
+
+impl Notes {
+    /// Reads until a line has these words.
+    fn until(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "no {words:?} in {all:?}");
+            if line.contains(words) {
+                return line;
+            }
+            all.push_str(&line);
+        }
+    }
+}
+
+fn token(running: &mut Running) -> u64 {
+    let line = running.line();
+    line.parse().unwrap_or_else(|_| panic!("{line:?} is no token"))
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn leader(daemon: &Daemon) -> Value {
+    let output = daemon.run(&["leader", "jobs", "--output", "json"]);
+    let state: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(code(&output), i32::from(state["leader"].is_null()));
+    state
+}
+
+/// Waits until so many stand in the queue.
+async fn candidates(daemon: &Daemon, count: u32) {
+    until(async || (leader(daemon)["candidates"] == count).then_some(())).await;
+}
+
+fn step_down(daemon: &Daemon, within: &str) -> Output {
+    daemon.run(&["step-down", "jobs", "--reason", "an upgrade", "--within", within])
+}
+
+#[test]
+fn the_command_sees_its_election_and_ends_as_itself() {
+    let daemon = Daemon::start();
+    let script = "echo $LEASEHOLD_ELECTION, $LEASEHOLD_LOCK in $LEASEHOLD_NAMESPACE; \
+                  test $LEASEHOLD_TOKEN -gt 0; exit 7";
+    for options in [&[][..], &["--once"]] {
+        let output =
+            elect(&daemon, &[&["--namespace", "shop"], options].concat(), script).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "jobs, jobs in shop\n");
+        assert_eq!(code(&output), 7, "{}", stderr(&output));
+    }
+    assert_eq!(code(&elect(&daemon, &[], "exit 0").output().unwrap()), 0);
+    for (command, expected) in [("no-such-command", 127), ("/", 126)] {
+        let output = daemon.run(&["elect", "jobs", "--restart", "--", command]);
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+    }
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
+    let daemon = Daemon::start();
+    let mut first = begin(&daemon, &["--ttl", "1s", "--value", "one"], STUBBORN);
+    let low = token(&mut first);
+    let mut second = begin(&daemon, &["--value", "two"], POLITE);
+    candidates(&daemon, 1).await;
+    let shown = leader(&daemon);
+    assert_eq!(shown["leader"]["value"], "one");
+    assert_eq!(shown["leader"]["value_base64"], "b25l");
+    assert_eq!(shown["leader"]["token"], low);
+    assert_eq!(shown["leader"]["local"], true);
+    first.signal(Signal::SIGKILL);
+    let high = token(&mut second);
+    assert!(high > low, "{high} after {low}");
+    assert_eq!(leader(&daemon)["leader"]["value"], "two");
+    // The keeper has killed the command, which held the pipe open.
+    assert_eq!(first.rest(), "");
+}
+
+#[tokio::test]
+async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
+    let daemon = Daemon::start();
+    let mut first = begin(&daemon, &["--ttl", "60s"], POLITE);
+    token(&mut first);
+    let mut second = begin(&daemon, &["--ttl", "60s"], POLITE);
+    candidates(&daemon, 1).await;
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.line(), "asked");
+    assert_eq!(first.code(), Some(4));
+    // The ttl would be the time limit of this test.
+    token(&mut second);
+    // One that only waits ends by the signal.
+    let mut third = begin(&daemon, &[], POLITE);
+    candidates(&daemon, 1).await;
+    third.signal(Signal::SIGINT);
+    assert_eq!(third.code(), Some(128 + 2));
+    candidates(&daemon, 0).await;
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_after_its_time() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--ttl", "60s", "--drain", "100ms"], STUBBORN);
+    token(&mut leading);
+    leading.signal(Signal::SIGTERM);
+    assert_eq!(leading.code(), Some(128 + 9));
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[test]
+fn loss_stops_the_whole_group_and_leads_to_the_next_campaign() {
+    let daemon = Daemon::start();
+    // The background process ignores the request to end, and holds the pipe.
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN; (trap '' TERM; sleep 1000) >{} & trap 'echo asked; exit' TERM; wait",
+        fifo.display()
+    );
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--ttl", "30s"], &script);
+    let low = token(&mut leading);
+    let mut background = File::open(&fifo).unwrap();
+    assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+    assert_eq!(leading.line(), "asked");
+    background.read_to_end(&mut Vec::new()).unwrap();
+    notes.until("campaigning again in");
+    assert!(token(&mut leading) > low);
+}
+
+#[test]
+fn what_a_command_leaves_running_does_not_outlive_the_leadership() {
+    let daemon = Daemon::start();
+    let output = elect(&daemon, &[], "sleep 1000 & echo left; exit 0").output().unwrap();
+    // The output ends because nobody holds it open any more.
+    assert_eq!((code(&output), output.stdout), (0, b"left\n".to_vec()));
+}
+
+#[test]
+fn with_once_a_loss_is_the_end() {
+    let daemon = Daemon::start();
+    let options = ["--once", "--output", "json", "--ttl", "30s"];
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    assert_eq!(error["error"]["kind"], "lost");
+    assert_eq!(error["error"]["reason"], "broken");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn with_restart_a_failure_leads_to_the_next_campaign() {
+    let daemon = Daemon::start();
+    let marker = daemon.dir.path().join("marker");
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN; test -e {0} && exit 0; touch {0}; exit 9",
+        marker.display()
+    );
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--restart"], &script);
+    let low = token(&mut leading);
+    notes.until("the command ended with 9; campaigning again in");
+    // Somebody else may lead meanwhile.
+    let output = elect(&daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
+    let between: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert!(between > low);
+    assert!(token(&mut leading) > between);
+    assert_eq!(leading.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
+    let daemon = Daemon::start();
+    let nobody = step_down(&daemon, "30s");
+    assert_eq!(code(&nobody), 0);
+    assert!(String::from_utf8(nobody.stdout).unwrap().contains("nobody leads"));
+
+    let (mut first, mut notes) = begin_noting(&daemon, &["--ttl", "60s", "--value", "one"], POLITE);
+    let low = token(&mut first);
+    let mut second = begin(&daemon, &["--ttl", "60s", "--value", "two"], POLITE);
+    candidates(&daemon, 1).await;
+    let asked = step_down(&daemon, "10m");
+    assert_eq!(code(&asked), 0);
+    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked to hand over within"));
+    assert_eq!(first.line(), "asked");
+    let high = token(&mut second);
+    assert!(high > low);
+    assert!(notes.until("may end in").contains("an upgrade"));
+    notes.until("handed over \"jobs\"; campaigning again in");
+    candidates(&daemon, 1).await;
+    second.signal(Signal::SIGTERM);
+    assert!(token(&mut first) > high);
+
+    // With --once it does not come back, and nothing went wrong.
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.code(), Some(4));
+    let mut third = begin(&daemon, &["--once"], POLITE);
+    token(&mut third);
+    assert_eq!(code(&step_down(&daemon, "10m")), 0);
+    assert_eq!(third.code(), Some(0));
+}
+
+#[test]
+fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--once", "--ttl", "2s"], STUBBORN);
+    token(&mut leading);
+    assert_eq!(code(&step_down(&daemon, "2s")), 0);
+    assert_eq!(leading.code(), Some(0), "it resigned in time");
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[test]
+fn a_leader_goes_on_with_the_next_daemon() {
+    let mut daemon = Daemon::start();
+    let (mut leading, mut notes) = begin_noting(&daemon, &[], POLITE);
+    let low = token(&mut leading);
+    daemon.process.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+    notes.until("handed over");
+    assert!(daemon.process.end().success());
+    let daemon = daemon.restart(&[]);
+    assert!(token(&mut leading) > low);
+    assert!(!leader(&daemon)["leader"].is_null());
+}
+
+/// Answers HTTP requests with what the file says.
+fn http_server(status: std::path::PathBuf) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream: TcpStream = stream.unwrap();
+            let mut head = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while head.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let status = fs::read_to_string(&status).unwrap();
+            write!(stream, "HTTP/1.1 {status} Told\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    port
+}
+
+/// Leads as long as `probe` says that it is healthy, and not longer.
+fn resigns_when(daemon: &Daemon, probe: &[&str], sicken: impl FnOnce(), why: &str) {
+    let often = ["--probe-interval", "50ms", "--probe-threshold", "2", "--ttl", "60s"];
+    let (mut leading, mut notes) = begin_noting(daemon, &[probe, &often].concat(), POLITE);
+    let low = token(&mut leading);
+    sicken();
+    let line = notes.until("probe failed 2 times in a row");
+    assert!(line.contains(why), "{line}");
+    assert_eq!(leading.line(), "asked");
+    notes.until("resigned from \"jobs\"; campaigning again in");
+    let next = elect(daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
+    let next: u64 = String::from_utf8(next.stdout).unwrap().trim().parse().unwrap();
+    assert!(next > low);
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_http() {
+    let daemon = Daemon::start();
+    let status = daemon.dir.path().join("status");
+    fs::write(&status, "204").unwrap();
+    let url = format!("http://127.0.0.1:{}/healthz?deep=1", http_server(status.clone()));
+    let sicken = || fs::write(&status, "503").unwrap();
+    resigns_when(&daemon, &["--probe-http", &url], sicken, "answered with 503");
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_grpc() {
+    let daemon = Daemon::start();
+    // Another daemon is a server with gRPC's health service.
+    let mut server = Daemon::start();
+    let endpoint = server.endpoint.clone();
+    resigns_when(
+        &daemon,
+        &["--probe-grpc", &endpoint],
+        || assert!(server.stop().success()),
+        "refused",
+    );
+}
+
+#[test]
+fn a_service_that_grpc_does_not_know_is_not_healthy() {
+    let daemon = Daemon::start();
+    let endpoint = format!("{}/no.such.Service", daemon.endpoint);
+    resigns_when(&daemon, &["--probe-grpc", &endpoint], || (), "NotFound");
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_command() {
+    let daemon = Daemon::start();
+    let file = daemon.dir.path().join("healthy");
+    fs::write(&file, "").unwrap();
+    let script = format!("test -e {} && test $LEASEHOLD_TOKEN -gt 0", file.display());
+    let sicken = || fs::remove_file(&file).unwrap();
+    resigns_when(&daemon, &["--probe-command", &script], sicken, "exit status: 1");
+}
+
+#[test]
+fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
+    let daemon = Daemon::start();
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Not the shell itself, but what it has started, holds the pipe.
+    let script = format!("sleep 1000 >{}; true", fifo.display());
+    let options =
+        ["--probe-command", &script, "--probe-timeout", "2s", "--probe-threshold", "1", "--once"];
+    let options = [&options[..], &["--probe-interval", "50ms", "--output", "json"]].concat();
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    assert_eq!(error["error"]["kind"], "unhealthy");
+    assert!(error["error"]["message"].as_str().unwrap().contains("no answer within 2s"), "{error}");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn a_stuck_leader_resigns() {
+    let daemon = Daemon::start();
+    // Busy for longer than it may be silent, then stuck.
+    let script = "echo $LEASEHOLD_PROGRESS_FILE; trap 'echo asked; exit' TERM; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do touch $LEASEHOLD_PROGRESS_FILE; sleep 0.3; done; \
+                  echo stuck; while :; do sleep 0.05; done";
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--progress-within", "2s"], script);
+    let file = leading.line();
+    assert_eq!(leading.line(), "stuck");
+    assert_eq!(leading.line(), "asked");
+    notes.until("the command is stuck");
+    notes.until("campaigning again in");
+    assert!(!fs::exists(&file).unwrap(), "it is removed with its term");
+    assert_ne!(leading.line(), file);
+    leading.signal(Signal::SIGTERM);
+    leading.end();
+}
+
+#[test]
+fn bad_input_is_refused_with_its_field() {
+    let daemon = Daemon::start();
+    let large = "x".repeat(4097);
+    for (arguments, field) in [
+        (&["elect", "jobs", "--value", &large, "--", "true"][..], "value"),
+        (&["elect", "", "--", "true"], "name"),
+        (&["elect", "jobs", "--ttl", "61s", "--", "true"], "ttl"),
+        (&["leader", ""], "name"),
+        (&["observe", "a\tb"], "name"),
+        (&["step-down", "jobs", "--reason", ""], "reason"),
+        (&["step-down", "jobs", "--reason", "x", "--within", "2h"], "within"),
+    ] {
+        let output = daemon.run(&[&["--output", "json"], arguments].concat());
+        assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));
+        let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+        assert_eq!(error["error"]["field"], field, "{error}");
+    }
+    let output = daemon.run(&["elect", "jobs", "--value", &large, "--", "true"]);
+    let said = stderr(&output);
+    assert!(said.contains("4096") && said.contains("4097"), "{said}");
+}
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let mut daemon = Daemon::start();
+    daemon.stop();
+    for arguments in [
+        &["elect", "jobs", "--", "true"][..],
+        &["leader", "jobs"],
+        &["step-down", "jobs", "--reason", "x"],
+    ] {
+        assert_eq!(code(&daemon.run(arguments)), 69, "{arguments:?}");
+    }
+}
+
+#[test]
+fn values_are_shown_to_people_and_programs() {
+    let daemon = Daemon::start();
+    for (value, text, object) in [
+        ("10.0.0.7:80", "10.0.0.7:80", json!("10.0.0.7:80")),
+        ("two\nlines", "base64:dHdvCmxpbmVz", json!("two\nlines")),
+        ("-v", "-v", json!("-v")),
+    ] {
+        let mut leading = begin(&daemon, &["--value", value, "--label", "zone=b"], POLITE);
+        token(&mut leading);
+        let output = daemon.run(&["leader", "jobs"]);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains(&format!("value      {text}\n")), "{shown}");
+        let state = leader(&daemon);
+        assert_eq!(state["leader"]["value"], object);
+        assert_eq!(state["leader"]["holder"]["labels"]["zone"], "b");
+        leading.signal(Signal::SIGTERM);
+        leading.end();
+    }
+}
+
+#[test]
+fn who_waits_at_a_terminal_sees_who_leads() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--value", "10.0.0.7:80"], POLITE);
+    token(&mut leading);
+    let terminal = openpty(None, None).unwrap();
+    let mut command = elect(&daemon, &[], POLITE);
+    let _waiting = Running::start(command.env("TERM", "xterm").stderr(terminal.slave));
+    let mut shown = String::new();
+    let mut screen = BufReader::new(File::from(terminal.master));
+    while !shown.contains("(10.0.0.7:80)") {
+        let mut part = Vec::new();
+        assert_ne!(screen.read_until(b'd', &mut part).unwrap(), 0, "{shown}");
+        shown.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(shown.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{shown}");
+}
+
+/// The leader's value in the next line that an observer writes, and that has
+/// another than the last.
+fn next_value(observer: &mut Running, last: &mut Option<Value>) -> Value {
+    loop {
+        let state: Value = serde_json::from_str(&observer.line()).unwrap();
+        let value = state["leader"]["value"].clone();
+        if last.as_ref() != Some(&value) {
+            *last = Some(value.clone());
+            return value;
+        }
+    }
+}
+
+#[test]
+fn observers_see_every_leader_and_none_across_a_restart() {
+    let daemon = Daemon::start();
+    let mut observer = daemon.begin(&["observe", "jobs", "--output", "json"]);
+    let mut reader = daemon.begin(&["observe", "jobs"]);
+    assert_eq!(reader.line(), "jobs: nobody leads");
+    let mut last = None;
+    assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+    for value in ["one", "two"] {
+        let mut leading = begin(&daemon, &["--value", value], POLITE);
+        assert_eq!(next_value(&mut observer, &mut last), value);
+        let line = reader.line();
+        assert!(line.starts_with("jobs: led by leasehold elect: sh on "), "{line}");
+        assert!(line.contains(&format!("value {value}, ")), "{line}");
+        token(&mut leading);
+        leading.signal(Signal::SIGTERM);
+        assert_eq!(leading.code(), Some(4));
+        assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+        assert_eq!(reader.line(), "jobs: nobody leads");
+    }
+    let mut leading = begin(&daemon, &["--value", "three", "--ttl", "1s"], POLITE);
+    assert_eq!(next_value(&mut observer, &mut last), "three");
+    let low = token(&mut leading);
+    let daemon = daemon.restart(&[]);
+    assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+    assert_eq!(next_value(&mut observer, &mut last), "three");
+    assert_eq!(leading.line(), "asked");
+    assert!(token(&mut leading) > low);
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn candidates_at_two_daemons_lead_in_turn() {
+    const CONTAINER: &str = "elections";
+    let azurite = Azurite::shared();
+    Rest::new(azurite).container(CONTAINER).create().await.ok();
+    let account = azurite.connection_string();
+    let options = ["--store", "azure", "--azure-connection-string", &account];
+    let options = [&options[..], &["--azure-container", CONTAINER, "--poll-interval", "500ms"]];
+    let start = || Daemon::start_with(&options.concat());
+    let (here, there) = (start(), start());
+    let mut first = begin(&here, &["--value", "here"], POLITE);
+    let low = token(&mut first);
+    let mut observer = there.begin(&["observe", "jobs", "--output", "json"]);
+    let mut last = None;
+    assert_eq!(next_value(&mut observer, &mut last), "here");
+    let state = leader(&there);
+    assert_eq!(
+        (&state["leader"]["local"], &state["leader"]["value"]),
+        (&json!(false), &json!("here"))
+    );
+    // Only its own daemon can ask it.
+    let output = step_down(&there, "10m");
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let mut second = begin(&there, &["--value", "there"], POLITE);
+    candidates(&there, 1).await;
+    assert_eq!(code(&step_down(&here, "10m")), 0);
+    assert_eq!(first.line(), "asked");
+    assert!(token(&mut second) > low);
+    while next_value(&mut observer, &mut last) != "there" {}
+    assert_eq!(leader(&here)["leader"]["value"], "there");
+}
