@@ -267,6 +267,18 @@ fn a_leader_goes_on_with_the_next_daemon() {
     assert!(!leader(&daemon)["leader"].is_null());
 }
 
+#[test]
+fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
+    let daemon = Daemon::start_with(&["--drain", "1s"]);
+    let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
+                  while :; do sleep 0.05; done";
+    let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s"], script);
+    token(&mut leading);
+    daemon.process.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+    assert_eq!(leading.line(), "done");
+}
+
 /// Answers HTTP requests with what the file says.
 fn http_server(status: std::path::PathBuf) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -352,7 +352,7 @@ async fn a_leader_whose_process_was_killed_is_followed_by_the_next() {
         "--",
         "sh",
         "-c",
-        "echo leading; cat",
+        "echo leading; exec sleep 600",
     ]);
     assert_eq!(leader.line(), "leading");
     let client = connect(&daemon).await;
@@ -375,13 +375,12 @@ async fn a_stuck_leader_loses_the_leadership() {
     leading.expect_progress(LONG);
     leading.progress();
     assert!(leading.is_valid());
+    let waiting = candidate(&other, "next").await;
     // Another length takes the place of the first.
     leading.expect_progress(soon);
     assert_eq!(leading.lost().await.reason, Reason::NoProgress);
     leading.progress();
     assert_eq!(lost_by(leading.proclaim("again").await), Reason::NoProgress);
-    let waiting = candidate(&other, "next").await;
-    assert!(!leading.deadline().has_passed() || waiting.is_finished());
     // Who is stuck does not let go. It is given up under its feet.
     let next = leads(waiting).await;
     assert!(leading.deadline().has_passed(), "it may still have been at work");

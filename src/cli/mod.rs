@@ -112,7 +112,7 @@ enum Command {
     /// Run a command while holding a lock
     Lock(lock::Lock),
     /// Run a command while leading an election
-    Elect(elect::Elect),
+    Elect(Box<elect::Elect>),
     /// Say who leads an election
     Leader(election::LeaderArgs),
     /// Show who leads an election, and every change

@@ -163,8 +163,8 @@ pub enum Call {
 pub enum Refusal {
     /// Another session holds the lock, and this one does not wait.
     Held,
-    /// It has waited long enough.
-    TimedOut,
+    /// It has waited long enough; for this, if the lease was not to be had.
+    TimedOut(Option<Obstacle>),
     /// The lease is not to be had.
     Obstacle(Obstacle),
     /// The daemon stops.
@@ -361,7 +361,7 @@ impl Locks {
         lock.position_news(ticket)
     }
 
-    /// Whether the lease is ours, or may be.
+    /// Whether the lease is ours; while it is only asked for, it is not.
     #[must_use]
     pub fn is_ours(&self, lock: LockId) -> bool {
         self.get(lock).is_some_and(Lock::is_ours)

@@ -40,11 +40,13 @@ pub(super) struct Lock {
 enum Lease {
     /// Not ours, and not asked for.
     None,
-    /// Asked for, after this many times in vain.
+    /// Asked for.
     Acquiring {
         id: LeaseId,
-        polls: u32,
         duration: Duration,
+        /// What was in the way the last time, if it is not the first: it most
+        /// likely still is.
+        before: Option<Box<Waiting>>,
         /// For whom: the store shows this one to others.
         shown: Ticket,
         /// Whether as a leader.
@@ -118,18 +120,23 @@ impl Lock {
 
     /// Nobody holds it, nobody waits and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.grant.is_none() && self.queue.is_none() && !self.is_ours()
+        self.grant.is_none() && self.queue.is_none() && !self.may_be_ours()
     }
 
     /// Waited for, while the lease is not to be had or nobody is there to ask
     /// for it.
     pub(super) const fn is_stranded(&self) -> bool {
-        self.queue.is_some() && !self.is_ours()
+        self.queue.is_some() && !self.may_be_ours()
     }
 
     /// The lease is ours, or may be.
-    pub(super) const fn is_ours(&self) -> bool {
+    const fn may_be_ours(&self) -> bool {
         !matches!(self.lease, Lease::None | Lease::Waiting(_))
+    }
+
+    /// The lease is ours, and perhaps being given up.
+    pub(super) const fn is_ours(&self) -> bool {
+        matches!(self.lease, Lease::Held { .. } | Lease::Releasing { .. })
     }
 
     pub(super) const fn grant(&self) -> Option<&Grant> {
@@ -176,7 +183,9 @@ impl Lock {
 
     pub(super) fn obstacle(&self) -> Option<&Obstacle> {
         match &self.lease {
-            Lease::Waiting(waiting) => Some(&waiting.obstacle),
+            Lease::Waiting(waiting) | Lease::Acquiring { before: Some(waiting), .. } => {
+                Some(&waiting.obstacle)
+            }
             _ => None,
         }
     }
@@ -268,7 +277,8 @@ impl Lock {
     pub(super) fn give_up(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
             waiter.armed = None;
-            self.refuse_while(Refusal::TimedOut, |queue| queue.remove(ticket), cx);
+            let why = Refusal::TimedOut(self.obstacle().cloned());
+            self.refuse_while(why, |queue| queue.remove(ticket), cx);
             self.advance(cx);
         }
     }
@@ -502,16 +512,16 @@ impl Lock {
             self.lease = Lease::None;
             return;
         };
-        let polls = match &self.lease {
-            Lease::Waiting(waiting) => waiting.polls + 1,
-            _ => 0,
-        };
         let id = LeaseId::new(cx.entropy.bits());
         let duration = waiter.lease_duration;
         let (session, shown) = (waiter.session, waiter.ticket);
         let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());
-        let call = Call::Acquire { id, session, duration, again: polls > 0, value };
-        self.lease = Lease::Acquiring { id, polls, duration, shown, campaigns };
+        let before = match std::mem::replace(&mut self.lease, Lease::None) {
+            Lease::Waiting(waiting) => Some(waiting),
+            _ => None,
+        };
+        let call = Call::Acquire { id, session, duration, again: before.is_some(), value };
+        self.lease = Lease::Acquiring { id, duration, before, shown, campaigns };
         cx.out.push(Effect::Call { lock: cx.lock, call });
     }
 

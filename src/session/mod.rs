@@ -192,7 +192,7 @@ impl Sessions {
         self.locks.stranded(namespace, prefix, after)
     }
 
-    /// Whether this daemon has the lease of a lock, or is about to.
+    /// Whether this daemon has the lease of a lock.
     #[must_use]
     pub fn is_ours(&self, name: &LockName) -> bool {
         self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))

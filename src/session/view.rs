@@ -94,12 +94,7 @@ impl Sessions {
                 daemon: None,
             });
         }
-        match self.locks.obstacle(lock)? {
-            Obstacle::Elsewhere { by } => {
-                Some(by.as_deref().map(HeldView::elsewhere).unwrap_or_default())
-            }
-            Obstacle::Trouble(_) => None,
-        }
+        elsewhere(self.locks.obstacle(lock)?)
     }
 
     fn holder(&self, grant: &Grant, now: Moment) -> (Option<Arc<Holder>>, Duration) {
@@ -125,15 +120,19 @@ impl Sessions {
     /// What a refused acquire is told: what happened, to which lock, who holds
     /// it, what to do.
     pub(super) fn refusal(&self, name: LockName, why: Refusal, now: Moment) -> Problem {
-        let held = self.locks.find(&name).and_then(|lock| self.held_view(lock, now));
-        let mut holder = held.as_ref().and_then(|held| held.holder.clone());
+        // Once nobody waits the lock is forgotten, and what was in the way with
+        // it.
+        let held = match &why {
+            Refusal::TimedOut(Some(obstacle)) | Refusal::Obstacle(obstacle) => elsewhere(obstacle),
+            _ => self.locks.find(&name).and_then(|lock| self.held_view(lock, now)),
+        };
         let (reason, message, retry_after) = match why {
             Refusal::Held => {
                 let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
                 (Reason::Held, text, None)
             }
-            Refusal::TimedOut => {
-                let text = match self.locks.find(&name).and_then(|lock| self.locks.obstacle(lock)) {
+            Refusal::TimedOut(obstacle) => {
+                let text = match obstacle {
                     Some(Obstacle::Trouble(error)) => {
                         format!("lock {name} could not be granted in time: {error}")
                     }
@@ -147,12 +146,8 @@ impl Sessions {
                 };
                 (Reason::TimedOut, text, None)
             }
-            Refusal::Obstacle(Obstacle::Elsewhere { by }) => {
-                // Once nobody waits the lock is forgotten, and its holder with it.
-                holder = holder.or_else(|| by.and_then(|info| info.holder.clone()));
-                let by = holder.as_ref();
-                let by = by.map_or_else(|| "another daemon".to_owned(), |by| by.to_string());
-                let text = format!("lock {name} is held by {by}; wait for it or try again");
+            Refusal::Obstacle(Obstacle::Elsewhere { .. }) => {
+                let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
                 (Reason::Held, text, None)
             }
             Refusal::Obstacle(Obstacle::Trouble(error)) => {
@@ -176,7 +171,7 @@ impl Sessions {
         };
         Problem {
             lock: Some(name),
-            holder,
+            holder: held.as_ref().and_then(|held| held.holder.clone()),
             held_for: held.and_then(|held| held.held_for),
             retry_after,
             ..Problem::new(reason, message)
@@ -184,11 +179,22 @@ impl Sessions {
     }
 }
 
+/// A holder that is known only as what is in the way of the lease.
+fn elsewhere(obstacle: &Obstacle) -> Option<HeldView> {
+    match obstacle {
+        Obstacle::Elsewhere { by } => {
+            Some(by.as_deref().map(HeldView::elsewhere).unwrap_or_default())
+        }
+        Obstacle::Trouble(_) => None,
+    }
+}
+
 fn held_by(held: &Option<HeldView>) -> String {
     let mut text = String::from("held by ");
-    match held.as_ref().and_then(|held| held.holder.as_ref()) {
-        Some(holder) => _ = write!(text, "{holder}"),
-        None => text.push_str("another session"),
+    match held.as_ref().map(|held| (held.holder.as_ref(), held.session)) {
+        Some((Some(holder), _)) => _ = write!(text, "{holder}"),
+        Some((None, None)) => text.push_str("another daemon"),
+        _ => text.push_str("another session"),
     }
     if let Some(length) = held.as_ref().and_then(|held| held.held_for) {
         let seconds = Duration::from_secs(length.as_secs());

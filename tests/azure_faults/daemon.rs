@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::{
     Daemon,
-    proxy::{Fault, Kind, Refusal},
+    proxy::{Fault, Kind, Refusal, Seen},
     scene::{COUNTED_ON, DURATION, Scene, comes},
 };
 
@@ -110,7 +110,7 @@ pub(crate) async fn a_holder_keeps_its_lock_while_renewals_fail() {
         held.push((name, guard.deadline(), guard));
     }
     for (name, first_deadline, guard) in &held {
-        let renewed = |seen: &crate::support::proxy::Seen| {
+        let renewed = |seen: &Seen| {
             seen.kind == Kind::Renew && seen.blob.ends_with(name) && seen.status == Some(200)
         };
         comes("a renewal", scene.proxy.wait_for(renewed)).await;
@@ -124,8 +124,8 @@ pub(crate) async fn a_holder_keeps_its_lock_while_renewals_fail() {
 }
 
 /// The daemon is stopped after its record was written, and goes on when the
-/// lease has run out: the answer is there, but nothing starts on it (safety
-/// rule 6).
+/// lease has run out: the answer is there, but whoever waited gets another
+/// hold.
 pub(crate) async fn a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile() {
     let scene = Scene::new().await;
     let daemon = scene.daemon(&[]);
@@ -136,8 +136,7 @@ pub(crate) async fn a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile() {
 
     scene.proxy.when(Kind::Write).times(1).then(Fault::HoldAnswer);
     let acquire = tokio::spawn(client.lock("a").acquire());
-    let written =
-        |seen: &crate::support::proxy::Seen| seen.kind == Kind::Write && seen.upstream == Some(200);
+    let written = |seen: &Seen| seen.kind == Kind::Write && seen.upstream == Some(200);
     comes("the write", scene.proxy.wait_for(written)).await;
     daemon.process.signal(Signal::SIGSTOP);
     scene.proxy.let_go();

@@ -14,7 +14,7 @@
 
 use std::{env, process, time::Duration};
 
-use leasehold_client::{Client, Leadership, clock};
+use leasehold_client::{Client, Holder, Leadership, clock};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -31,8 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .election(name)
         .value(me)
         .on_progress(|progress| {
-            let leader = progress.holder.map_or("nobody".to_owned(), |leader| leader.to_string());
-            println!("waiting at {}: {leader} leads {}", progress.position, progress.note);
+            let leads = |leader: Holder| format!("{leader} leads");
+            let why = progress.holder.map_or(progress.note, leads);
+            println!("waiting at {}: {why}", progress.position);
         })
         .on_trouble(|trouble| println!("stopped: {trouble}"))
         .run_as_leader(work);

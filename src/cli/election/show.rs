@@ -130,7 +130,7 @@ mod tests {
 
     fn led_by(change: impl FnOnce(&mut Leader)) -> Shown {
         let mut shown = led();
-        shown.0.leader.iter_mut().for_each(|leader| change(leader));
+        change(shown.0.leader.as_mut().unwrap());
         shown
     }
 

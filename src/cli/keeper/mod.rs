@@ -1,5 +1,6 @@
-//! The keeper: a second process beside `lock` that makes the command die with
-//! the lock, also if the `lock` process was stopped or killed.
+//! The keeper: a second process beside `lock` or `elect` that makes the command
+//! die with its grant, also if the first was stopped or killed. `lock` stands
+//! for both here.
 //!
 //! `lock` tells it each new deadline through a pipe. The keeper kills the
 //! command's process group when the last of them is reached; if the pipe ends

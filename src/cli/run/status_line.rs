@@ -139,7 +139,7 @@ mod tests {
 
     fn seen_with(change: impl FnOnce(&mut Progress)) -> Seen {
         let mut seen = seen();
-        seen.progress.iter_mut().for_each(|(progress, _)| change(progress));
+        change(&mut seen.progress.as_mut().unwrap().0);
         seen
     }
 

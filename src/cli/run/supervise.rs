@@ -214,9 +214,10 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             risk.message,
         ));
         if wanted_back && self.drain.is_some() {
-            // Before it is taken from us.
-            let kill_at = Moment::now() + risk.ends_in - self.vigil.margin();
-            self.ask_to_end(job, kill_at);
+            // Before it is taken from us, but not before what we have been
+            // promised is over.
+            let taken_at = (Moment::now() + risk.ends_in).max(self.grant.deadline());
+            self.ask_to_end(job, taken_at - self.vigil.margin());
             let cause = Cause { reason: Some(risk.reason), message: risk.message };
             self.stop.get_or_insert(Stop::Asked(cause));
         }

@@ -8,6 +8,11 @@ use crate::clock::Moment;
 /// However long a grant is valid, this is time enough to kill a process.
 const LONGEST_MARGIN: Duration = Duration::from_millis(250);
 
+/// A lease lasts 15 s at least; it is renewed within 5 s, and we hear of that
+/// within another 5 s. So up to 4 s before the deadline that we know all may be
+/// well, however long the session's ttl is.
+const LONGEST_EARLY: Duration = Duration::from_millis(2500);
+
 /// What is to be done to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -112,7 +117,7 @@ impl Vigil {
     /// are sent every third of the validity: when a quarter is left, two have
     /// got no answer.
     pub(super) fn early(&self) -> Duration {
-        self.validity / 4
+        (self.validity / 4).min(LONGEST_EARLY)
     }
 
     fn terminate_at(&self, deadline: Moment) -> Moment {
@@ -189,6 +194,15 @@ mod tests {
         assert_eq!(vigil.on(at(1_000), false, at(750)), Some(Order::Terminate));
         assert_eq!(vigil.on(at(1_000), false, at(950)), Some(Order::Kill));
         assert_eq!(vigil.keeper_kills_at(at(1_000)), at(975));
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_as_it_should_ends_no_command() {
+        let mut vigil = Vigil::over(Duration::from_secs(60));
+        // Renewed at 5 s, and heard of at 10 s.
+        assert_eq!(vigil.on(at(13_970), false, at(10_000)), None);
+        assert_eq!(vigil.on(at(18_970), false, at(15_000)), None);
+        assert_eq!(vigil.on(at(18_970), false, at(16_470)), Some(Order::Terminate));
     }
 
     #[test]

@@ -107,6 +107,8 @@ struct Lanes {
     waiting: [VecDeque<oneshot::Sender<Permit>>; LANES],
     /// The service asked to be left alone until then.
     rest_until: Option<Moment>,
+    /// How many turns have ended.
+    turns: u32,
 }
 
 /// A call's turn; ends when it is dropped.
@@ -122,6 +124,7 @@ impl Budget {
             spare: (most / 2).max(1),
             waiting: [const { VecDeque::new() }; LANES],
             rest_until: None,
+            turns: 0,
         };
         Arc::new(Self { lanes: Mutex::new(lanes), counts: Default::default() })
     }
@@ -188,6 +191,17 @@ impl Budget {
 }
 
 impl Lanes {
+    /// In which order the lanes get what is free: the urgent ones first, but
+    /// now and then the others, so that nobody waits for ever.
+    fn order(&mut self) -> [usize; LANES] {
+        self.turns = self.turns.wrapping_add(1);
+        let mut order = std::array::from_fn(|lane| lane);
+        if self.turns.is_multiple_of(16) {
+            order.reverse();
+        }
+        order
+    }
+
     fn take(&mut self, lane: usize) -> bool {
         if self.free == 0 || (lane == LAST && self.spare == 0) {
             return false;
@@ -204,7 +218,7 @@ impl Drop for Permit {
         let mut lanes = self.budget.lanes();
         lanes.free += 1;
         lanes.spare += usize::from(self.lane == LAST);
-        for lane in 0..LANES {
+        for lane in lanes.order() {
             while let Some(turn) = lanes.waiting[lane].pop_front() {
                 if !lanes.take(lane) {
                     lanes.waiting[lane].push_front(turn);
@@ -255,6 +269,25 @@ mod tests {
         assert!(poll(&mut poll_two).is_ready());
         drop(releasing);
         assert_eq!(budget.lanes().free, 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_looks_is_served_in_the_end() {
+        let budget = Budget::new(1);
+        let mut permit = budget.enter(Kind::Renew, Cause::Renew).await;
+        let mut look = pin!(budget.enter(Kind::Read, Cause::Look));
+        assert!(poll(&mut look).is_pending());
+        for _ in 0..32 {
+            let mut renew = Box::pin(budget.enter(Kind::Renew, Cause::Renew));
+            assert!(poll(&mut renew).is_pending());
+            drop(permit);
+            if poll(&mut look).is_ready() {
+                return;
+            }
+            let Poll::Ready(next) = poll(&mut renew) else { panic!("no turn") };
+            permit = next;
+        }
+        panic!("renewals never let it through");
     }
 
     #[tokio::test]

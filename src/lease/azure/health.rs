@@ -18,6 +18,8 @@ pub(super) struct Health(Mutex<Option<Failing>>);
 struct Failing {
     since: Moment,
     why: String,
+    /// Whether it lasted long enough to be worth a line in the log.
+    logged: bool,
 }
 
 impl Health {
@@ -27,16 +29,22 @@ impl Health {
         match (fault.filter(|fault| fault.is_trouble()), &mut *failing) {
             (None, None) => {}
             (None, Some(before)) => {
-                let length = humantime::format_duration(seconds(before.since)).to_string();
-                tracing::info!(length, "the storage account answers again");
+                if before.logged {
+                    let length = humantime::format_duration(seconds(before.since)).to_string();
+                    tracing::info!(length, "the storage account answers again");
+                }
                 *failing = None;
             }
             (Some(fault), None) => {
-                let why = fault.why();
-                tracing::warn!("{why}");
-                *failing = Some(Failing { since: Moment::now(), why });
+                *failing = Some(Failing { since: Moment::now(), why: fault.why(), logged: false });
             }
-            (Some(fault), Some(before)) => before.why = fault.why(),
+            (Some(fault), Some(before)) => {
+                before.why = fault.why();
+                if !before.logged && Moment::now().since(before.since) >= HICCUP {
+                    before.logged = true;
+                    tracing::warn!("{}", before.why);
+                }
+            }
         }
     }
 

@@ -46,7 +46,10 @@ impl Lock {
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
-        let Lease::Acquiring { polls, duration, shown, campaigns, .. } = self.lease else { return };
+        let Lease::Acquiring { duration, ref before, shown, campaigns, .. } = self.lease else {
+            return;
+        };
+        let polls = before.as_ref().map_or(0, |before| before.polls + 1);
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let term = deadline

@@ -198,6 +198,28 @@ fn a_lease_taken_by_force_is_not_handed_on_while_the_holder_may_believe_in_it() 
 }
 
 #[test]
+fn a_lock_that_is_held_elsewhere_never_seems_to_be_free() {
+    let mut world = World::new(2, 2, 0);
+    world.ask(0, None);
+    world.ask(1, Some(1000));
+    while world.store.asked.is_empty() {
+        world.pass(Duration::from_millis(10));
+    }
+    let name = lock_name(0);
+    assert!(world.daemons[1].view(&name, world.now).held.is_some(), "while it is asked for again");
+    assert!(!world.daemons[1].is_ours(&name));
+    let mut actions = Vec::new();
+    world.daemons[1].on(Event::Tick, world.now + Duration::from_secs(1), &mut actions);
+    let refused = actions.iter().find_map(|action| match action {
+        Action::Send(_, Message::Refused { problem, .. }) => Some(problem),
+        _ => None,
+    });
+    let refused = refused.expect("it has waited long enough");
+    assert_eq!(refused.reason, Reason::TimedOut);
+    assert!(refused.message.contains("held by another daemon"), "{}", refused.message);
+}
+
+#[test]
 fn draining_refuses_warns_then_ends_and_is_over_when_all_is_free() {
     let mut world = calm(2);
     world.ask(0, None);

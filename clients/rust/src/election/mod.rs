@@ -40,7 +40,9 @@ type Shared<T> = Option<Arc<Mutex<T>>>;
 ///
 /// As with locks, **the leadership belongs to the session**: two tasks that
 /// campaign through clones of one client both lead. Give each its own
-/// [`another_session`](Client::another_session) where they should compete.
+/// [`another_session`](Client::another_session) where they should compete. The
+/// value of the first is shown until one of them [proclaims](Leadership::proclaim)
+/// another.
 #[must_use = "nothing is asked for before `campaign`, `run_as_leader` or `leader`"]
 pub struct Election {
     client: Client,
