@@ -194,6 +194,8 @@ impl Driver {
         if state.sessions.is_ours(name) {
             state.observed.forget(name);
         }
+        // While all looks were under way, nothing was due.
+        self.shared.observed.notify_one();
     }
 
     /// A new stream, without a session yet.

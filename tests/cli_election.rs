@@ -272,7 +272,7 @@ fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
     let daemon = Daemon::start_with(&["--drain", "1s"]);
     let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
                   while :; do sleep 0.05; done";
-    let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s"], script);
+    let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s", "--once"], script);
     token(&mut leading);
     daemon.process.signal(Signal::SIGTERM);
     assert_eq!(leading.line(), "asked");

@@ -25,7 +25,8 @@ const WORKERS: usize = 5;
 const KILLS: usize = 20;
 
 /// Says again and again who leads, until it is killed.
-const WORK: &str = r#"while :; do echo "$LEASEHOLD_TOKEN $(date +%s%N)" >> "$LOG"; sleep 0.02; done"#;
+const WORK: &str =
+    r#"while :; do echo "$LEASEHOLD_TOKEN $(date +%s%N)" >> "$LOG"; sleep 0.02; done"#;
 
 struct Cast {
     daemons: Vec<Daemon>,

@@ -51,7 +51,16 @@ async fn everyone_gets_a_turn_one_at_a_time_with_rising_tokens_though_a_daemon_i
     // In the middle of it one daemon dies, with a holder.
     let [_a, _b, c] = daemons;
     let victim = client(&c, "victim").await;
-    until(async || (history.turns("orders").len() > CLIENTS * TURNS).then_some(())).await;
+    let in_the_middle = async || {
+        let turns = history.turns("orders").len();
+        (turns > CLIENTS * TURNS).then_some(())
+    };
+    loop {
+        tokio::select! {
+            () = until(in_the_middle) => break,
+            Some(worked) = workers.join_next() => worked.unwrap(),
+        }
+    }
     let held = victim.lock("orders").acquire().await.unwrap();
     let from = Moment::now();
     assert!(history.write(&held));

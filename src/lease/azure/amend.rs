@@ -218,16 +218,22 @@ impl Azure {
 
     /// What is stored can't be trusted: a person must look.
     pub(super) fn data_loss(&self, attempt: &Try<'_>, corrupt: &str) -> Error {
-        let (name, path) = (attempt.name, &attempt.path);
-        let why = format!(
-            "the blob {path} can't be trusted: {corrupt}. Nothing is granted under this name until \
-             an operator has looked. If nobody uses the lock, delete the blob: tokens then go on \
-             from the storage service's clock"
-        );
-        self.shared.memory.doubt(name);
-        tracing::error!(lock = %name, "{why}");
-        Error::DataLoss { why }
+        let error = frozen(&attempt.path, corrupt);
+        self.shared.memory.doubt(attempt.name);
+        tracing::error!(lock = %attempt.name, "{error}");
+        error
     }
+}
+
+/// What those are told who ask for a lock whose blob does not say what it
+/// should.
+pub(super) fn frozen(path: &str, corrupt: &str) -> Error {
+    let why = format!(
+        "{corrupt} (blob {path}). Nothing is granted under this name until an operator has looked. \
+         If nobody uses the lock, delete the blob: tokens then go on from the storage service's \
+         clock"
+    );
+    Error::DataLoss { why }
 }
 
 fn unknown(fault: Fault) -> Written {

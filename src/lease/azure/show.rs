@@ -6,7 +6,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 
 use super::{
     Azure, LOOK,
-    amend::{Try, Written},
+    amend::{Try, Written, frozen},
     blob::{For, Seen},
     budget::Cause,
     fault::Fault,
@@ -97,6 +97,12 @@ impl Azure {
                 Err(Fault::NoBlob) => return Ok(None),
                 Err(fault) => return Err(fault.into_error()),
             };
+            // While somebody has the lease, that is what matters.
+            if let Err(garbage) = &seen.record
+                && !seen.leased
+            {
+                return Err(frozen(&path, &garbage.0));
+            }
             match self.value(&name, &path, &seen, why).await {
                 Ok(value) => return Ok(Some(self.info(name, seen, value))),
                 Err(Fault::Changed | Fault::NoBlob) => {}

