@@ -28,6 +28,9 @@ const ABSURD: u64 = 24 * 60 * 60;
 const ABSURD_CLOCK: &str = "the lock is new, and the storage service's clock, at which its tokens \
     begin, is absurdly ahead of this machine's: set the clock of this machine right";
 
+/// How often a blob is created that somebody deletes again.
+const CREATIONS: u32 = 3;
+
 /// What became of a lease.
 enum Leasing {
     /// Ours since the first attempt, which was sent then.
@@ -44,7 +47,7 @@ impl Azure {
         {
             return Ok(held);
         }
-        let attempt = Try {
+        let mut attempt = Try {
             name: &claim.name,
             path: self.path(&claim.name),
             id: Some(claim.id),
@@ -59,6 +62,8 @@ impl Azure {
             }
             Err(fault) => return Err(fault.into_error()),
         };
+        // From here on the lease is running out.
+        attempt.until = sent + claim.duration / 2;
         let now = leased.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
         let written = self.amend(&attempt, leased, |record, basis| {
             next_hold(record, basis)?;
@@ -146,14 +151,13 @@ impl Azure {
         let blobs = &self.shared.blobs;
         let Try { name, path, why, .. } = attempt;
         let known = self.shared.memory.get(name).is_some_and(|known| known.version.is_some());
-        let (mut first, mut looked) = (None, None);
-        let mut retries = retries();
-        let mut perhaps_ours = false;
+        // When the first attempt was sent that may have succeeded.
+        let mut perhaps_since = None;
+        let (mut look, mut looked) = (!known, None);
+        let (mut retries, mut creations) = (retries(), 0);
         loop {
             let acquire = blobs.acquire(path, id, duration, *why);
-            let (sent, leased) = if known || first.is_some() {
-                acquire.await
-            } else {
+            let (sent, leased) = if std::mem::take(&mut look) {
                 // Both at once: what was read holds if the versions agree.
                 let (leased, seen) = tokio::join!(acquire, blobs.read(path, *why));
                 if let Ok(Seen { etag, record: Ok(record), .. }) = &seen {
@@ -161,10 +165,11 @@ impl Azure {
                 }
                 looked = seen.ok();
                 leased
+            } else {
+                acquire.await
             };
-            let first = *first.get_or_insert(sent);
             match leased {
-                Ok(leased) => return Ok(Leasing::Ours(first, leased)),
+                Ok(leased) => return Ok(Leasing::Ours(perhaps_since.unwrap_or(sent), leased)),
                 Err(Fault::Held) => {
                     let by = match looked.filter(|seen| seen.leased) {
                         Some(seen) => Some(seen),
@@ -176,16 +181,21 @@ impl Azure {
                     };
                     return Ok(Leasing::Held { by });
                 }
-                Err(Fault::NoBlob) => self.create(attempt).await?,
+                Err(Fault::NoBlob) if creations < CREATIONS => {
+                    creations += 1;
+                    self.create(attempt).await?;
+                }
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
-                    perhaps_ours = true;
-                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
+                    let until = *perhaps_since.get_or_insert(sent) + duration / 3;
+                    match retries.next().filter(|wait| Moment::now() + *wait < until) {
                         Some(wait) => sleep(wait).await,
                         None => return Err(fault),
                     }
                 }
                 // It says nothing of the attempt before.
-                Err(fault) if perhaps_ours => return Err(Fault::Unclear { why: fault.why() }),
+                Err(fault) if perhaps_since.is_some() => {
+                    return Err(Fault::Unclear { why: fault.why() });
+                }
                 Err(fault) => return Err(fault),
             }
         }
@@ -194,9 +204,6 @@ impl Azure {
     /// Whoever creates it first, it is there afterwards.
     async fn create(&self, attempt: &Try<'_>) -> Result<(), Fault> {
         self.shared.memory.doubt(attempt.name);
-        if attempt.until.has_passed() {
-            return Err(Fault::NoBlob);
-        }
         let record = Record {
             token: 0,
             nonce: self.nonce(),
