@@ -159,8 +159,9 @@ impl Driver {
             while let Some(name) = self.next_to_look_at() {
                 let driver = self.clone();
                 tokio::spawn(async move {
+                    let since = driver.state().observed.stamp();
                     let seen = driver.shared.store.inspect(&name).await;
-                    driver.looked(&name, seen);
+                    driver.looked(&name, seen, since);
                 });
             }
         }
@@ -179,12 +180,12 @@ impl Driver {
         }
     }
 
-    fn looked(&self, name: &LockName, seen: Result<Option<LeaseInfo>, lease::Error>) {
+    fn looked(&self, name: &LockName, seen: Result<Option<LeaseInfo>, lease::Error>, since: u64) {
         let now = Moment::now();
         let mut state = self.state();
         match seen {
             Ok(info) => {
-                if state.observed.saw(name, info.map(Arc::new), now) {
+                if state.observed.saw(name, info.map(Arc::new), since, now) {
                     state.watches.changed(name);
                 }
             }
@@ -216,9 +217,10 @@ impl Driver {
         if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
             return Ok(view);
         }
+        let since = self.state().observed.stamp();
         let stored = self.shared.store.inspect(name).await?;
         let view = self.overlay(stored.as_ref(), name);
-        self.looked(name, Ok(stored));
+        self.looked(name, Ok(stored), since);
         Ok(view)
     }
 
@@ -279,9 +281,10 @@ impl Driver {
         view
     }
 
-    /// A lock as it is now, as far as this daemon knows.
-    fn view(&self, name: &LockName) -> LockView {
-        self.settled().sessions.view(name, Moment::now())
+    /// A lock as it is now, as far as this daemon knows without asking.
+    #[must_use]
+    pub fn view(&self, name: &LockName) -> LockView {
+        self.settled().view(name)
     }
 
     /// Takes a lock from its holder. Gives the lock as it was, and how long it
@@ -477,8 +480,10 @@ impl Driver {
                     }
                     Action::Call(lock, call) => more.extend(self.call(lock, call)),
                     Action::Changed(name) => {
-                        if state.sessions.knows(&name) {
+                        if state.sessions.is_ours(&name) {
                             state.observed.forget(&name);
+                        } else if let Some(info) = state.sessions.held_elsewhere(&name) {
+                            state.observed.learn(&name, Some(Arc::clone(info)));
                         }
                         state.watches.changed(&name);
                     }

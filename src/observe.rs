@@ -19,6 +19,8 @@ pub struct Observed {
     schedule: Schedule<LockName>,
     interval: Duration,
     entropy: Entropy,
+    /// Counts how often this daemon knew better.
+    stamps: u64,
 }
 
 #[derive(Debug, Default)]
@@ -27,13 +29,15 @@ struct Entry {
     /// None if nobody held it then, or this daemon has known better since.
     seen: Option<Arc<LeaseInfo>>,
     armed: Option<Moment>,
+    /// When this daemon knew better: looks that began before are out of date.
+    stamp: u64,
 }
 
 impl Observed {
     /// Nothing is watched. Whatever will be is looked at this often.
     #[must_use]
     pub fn new(interval: Duration, entropy: Entropy) -> Self {
-        Self { locks: HashMap::new(), schedule: Schedule::default(), interval, entropy }
+        Self { locks: HashMap::new(), schedule: Schedule::default(), interval, entropy, stamps: 0 }
     }
 
     /// One more watches a lock.
@@ -69,9 +73,18 @@ impl Observed {
     }
 
     /// It was looked at. Says whether that brought news.
-    pub fn saw(&mut self, name: &LockName, info: Option<Arc<LeaseInfo>>, now: Moment) -> bool {
+    pub fn saw(
+        &mut self,
+        name: &LockName,
+        info: Option<Arc<LeaseInfo>>,
+        since: u64,
+        now: Moment,
+    ) -> bool {
         self.rearm(name, now);
         let Some(entry) = self.locks.get_mut(name) else { return false };
+        if entry.stamp > since {
+            return false;
+        }
         let info = info.filter(|info| info.held);
         let news = !alike(entry.seen.as_deref(), info.as_deref());
         entry.seen = info;
@@ -85,9 +98,22 @@ impl Observed {
 
     /// This daemon has the lock itself: what was seen before is out of date.
     pub fn forget(&mut self, name: &LockName) {
+        self.learn(name, None);
+    }
+
+    /// This daemon has found out otherwise who holds the lock.
+    pub fn learn(&mut self, name: &LockName, info: Option<Arc<LeaseInfo>>) {
+        self.stamps += 1;
         if let Some(entry) = self.locks.get_mut(name) {
-            entry.seen = None;
+            entry.seen = info;
+            entry.stamp = self.stamps;
         }
+    }
+
+    /// To be taken before a look, for [`Self::saw`].
+    #[must_use]
+    pub const fn stamp(&self) -> u64 {
+        self.stamps
     }
 
     /// What was seen last, if somebody held it.
@@ -146,11 +172,14 @@ mod tests {
         assert_eq!(observed.pop(at(11)), None);
         assert_eq!(observed.pop(at(12)), Some(name.clone()));
         assert_eq!(observed.pop(at(99)), None, "a look is under way");
-        assert!(observed.saw(&name, held(&name, 5, b"x"), at(12)));
+        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
         assert_eq!(observed.pop(at(14)), Some(name.clone()));
-        assert!(!observed.saw(&name, held(&name, 7, b"x"), at(14)), "only time has passed");
+        assert!(
+            !observed.saw(&name, held(&name, 7, b"x"), u64::MAX, at(14)),
+            "only time has passed"
+        );
         assert_eq!(observed.pop(at(16)), Some(name.clone()));
-        assert!(observed.saw(&name, held(&name, 9, b"y"), at(16)));
+        assert!(observed.saw(&name, held(&name, 9, b"y"), u64::MAX, at(16)));
         for _ in 0..3 {
             observed.remove(&name);
         }
@@ -162,10 +191,10 @@ mod tests {
         let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         observed.add(&name, at(10));
-        assert!(observed.saw(&name, held(&name, 5, b"x"), at(12)));
+        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
         assert!(observed.seen(&name).is_some());
         observed.forget(&name);
         assert!(observed.seen(&name).is_none());
-        assert!(!observed.saw(&name, None, at(14)));
+        assert!(!observed.saw(&name, None, u64::MAX, at(14)));
     }
 }

@@ -167,9 +167,10 @@ async fn it_shows_who_leads() {
     assert_eq!(leader["daemon"], Value::Null);
     assert_eq!(leader["holder"]["client"], "test 1");
     assert_eq!(leader["holder"]["pid"], std::process::id());
-    for key in ["host", "pod", "labels"] {
+    for key in ["host", "labels"] {
         assert!(!leader["holder"][key].is_null(), "{key}: {leader}");
     }
+    assert_eq!(leader["holder"]["pod"], Value::Null);
 
     leadership.proclaim([0xff, 0x00]).await.unwrap();
     let leader = served.leader().await;
@@ -236,9 +237,8 @@ async fn leaders_at_other_daemons_are_shown_and_a_storage_that_is_gone_is_told()
     let (here, there) = (start(), start());
     let leadership = campaign(&here.client(LONG).await, "at the first").await;
     assert_eq!(here.leads_here().await.status, 200);
-    let reply = there.leads_here().await;
-    assert_eq!(reply.status, 503);
-    let leader = &reply.json()["leader"];
+    assert_eq!(there.leads_here().await.status, 503);
+    let leader = &there.leader().await;
     assert_eq!(leader["value"], "at the first");
     assert_eq!(leader["token"], leadership.token());
     assert_eq!((&leader["local"], &leader["session_id"]), (&json!(false), &Value::Null));
@@ -310,20 +310,16 @@ async fn there_are_only_these_paths_and_only_to_be_read() {
 }
 
 #[tokio::test]
-async fn a_connection_is_good_for_many_requests() {
+async fn a_connection_is_good_for_one_request() {
     let served = Served::start(&[]);
     let mut connection = served.connect().await;
-    for _ in 0..3 {
-        connection.write_all(head("GET", "/healthz", "").as_bytes()).await.unwrap();
-        let mut text = String::new();
-        while !text.ends_with("{\"status\":\"ok\"}\n") {
-            let mut part = [0; 512];
-            let length = connection.read(&mut part).await.unwrap();
-            assert_ne!(length, 0, "{text}");
-            text.push_str(std::str::from_utf8(&part[..length]).unwrap());
-        }
-        assert_eq!(Reply::parse(&text).status, 200);
-    }
+    let twice = head("GET", "/healthz", "").repeat(2);
+    connection.write_all(twice.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    // The end may come as a reset, since there is more to be read.
+    _ = connection.read_to_string(&mut text).await;
+    assert_eq!(text.matches("HTTP/1.1 200").count(), 1, "{text}");
+    assert_eq!(Reply::parse(&text).header("connection"), Some("close"), "{text}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
     Globals,
     exit::Failure,
     output::Output,
-    process::Signals,
+    process::{self, Signals},
     run::{self, Aim, Denied, Ended, Notes, Program, Seen, Supervisor, Terms, Waiting},
 };
 use crate::clock::Moment;
@@ -75,6 +75,7 @@ impl Lock {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = self.connect(globals).await?;
         let notes = Notes::begin(globals.output)?;
+        process::reap_orphans()?;
         let ended = self.run_with(&client, globals.output, &notes).await;
         // The lock is given back: now there is time for who reads slowly.
         notes.written().await;

@@ -1,6 +1,8 @@
 //! What is particular to Unix: signals, process groups, child processes and
 //! the terminal. The only such place of the command line.
 
+mod orphans;
+
 use std::{
     fs::File,
     future::poll_fn,
@@ -13,12 +15,13 @@ use nix::{
     errno::Errno,
     sys::{
         signal::{SigSet, kill, killpg, raise},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
     unistd::{Pid, User, gethostname, getpgrp, getppid, getuid, tcgetpgrp, tcsetpgrp},
 };
 use tokio::signal::unix::{self, SignalKind};
 
+pub(super) use self::orphans::{Awaited, adopt_orphans, reap_orphans, reap_strays};
 pub(super) use nix::sys::signal::Signal;
 
 /// Signals that arrive for this process, in no particular order.
@@ -148,7 +151,8 @@ impl Group {
         let _ = killpg(self.0, signal);
     }
 
-    /// Whether it has no members any more.
+    /// Whether it has no members any more. Who has ended stays one until it is
+    /// reaped.
     pub(super) fn is_gone(self) -> bool {
         killpg(self.0, None) == Err(Errno::ESRCH)
     }
@@ -170,14 +174,29 @@ pub(super) enum ChildState {
 /// Looks what became of a child. Once it has ended, its id may belong to
 /// somebody else: don't ask again.
 pub(super) fn look_at(child: u32) -> io::Result<ChildState> {
-    let pid = Pid::from_raw(i32::try_from(child).map_err(io::Error::other)?);
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-    Ok(match waitpid(pid, Some(flags))? {
+    Ok(state_of(waitpid(pid_of(child)?, Some(flags))?))
+}
+
+/// The same, but leaves a child that has ended as it is: its id stays its own,
+/// and that of its group.
+pub(super) fn glance_at(child: u32) -> io::Result<ChildState> {
+    let flags =
+        WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
+    Ok(state_of(waitid(Id::Pid(pid_of(child)?), flags)?))
+}
+
+fn pid_of(child: u32) -> io::Result<Pid> {
+    i32::try_from(child).map(Pid::from_raw).map_err(io::Error::other)
+}
+
+fn state_of(status: WaitStatus) -> ChildState {
+    match status {
         WaitStatus::Exited(_, code) => ChildState::Exited(code),
         WaitStatus::Signaled(_, signal, _) => ChildState::Killed(signal),
         WaitStatus::Stopped(_, signal) => ChildState::Stopped(signal),
         _ => ChildState::Running,
-    })
+    }
 }
 
 /// Whether a person reads and types here, and no other program of a pipeline

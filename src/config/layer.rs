@@ -87,8 +87,18 @@ impl fmt::Display for Given {
         match self {
             Self::Words(words) => f.write_str(&words.join(",")),
             Self::Value(toml::Value::String(text)) => f.write_str(text),
+            // No setting has keys of its own: what was meant may be a secret.
+            Self::Value(value) if has_keys(value) => f.write_str(REDACTED),
             Self::Value(value) => value.fmt(f),
         }
+    }
+}
+
+fn has_keys(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::Table(_) => true,
+        toml::Value::Array(parts) => parts.iter().any(has_keys),
+        _ => false,
     }
 }
 
@@ -135,7 +145,8 @@ impl Layer {
                     || "there is no such setting".to_owned(),
                     |near| format!("there is no such setting; did you mean {near}?"),
                 );
-                let value = conceal_unknown(&key, &Given::Value(value));
+                // What was meant may be a secret.
+                let value = REDACTED.to_owned();
                 layer.mistakes.push(Mistake { key, source: source.to_string(), value, problem });
             }
         }
@@ -187,19 +198,6 @@ fn not_toml(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     format!("is not TOML: line {line}: {}", error.message())
-}
-
-/// What may be shown of the value of a key that is not known: a mistyped one
-/// may have been meant for a secret.
-fn conceal_unknown(key: &str, given: &Given) -> String {
-    const HINTS: [&str; 7] = ["azure", "key", "sas", "secret", "token", "password", "connection"];
-    let key = key.to_lowercase();
-    let near = nearest(&key).and_then(Setting::find);
-    if near.is_some_and(Setting::is_secret) || HINTS.iter().any(|hint| key.contains(hint)) {
-        REDACTED.to_owned()
-    } else {
-        given.to_string()
-    }
 }
 
 /// The known key that `key` was most likely meant to be.

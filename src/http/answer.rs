@@ -75,8 +75,8 @@ struct Leader<'a> {
 struct Holder<'a> {
     client: &'a str,
     host: &'a str,
-    pid: u32,
-    pod: &'a str,
+    pid: Option<u32>,
+    pod: Option<&'a str>,
     labels: BTreeMap<&'a str, &'a str>,
 }
 
@@ -102,8 +102,8 @@ impl<'a> From<&'a holder::Holder> for Holder<'a> {
         Self {
             client: holder.client(),
             host: holder.host(),
-            pid: holder.pid(),
-            pod: holder.pod(),
+            pid: Some(holder.pid()).filter(|pid| *pid > 0),
+            pod: Some(holder.pod()).filter(|pod| !pod.is_empty()),
             labels: holder.labels().collect(),
         }
     }

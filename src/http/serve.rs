@@ -26,13 +26,12 @@ const LARGEST_HEAD: usize = 16 * 1024;
 /// The most headers of a request.
 const MOST_HEADERS: usize = 64;
 
-/// A client that has not sent a whole request by then is given up; also one
-/// that has sent one before and does not go on.
+/// A client that has not sent a whole request by then is given up.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest life of a connection, so that one that does not read its
-/// answers can't keep its place either.
-const LONGEST_LIFE: Duration = Duration::from_secs(60);
+/// The longest life of a connection, so that one that does not read its answer
+/// can't keep its place either.
+const LONGEST_LIFE: Duration = Duration::from_secs(15);
 
 /// How long a connection that is to end is given for the answer under way.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -75,6 +74,9 @@ where
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
+            // One answer for each, which fits into the socket's buffer: so
+            // nobody keeps a place by not reading.
+            .keep_alive(false)
             .header_read_timeout(HEAD_WITHIN)
             .max_header_size(LARGEST_HEAD)
             .max_buf_size(2 * LARGEST_HEAD)

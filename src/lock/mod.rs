@@ -203,8 +203,9 @@ pub enum Effect {
     Ended { session: SessionKey, handle: Handle },
     /// Others can see what was proclaimed.
     Proclaimed { session: SessionKey, request: u64 },
-    /// The lock was lost or given up before others could.
-    NotProclaimed { session: SessionKey, request: u64 },
+    /// The lock was lost or given up before others could, or too many wait for
+    /// that already.
+    NotProclaimed { session: SessionKey, request: u64, too_many: bool },
     /// Ask the store.
     Call { lock: LockId, call: Call },
     /// A lock's state, as seen from outside, may have changed.
@@ -403,7 +404,10 @@ impl Locks {
         if let Some(id) = found
             && self.get(id).is_some_and(|lock| lock.granted_to(session).is_some())
         {
-            return self.with(id, now, out, |lock, cx| lock.tell_granted(request, cx));
+            return self.with(id, now, out, |lock, cx| {
+                lock.tell_granted(request, cx);
+                lock.campaign_again(value, cx);
+            });
         }
         let refusal = if self.draining {
             Some(Refusal::ShuttingDown)

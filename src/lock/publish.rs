@@ -6,12 +6,15 @@
 use super::{
     Call, Cx, Effect,
     grant::SessionKey,
-    state::{Lock, backoff},
+    state::{Lease, Lock, backoff},
 };
 use crate::{
     clock::Moment,
     lease::{self, LeaseId, Value},
 };
+
+/// So many proclaims may wait until others can see them.
+const MOST_ASKED: usize = 64;
 
 /// What is yet to be shown of a hold.
 #[derive(Debug, Default)]
@@ -41,14 +44,30 @@ impl Lock {
         let Some(grant) = self.grant.as_mut().filter(|grant| grant.ends_at.is_none()) else {
             return;
         };
-        grant.value = Some(value);
         let session = grant.session;
-        if let Some(publishing) = self.publishing() {
-            let publishing = publishing.get_or_insert_default();
-            publishing.state += 1;
-            publishing.asked.push((session, request, publishing.state));
+        // Not ours any more, and soon told so.
+        let Lease::Held { publishing, .. } = &mut self.lease else {
+            return cx.out.push(Effect::NotProclaimed { session, request, too_many: false });
+        };
+        let publishing = publishing.get_or_insert_default();
+        if publishing.asked.len() >= MOST_ASKED {
+            return cx.out.push(Effect::NotProclaimed { session, request, too_many: true });
         }
+        publishing.state += 1;
+        publishing.asked.push((session, request, publishing.state));
+        grant.value = Some(value);
         self.publish(cx);
+    }
+
+    /// Who holds the lock already campaigns for it: then it shows this value.
+    pub(super) fn campaign_again(&mut self, value: Option<Value>, cx: &mut Cx<'_>) {
+        if let Some(value) = value
+            && let Some(grant) = &mut self.grant
+            && grant.value.as_ref() != Some(&value)
+        {
+            grant.value = Some(value);
+            self.show_holder(cx);
+        }
     }
 
     /// The lock has a new holder, of whom others do not know.
@@ -111,7 +130,7 @@ impl Lock {
                     cx.out.push(Effect::Proclaimed { session, request });
                 }
             }
-            // That the lease is lost, the next renewal will say.
+            // If the lease is lost, a renewal will say so.
             Ok(lease::Publish::Lost | lease::Publish::Unknown { .. }) | Err(_) => {
                 publishing.retry_at = Some(cx.now + backoff(publishing.failures, cx));
                 publishing.failures += 1;
@@ -124,7 +143,7 @@ impl Lock {
     pub(super) fn fail_proclaims(&mut self, cx: &mut Cx<'_>) {
         if let Some(Some(publishing)) = self.publishing() {
             for (session, request, _) in publishing.asked.drain(..) {
-                cx.out.push(Effect::NotProclaimed { session, request });
+                cx.out.push(Effect::NotProclaimed { session, request, too_many: false });
             }
         }
     }

@@ -22,11 +22,14 @@ use crate::{
 /// for again.
 const FIRST_POLL: Duration = Duration::from_millis(250);
 
+/// The longest that a store may ask to be left alone.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
 /// A lock that is held or waited for.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,
-    lease: Lease,
+    pub(super) lease: Lease,
     pub(super) grant: Option<Grant>,
     /// None if nobody waits, as for most locks.
     queue: Option<Box<Queue>>,
@@ -37,7 +40,7 @@ pub(super) struct Lock {
 /// What is known of the storage lease. One call is under way at most, except
 /// that a renewal may be.
 #[derive(Debug)]
-enum Lease {
+pub(super) enum Lease {
     /// Not ours, and not asked for.
     None,
     /// Asked for.
@@ -51,6 +54,9 @@ enum Lease {
         shown: Ticket,
         /// Whether as a leader.
         campaigns: bool,
+        /// How far the clock has leapt since it was asked for: so much less is
+        /// left of it.
+        leapt: Duration,
     },
     /// Not to be had now: asked for again later.
     Waiting(Box<Waiting>),
@@ -83,7 +89,7 @@ enum Lease {
 }
 
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     until: Moment,
     polls: u32,
     obstacle: Obstacle,
@@ -364,14 +370,17 @@ impl Lock {
         self.advance(cx);
     }
 
-    /// The wall clock has run ahead of ours by this much: a lease that is
-    /// shorter may have run out unseen, so nothing more is done under it
+    /// The wall clock has run ahead of ours by this much: a lease of which less
+    /// is left may have run out unseen, so nothing more is done under it
     /// (safety rule 5). But perhaps somebody only set the clock, and the holder
     /// goes on until the deadline that it knows: until then, or until it lets
     /// go, neither the lock nor the lease is given away.
     pub(super) fn leapt(&mut self, by: Duration, cx: &mut Cx<'_>) {
+        if let Lease::Acquiring { leapt, .. } = &mut self.lease {
+            *leapt = leapt.saturating_add(by);
+        }
         if let Lease::Held { term: Some(term), .. } = &mut self.lease
-            && by > term.duration()
+            && by > term.deadline().since(cx.now)
         {
             term.spend();
             let at = term.deadline();
@@ -404,6 +413,10 @@ impl Lock {
             return;
         }
         let wanted = self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some());
+        // Else it would fall due again and again while tokens are asked for.
+        if wanted && let Lease::Held { linger_until, .. } = &mut self.lease {
+            *linger_until = None;
+        }
         match &mut self.lease {
             Lease::None if wanted => self.ask(cx),
             // Safety rule 6: nothing starts on a lease that has run out.
@@ -521,7 +534,8 @@ impl Lock {
             _ => None,
         };
         let call = Call::Acquire { id, session, duration, again: before.is_some(), value };
-        self.lease = Lease::Acquiring { id, duration, before, shown, campaigns };
+        self.lease =
+            Lease::Acquiring { id, duration, before, shown, campaigns, leapt: Duration::ZERO };
         cx.out.push(Effect::Call { lock: cx.lock, call });
     }
 
@@ -576,7 +590,9 @@ impl Lock {
 fn wait(obstacle: Obstacle, polls: u32, cx: &mut Cx<'_>) -> Box<Waiting> {
     let wait = match &obstacle {
         Obstacle::Trouble(lease::Error::Recovering { remaining }) => *remaining,
-        Obstacle::Trouble(lease::Error::Unavailable { retry_after: Some(after), .. }) => *after,
+        Obstacle::Trouble(lease::Error::Unavailable { retry_after: Some(after), .. }) => {
+            (*after).min(LONGEST_REST).max(backoff(polls, cx))
+        }
         _ => backoff(polls, cx),
     };
     Box::new(Waiting { until: cx.now + wait, polls, obstacle })

@@ -157,6 +157,10 @@ impl pb::lock_service_server::LockService for Service {
 fn check(held: &HeldView, token: u64) -> pb::TokenState {
     // A holder at another daemon has one of a range of tokens.
     let (least, most) = match (held.token, held.among) {
+        // It may have been handed on within that hold since it was written down.
+        (Some(held), Some(among)) if token > held.get() && token <= among.bounds().1 => {
+            return pb::TokenState::Unknown;
+        }
         (Some(held), _) => (held.get(), held.get()),
         (None, Some(among)) => among.bounds(),
         (None, None) => return pb::TokenState::Unknown,

@@ -74,10 +74,17 @@ impl Sessions {
             Effect::Proclaimed { session, request } => {
                 self.send(session, Message::Proclaimed { request }, out);
             }
-            Effect::NotProclaimed { session, request } => {
+            Effect::NotProclaimed { session, request, too_many: false } => {
                 let problem = Problem::new(
-                    Reason::LeaseLost,
+                    Reason::UnknownHandle,
                     "the lead was given up or lost before others could see the new value",
+                );
+                self.refuse(session, request, problem, out);
+            }
+            Effect::NotProclaimed { session, request, too_many: true } => {
+                let problem = Problem::new(
+                    Reason::Limit,
+                    "too many values wait to be stored; wait for the answers",
                 );
                 self.refuse(session, request, problem, out);
             }

@@ -170,6 +170,7 @@ impl Sessions {
         }
         out.push(Action::Send(stream, Message::Restored));
         self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
+        self.warn_of_step_down(&self.sessions[key.0 as usize], now, out);
         for (_, (lock, ticket)) in waits {
             self.locks(lock::Event::Present(lock, ticket, true), now, out);
         }
@@ -203,6 +204,22 @@ impl Sessions {
             if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
             {
                 let message = view::stopping(grant.handle, until.since(now));
+                out.push(Action::Send(stream, message));
+            }
+        }
+    }
+
+    /// Tells a session with a stream again which locks it was asked to hand over.
+    fn warn_of_step_down(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+        let Some(stream) = session.stream else { return };
+        for held in session.grants.values() {
+            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+                && let Some(until) = grant.hold_until
+                && let Some(Cause::SteppedDown { by, reason }) = grant.over_because.as_deref()
+                && let Some(name) = self.locks.name(held.lock)
+            {
+                let ends_in = until.since(now);
+                let message = view::asked_to_step_down(grant.handle, name, by, reason, ends_in);
                 out.push(Action::Send(stream, message));
             }
         }

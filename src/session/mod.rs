@@ -202,9 +202,16 @@ impl Sessions {
     /// session, or one that it waits for.
     #[must_use]
     pub fn knows(&self, name: &LockName) -> bool {
-        self.locks
-            .find(name)
-            .is_some_and(|lock| self.locks.is_ours(lock) || self.locks.obstacle(lock).is_some())
+        self.is_ours(name) || self.held_elsewhere(name).is_some()
+    }
+
+    /// Who holds a lock through another daemon, if a session waits for it.
+    #[must_use]
+    pub fn held_elsewhere(&self, name: &LockName) -> Option<&Arc<crate::lease::LeaseInfo>> {
+        match self.locks.obstacle(self.locks.find(name)?)? {
+            lock::Obstacle::Elsewhere { by } => by.as_ref(),
+            lock::Obstacle::Trouble(_) => None,
+        }
     }
 
     /// How many sessions there are, and how many locks.
@@ -219,8 +226,10 @@ impl Sessions {
     #[must_use]
     pub fn step_down_by(&self, name: &LockName, within: Duration, now: Moment) -> Option<Moment> {
         let lock = self.locks.find(name)?;
-        self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
-        self.free_by(lock).map(|promised| promised.max(now + within))
+        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        let until = self.free_by(lock)?.max(now + within);
+        // It ends by itself before, if it was asked before or has a longest hold.
+        Some(grant.hold_until.map_or(until, |hold_until| until.min(hold_until)))
     }
 
     /// When the lock is free at the latest if its grant is ended now.

@@ -106,6 +106,19 @@ async fn a_clear_refusal_changes_nothing_and_says_what_to_do() {
     lock.acquire(3).await;
 }
 
+#[tokio::test]
+async fn a_blob_that_can_not_be_created_is_not_asked_for_at_full_speed() {
+    let scene = Scene::new().await;
+    let lock = lock(scene.store(), "a");
+    let rule = scene.proxy.when(Kind::Create).then(Fault::Answer(Refusal::new(503, "ServerBusy")));
+    let answer = lock.try_acquire(1).await;
+    assert!(matches!(answer, Ok(Acquire::Unknown { .. })), "{answer:?}");
+    let calls = scene.kinds("a").len();
+    assert!(calls < 40, "{calls} calls to a service that is busy");
+    scene.proxy.remove(rule);
+    lock.acquire(2).await;
+}
+
 /// Whoever is told that a lease was acquired checks that it is its own (safety
 /// rule 9).
 #[tokio::test]

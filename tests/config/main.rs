@@ -220,7 +220,7 @@ fn all_mistakes_are_reported_at_once_each_with_its_source() {
     let path = path.path().display();
     let expected = [
         format!(
-            "lisen = \"127.0.0.1:1\" (file {path}): there is no such setting; did you mean listen?"
+            "lisen = \"REDACTED\" (file {path}): there is no such setting; did you mean listen?"
         ),
         format!("threads = \"2\" (file {path}): must be a whole number"),
         format!("socket_mode = \"384\" (file {path}): must be an octal number"),

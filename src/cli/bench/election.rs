@@ -2,6 +2,8 @@
 //! promised.
 
 use std::{
+    fs::{self, File},
+    path::PathBuf,
     process::{Child, Command, ExitCode, Stdio},
     time::Duration,
 };
@@ -31,6 +33,15 @@ const HAND_OVER: Duration = Duration::from_millis(100);
 
 /// The shortest leases, so that a dead daemon is noticed soonest.
 const DURATION: Duration = Duration::from_secs(15);
+
+/// How long the worker may take to lead, and the candidate to be in its turn.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The worker's command, which is more than one process.
+const WORK: &str = "sleep 1000 & wait";
+
+/// As much of what a worker has written is told.
+const LONGEST_TAIL: usize = 1024;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Starts two daemons, lets a worker (`leasehold elect`) lead at one, and a \
@@ -81,12 +92,54 @@ struct Case {
 }
 
 /// A worker that leads. Killed when this is dropped.
-struct Worker(Child);
+struct Worker {
+    child: Child,
+    /// What it has written to standard error.
+    log: PathBuf,
+}
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+impl Worker {
+    fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        kill(Pid::from_raw(self.child.id() as i32), signal)
+            .map_err(|error| Failure::new(FAILED, "bench", error.to_string()))
+    }
+
+    /// Waits until something is so, as long as the worker lives, and not for
+    /// ever.
+    async fn until(
+        &mut self,
+        what: &str,
+        mut is_so: impl AsyncFnMut() -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let limit = Moment::now() + PATIENCE;
+        while !is_so().await? {
+            if let Some(ended) = self.child.try_wait()? {
+                return Err(self.failure(&format!("the worker ended ({ended}) before {what}")));
+            }
+            if limit.has_passed() {
+                let limit = humantime::format_duration(PATIENCE);
+                return Err(self.failure(&format!("waited {limit} in vain until {what}")));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, why: &str) -> Failure {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LONGEST_TAIL)..]);
+        let message = match tail.trim() {
+            "" => format!("{why}; the worker said nothing"),
+            tail => format!("{why}; the worker said: {tail}"),
+        };
+        Failure::new(FAILED, "bench", message)
     }
 }
 
@@ -99,7 +152,7 @@ impl Election {
                 "until the next one leads", "median", "longest", "promised"
             ))?;
         }
-        for case in self.cases() {
+        for case in self.cases(self.is_shared().await?) {
             let mut times = Vec::new();
             for round in 0..self.rounds {
                 times.push(self.measure(&case, round).await?);
@@ -129,13 +182,22 @@ impl Election {
         Ok(ExitCode::from(if kept { 0 } else { FAILED }))
     }
 
-    fn cases(&self) -> Vec<Case> {
+    /// Whether the daemons share a store, however they are told to.
+    async fn is_shared(&self) -> Result<bool, Failure> {
+        let daemon = self.daemon("asked")?;
+        let client = Client::connect(&daemon.endpoint).await?;
+        let stored = client.inspect_stored("bench").await?;
+        client.close().await;
+        Ok(stored.store.starts_with("azure"))
+    }
+
+    fn cases(&self, is_shared: bool) -> Vec<Case> {
         let case = |what, end, elsewhere, promised| Case { what, end, elsewhere, promised };
         let mut cases = vec![
             case("leader killed, same daemon", End::ClientKilled, false, self.ttl + NOTICE),
             case("leader stopped, same daemon", End::ClientStopped, false, HAND_OVER),
         ];
-        if self.serve.iter().any(|argument| argument.contains("azure")) {
+        if is_shared {
             let poll = self.poll_interval;
             // A margin of a second or 5 % is within the duration already.
             let expired = DURATION + poll + Duration::from_secs(1);
@@ -172,24 +234,22 @@ impl Election {
         let name = format!("bench-{}-{}-{round}", std::process::id(), case.what.replace(' ', "-"));
         let leaders = self.daemon("leaders")?;
         let others = if case.elsewhere { Some(self.daemon("others")?) } else { None };
-        let worker = self.worker(&leaders, &name)?;
+        let mut worker = self.worker(&leaders, &name)?;
         let candidates = others.as_ref().unwrap_or(&leaders);
         let client = Client::connect(&candidates.endpoint).await?;
         let election = client.election(&name);
-        while election.leader().await?.leader.is_none() {
-            sleep(Duration::from_millis(20)).await;
-        }
+        worker.until("it leads", async || Ok(election.leader().await?.leader.is_some())).await?;
         let candidate = tokio::spawn(client.election(&name).campaign("candidate"));
-        while election.leader().await?.candidates == 0 {
-            sleep(Duration::from_millis(20)).await;
-        }
+        worker
+            .until("the candidate waits", async || Ok(election.leader().await?.candidates > 0))
+            .await?;
         // As late as it gets: the waits between polls have grown by then.
         sleep(self.poll_interval * 3).await;
 
         let from = Moment::now();
         match case.end {
-            End::ClientKilled => send(&worker.0, Signal::SIGKILL)?,
-            End::ClientStopped => send(&worker.0, Signal::SIGTERM)?,
+            End::ClientKilled => worker.signal(Signal::SIGKILL)?,
+            End::ClientStopped => worker.signal(Signal::SIGTERM)?,
             End::DaemonKilled => leaders.signal(Signal::SIGKILL)?,
             End::DaemonStopped => leaders.signal(Signal::SIGTERM)?,
         }
@@ -204,18 +264,14 @@ impl Election {
     /// A process that leads until it is ended.
     fn worker(&self, daemon: &Server, name: &str) -> Result<Worker, Failure> {
         let ttl = humantime::format_duration(self.ttl).to_string();
+        let log = daemon.dir().join("worker.log");
         let child = Command::new(std::env::current_exe()?)
             .args(["--endpoint", &daemon.endpoint, "elect", name, "--ttl", &ttl])
-            .args(["--value", "worker", "--", "sleep", "1000"])
+            .args(["--value", "worker", "--", "sh", "-c", WORK])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(&log)?)
             .spawn()?;
-        Ok(Worker(child))
+        Ok(Worker { child, log })
     }
-}
-
-fn send(child: &Child, signal: Signal) -> Result<(), Failure> {
-    kill(Pid::from_raw(child.id() as i32), signal)
-        .map_err(|error| Failure::new(FAILED, "bench", error.to_string()))
 }

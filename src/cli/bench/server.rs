@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -68,6 +68,11 @@ impl Server {
         };
         server.endpoint = if unix { address.to_owned() } else { format!("http://{address}") };
         Ok(server)
+    }
+
+    /// A directory that is gone with it.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Memory that is its own or shared, resident, in bytes.

@@ -1,6 +1,6 @@
 //! Whether the command does its work: probes, and signs of progress.
 
-use std::{ffi::OsString, io, num::NonZeroU32, time::Duration};
+use std::{ffi::OsString, num::NonZeroU32, time::Duration};
 
 use clap::ArgGroup;
 use leasehold_client::Leadership;
@@ -9,6 +9,7 @@ use super::{
     probe::{CommandProbe, GrpcProbe, HttpProbe, Probe, Timing},
     progress::ProgressFile,
 };
+use crate::cli::exit::Failure;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Health")]
@@ -40,7 +41,7 @@ pub(super) struct Health {
     #[arg(requires = "probe", default_value = "0s")]
     probe_grace: Duration,
     /// The command must touch the file $LEASEHOLD_PROGRESS_FILE at least this often, or it counts
-    /// as stuck
+    /// as stuck; the file is in $TMPDIR, or in /tmp
     #[arg(long, value_name = "TIME", value_parser = length)]
     progress_within: Option<Duration>,
 }
@@ -54,7 +55,7 @@ pub(super) struct Watch<'a> {
 
 impl Health {
     /// For a run that is about to begin.
-    pub(super) fn begin(&self) -> io::Result<Watch<'_>> {
+    pub(super) fn begin(&self) -> Result<Watch<'_>, Failure> {
         let progress = self.progress_within.map(ProgressFile::create).transpose()?;
         Ok(Watch { health: self, progress })
     }
@@ -88,7 +89,7 @@ impl Watch<'_> {
         seen.push(("LEASEHOLD_LOCK", leadership.name().into()));
         seen.push(("LEASEHOLD_NAMESPACE", leadership.namespace().into()));
         seen.push(("LEASEHOLD_TOKEN", leadership.token().to_string().into()));
-        let command = probe_command.as_ref().map(|probe| probe.seeing(&seen));
+        let command = probe_command.as_ref().map(|probe| probe.seeing(&seen, timing.timeout));
         tokio::select! {
             why = watch(probe_http.as_ref(), timing) => why,
             why = watch(probe_grpc.as_ref(), timing) => why,

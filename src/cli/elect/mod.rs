@@ -21,7 +21,7 @@ use super::{
     Globals,
     exit::Failure,
     output::{Output, length},
-    process::{Signal, Signals},
+    process::{self, Signal, Signals},
     run::{self, Denied, Ended, Notes, Program, Supervisor, Terms},
 };
 use crate::clock::Moment;
@@ -53,11 +53,13 @@ at most: a probe can't tell before the command runs again.
   `elect` gets SIGTERM, SIGINT, SIGHUP or SIGQUIT: the group gets the same, and SIGKILL after \
 --drain. Then `elect` resigns, so that the next candidate leads at once, and ends as the command \
 did.
-What the command leaves running in its process group is killed before the leadership is given up.
+What the command leaves running in its process group is killed before the leadership is given up, \
+and what a --probe-command leaves running in its own when the probe ends.
 
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
   0    --once: handed over because somebody asked, or because the daemon stops
+  1    --progress-within: the file can't be created (TMPDIR says where); or something else failed
   64   the command line is wrong
   65   NAME, --value, --ttl or the like is not acceptable
   69   the daemon can't be reached at the start
@@ -110,8 +112,12 @@ pub(super) struct Elect {
 
 impl Elect {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        // Better now than when others wait for us to lead.
+        self.health.begin()?;
         let client = self.connect(globals).await?;
         let notes = Notes::begin(globals.output)?;
+        process::adopt_orphans()?;
+        process::reap_orphans()?;
         let mut signals = Signals::listen(&run::HEARD)?;
         let ended = self.serve(&client, globals.output, &mut signals, &notes).await;
         run::close(&client, &mut signals).await;

@@ -2,14 +2,16 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use crate::{
-    cli::output::length,
+    cli::{
+        exit::{FAILED, Failure},
+        output::length,
+    },
     clock::{self, Entropy, Moment},
 };
 
@@ -37,11 +39,21 @@ impl Trace {
 }
 
 impl ProgressFile {
-    pub(super) fn create(within: Duration) -> io::Result<Self> {
+    pub(super) fn create(within: Duration) -> Result<Self, Failure> {
         let name = format!("leasehold-progress-{:032x}", Entropy::system()?.bits());
         let path = std::env::temp_dir().join(name);
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Self { path, within })
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        match created {
+            Ok(_) => Ok(Self { path, within }),
+            Err(error) => {
+                let message = format!(
+                    "can't create {}, which --progress-within needs: {error}; set TMPDIR to a \
+                     directory that can be written",
+                    path.display()
+                );
+                Err(Failure::new(FAILED, "progress_file", message))
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -3,7 +3,7 @@
 use std::{
     io,
     os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use tokio::net::unix::pipe::{self, Sender};
@@ -12,7 +12,7 @@ use super::Message;
 use crate::{
     cli::{
         output::Output,
-        process::{self, ChildState, Group},
+        process::{self, Awaited, ChildState, Group},
     },
     clock::Moment,
 };
@@ -20,16 +20,17 @@ use crate::{
 /// A running keeper.
 #[derive(Debug)]
 pub(in crate::cli) struct Keeper {
-    child: Child,
+    /// Until it has ended.
+    child: Option<Awaited>,
     pipe: Sender,
     told: Option<Moment>,
-    ended: bool,
 }
 
 impl Keeper {
     /// Starts one, in a process group of its own: signals that are meant for
-    /// this group or the command's do not reach it.
-    pub(in crate::cli) async fn start(output: Output) -> io::Result<Self> {
+    /// this group or the command's do not reach it. What it does goes to
+    /// `notes`.
+    pub(in crate::cli) async fn start(output: Output, notes: Stdio) -> io::Result<Self> {
         let (sender, receiver) = pipe::pipe()?;
         let child = Command::new(process::this_program()?)
             .arg0("leasehold")
@@ -37,11 +38,13 @@ impl Keeper {
             .current_dir("/")
             .stdin(Stdio::from(receiver.into_blocking_fd()?))
             .stdout(Stdio::null())
+            .stderr(notes)
             .process_group(0)
             .spawn()?;
+        let child = Some(Awaited::new(child.id()));
         // The runtime must have seen that it takes messages.
         sender.writable().await?;
-        Ok(Self { child, pipe: sender, told: None, ended: false })
+        Ok(Self { child, pipe: sender, told: None })
     }
 
     /// Names the group to watch over. The deadline must have been told before.
@@ -59,7 +62,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Says that the command has ended and was reaped.
+    /// Says that there is nothing to watch over any more. It ends, and is not
+    /// waited for.
     pub(in crate::cli) fn farewell(self) {
         // A keeper that does not hear this sees the pipe end, and the group
         // gone.
@@ -68,12 +72,11 @@ impl Keeper {
 
     /// Whether it has ended since this was asked last.
     pub(in crate::cli) fn has_just_ended(&mut self) -> io::Result<bool> {
-        if self.ended {
-            return Ok(false);
-        }
-        let state = process::look_at(self.child.id())?;
-        self.ended = matches!(state, ChildState::Exited(_) | ChildState::Killed(_));
-        Ok(self.ended)
+        let Some(child) = &self.child else { return Ok(false) };
+        let state = process::look_at(child.id())?;
+        let ended = matches!(state, ChildState::Exited(_) | ChildState::Killed(_));
+        self.child.take_if(|_| ended);
+        Ok(ended)
     }
 
     fn tell(&self, message: Message) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::Grant;
 use crate::cli::{
     exit::{CANNOT_RUN, Failure, NOT_FOUND},
     output::Output,
-    process::{self, Group},
+    process::{self, Awaited},
 };
 
 #[derive(Debug, clap::Args)]
@@ -66,18 +66,29 @@ pub(in crate::cli) struct Program<'a> {
 
 /// Starts the process that will be the command, as the leader of a process
 /// group of its own.
-pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Group> {
-    let child = Command::new(process::this_program()?)
-        .arg0("leasehold")
-        .args(["launch", "--output", program.output.name()])
-        .arg(std::process::id().to_string())
-        .arg("--")
-        .args(program.command)
-        .env("LEASEHOLD_LOCK", grant.name())
-        .env("LEASEHOLD_NAMESPACE", grant.namespace())
-        .env("LEASEHOLD_TOKEN", grant.token().to_string())
-        .envs(program.environment.iter().map(|(key, value)| (key, value)))
-        .process_group(0)
-        .spawn()?;
-    Group::of(child.id()).ok_or_else(|| io::Error::other("the command has no process group"))
+pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Awaited> {
+    program.start(|command| {
+        command
+            .env("LEASEHOLD_LOCK", grant.name())
+            .env("LEASEHOLD_NAMESPACE", grant.namespace())
+            .env("LEASEHOLD_TOKEN", grant.token().to_string());
+    })
+}
+
+impl Program<'_> {
+    /// Starts the process that will be this, as the leader of a process group
+    /// of its own. It stops itself, and goes on when it is continued.
+    pub(in crate::cli) fn start(&self, set: impl FnOnce(&mut Command)) -> io::Result<Awaited> {
+        let mut command = Command::new(process::this_program()?);
+        command
+            .arg0("leasehold")
+            .args(["launch", "--output", self.output.name()])
+            .arg(std::process::id().to_string())
+            .arg("--")
+            .args(self.command)
+            .process_group(0);
+        set(&mut command);
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
+        Ok(Awaited::new(command.spawn()?.id()))
+    }
 }

@@ -1,6 +1,6 @@
 //! The command, from its start to its end, which the grant outlives.
 
-use std::{io, pin::pin, time::Duration};
+use std::{io, pin::pin, process::Stdio, time::Duration};
 
 use leasehold_client::{Loss, Reason, Risk};
 use tokio::signal::unix::{self, SignalKind};
@@ -22,8 +22,8 @@ use crate::{
     clock::{self, Moment},
 };
 
-/// How long to wait for killed processes to be gone. They are not ours to
-/// reap, so some may stay as zombies for longer.
+/// How long to wait for killed processes to be gone. The system may hold one
+/// back for longer, such as in a call to a device.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 
 /// How the command ended.
@@ -79,6 +79,8 @@ pub(in crate::cli) struct Supervisor<'a, G> {
     vigil: Vigil,
     ends_at: Option<(Moment, Duration)>,
     loss: Option<Loss>,
+    /// What the daemon has warned of last, and when the grant was to end of it.
+    risk: Option<(Cause, Moment)>,
     cause: Option<Cause>,
     stop: Option<Stop>,
 }
@@ -93,6 +95,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             vigil: Vigil::over(terms.validity),
             ends_at: terms.longest_hold.map(|limit| (Moment::now() + limit, limit)),
             loss: None,
+            risk: None,
             cause: None,
             stop: None,
         }
@@ -108,10 +111,15 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         // Before there are children, so that no change is missed.
         let mut changes = unix::signal(SignalKind::child())?;
-        let mut keeper = Keeper::start(program.output).await.map_err(cannot("start the keeper"))?;
+        let keeper = Keeper::start(program.output, Stdio::inherit()).await;
+        let mut keeper = keeper.map_err(cannot("start the keeper"))?;
         let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
         keeper.kill_at(kill_at).map_err(cannot("tell the keeper, so the command was not run"))?;
-        let group = launch::start(self.grant, program).map_err(cannot("start the command"))?;
+        let child = launch::start(self.grant, program).map_err(cannot("start the command"))?;
+        let Some(group) = Group::of(child.id()) else {
+            let error = io::Error::other("it has no process group");
+            return Err(cannot("start the command")(error));
+        };
         let mut job = Job::of(group);
         let ended = self.stay(&mut job, &mut keeper, &mut changes, signals, unhealthy).await;
         if self.drain.is_some() || !matches!(ended, Ok(Ended::Itself(_))) {
@@ -122,6 +130,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
         job.take_terminal_back();
         keeper.farewell();
+        drop(child);
         if self.drain.is_some() {
             vanished(group).await;
         }
@@ -213,12 +222,14 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             length(risk.ends_in),
             risk.message,
         ));
+        let ends_at = Moment::now() + risk.ends_in;
+        let cause = Cause { reason: Some(risk.reason), message: risk.message };
+        self.risk = Some((cause.clone(), ends_at));
         if wanted_back && self.drain.is_some() {
             // Before it is taken from us, but not before what we have been
             // promised is over.
-            let taken_at = (Moment::now() + risk.ends_in).max(self.grant.deadline());
+            let taken_at = ends_at.max(self.grant.deadline());
             self.ask_to_end(job, taken_at - self.vigil.margin());
-            let cause = Cause { reason: Some(risk.reason), message: risk.message };
             self.stop.get_or_insert(Stop::Asked(cause));
         }
     }
@@ -327,14 +338,19 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                           killed"
                     .to_owned(),
             },
-            _ => Cause {
-                reason: Some(Reason::Expired),
-                message: format!(
-                    "could not be kept alive, and ends in {}: the daemon does not answer; the \
-                     command was stopped",
-                    length(left)
-                ),
-            },
+            _ => {
+                // A warning is over once the grant lasts longer.
+                let warned = self.risk.as_ref().filter(|(_, ends_at)| deadline <= *ends_at);
+                let (reason, why) = warned.map_or(
+                    (Some(Reason::Expired), "no keep-alive has lengthened it in time"),
+                    |(cause, _)| (cause.reason, cause.message.as_str()),
+                );
+                let left = length(left);
+                let message = format!(
+                    "could not be kept alive, and ends in {left}: {why}; the command was stopped"
+                );
+                Cause { reason, message }
+            }
         }
     }
 }
@@ -352,8 +368,12 @@ fn terminate(job: &Job) {
 /// Waits until a killed group has no members any more, for a short time.
 async fn vanished(group: Group) {
     let limit = Moment::now() + LAST_BREATH;
-    while !group.is_gone() && !limit.has_passed() {
-        clock::sleep(LAST_BREATH / 100).await;
+    loop {
+        process::reap_strays();
+        if group.is_gone() || limit.has_passed() {
+            return;
+        }
+        clock::sleep(LAST_BREATH / 500).await;
     }
 }
 

@@ -127,6 +127,7 @@ impl Azure {
                 Ok(Some(Acquire::Held { by: self.held_by(&claim.name, seen, why).await }))
             }
             Ok(seen) => {
+                let seen = self.unless_over(&claim.name, seen);
                 if let Ok(record) = &seen.record {
                     self.remember(&claim.name, &seen.etag, record);
                 }
@@ -183,7 +184,13 @@ impl Azure {
                 }
                 Err(Fault::NoBlob) if creations < CREATIONS => {
                     creations += 1;
-                    self.create(attempt).await?;
+                    if let Some(unclear) = self.create(attempt).await? {
+                        creations -= 1;
+                        match retries.next() {
+                            Some(wait) => sleep(wait).await,
+                            None => return Err(unclear),
+                        }
+                    }
                 }
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
                     let until = *perhaps_since.get_or_insert(sent) + duration / 3;
@@ -202,7 +209,8 @@ impl Azure {
     }
 
     /// Whoever creates it first, it is there afterwards.
-    async fn create(&self, attempt: &Try<'_>) -> Result<(), Fault> {
+    /// Gives what went wrong if that is not clear: the lease will tell.
+    async fn create(&self, attempt: &Try<'_>) -> Result<Option<Fault>, Fault> {
         self.shared.memory.doubt(attempt.name);
         let record = Record {
             token: 0,
@@ -213,11 +221,11 @@ impl Azure {
         match self.shared.blobs.create(&attempt.path, &record, attempt.why).await {
             Ok(etag) => {
                 self.remember(attempt.name, &etag, &record);
-                Ok(())
+                Ok(None)
             }
-            Err(Fault::Changed | Fault::NotOurs { .. }) => Ok(()),
+            Err(Fault::Changed | Fault::NotOurs { .. }) => Ok(None),
             // The lease will tell.
-            Err(fault) if fault.is_unclear() => Ok(()),
+            Err(fault) if fault.is_unclear() => Ok(Some(fault)),
             Err(fault) => Err(fault),
         }
     }

@@ -20,6 +20,8 @@ const GENERATION: usize = 1 << 16;
 pub(super) struct Known {
     /// The version of the blob that was seen last, and what it holds.
     pub(super) version: Option<(Etag, Record)>,
+    /// The version at which nobody had the lease: what it says is over.
+    pub(super) over: Option<Etag>,
     /// The greatest token that was ever seen with it.
     pub(super) highest: u64,
     /// The value at a version.

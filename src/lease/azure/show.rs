@@ -11,6 +11,7 @@ use super::{
     budget::Cause,
     fault::Fault,
     limit,
+    record::Record,
 };
 use crate::{
     clock::{Moment, sleep},
@@ -93,7 +94,7 @@ impl Azure {
         let path = self.path(&name);
         for _ in 0..TRIES {
             let seen = match self.shared.blobs.read(&path, why).await {
-                Ok(seen) => seen,
+                Ok(seen) => self.unless_over(&name, seen),
                 Err(Fault::NoBlob) => return Ok(None),
                 Err(fault) => return Err(fault.into_error()),
             };
@@ -113,6 +114,26 @@ impl Azure {
         Err(Error::Unavailable { why, retry_after: None })
     }
 
+    /// Whoever acquires a lease writes its record a moment later. Until then the
+    /// record is that of an earlier hold, whose end was seen if the same version
+    /// was seen without a lease.
+    pub(super) fn unless_over(&self, name: &LockName, mut seen: Seen) -> Seen {
+        let known = self.shared.memory.get(name).and_then(|known| known.over);
+        let over = known.is_some_and(|over| over == seen.etag);
+        if !seen.leased && !over {
+            let etag = seen.etag.clone();
+            self.shared.memory.change(name, |known| known.over = Some(etag));
+        }
+        if seen.leased
+            && over
+            && let Ok(record) = &mut seen.record
+        {
+            let broken = record.broken.take();
+            *record = Record { broken, ..Record::default() };
+        }
+        seen
+    }
+
     /// Who holds a lease that was just seen, with the value if that can be had.
     pub(super) async fn held_by(
         &self,
@@ -120,6 +141,7 @@ impl Azure {
         seen: Seen,
         why: For,
     ) -> Option<Arc<LeaseInfo>> {
+        let seen = self.unless_over(name, seen);
         let value = self.value(name, &self.path(name), &seen, why).await.ok().flatten();
         Some(Arc::new(self.info(name.clone(), seen, value)))
     }
@@ -163,7 +185,9 @@ impl Azure {
             tokens: held.and_then(|record| record.tokens()),
             leader: held.and_then(|record| Token::stored(record.leader?)),
             value,
-            daemon: held.map(|record| record.daemon.as_str().into()),
+            daemon: held
+                .filter(|record| !record.daemon.is_empty())
+                .map(|record| record.daemon.as_str().into()),
             held_for: held
                 .filter(|record| record.since > 0)
                 .map(|record| Duration::from_secs(now.saturating_sub(record.since))),

@@ -46,14 +46,16 @@ impl Lock {
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
-        let Lease::Acquiring { duration, ref before, shown, campaigns, .. } = self.lease else {
+        let Lease::Acquiring { duration, ref before, shown, campaigns, leapt, .. } = self.lease
+        else {
             return;
         };
         let polls = before.as_ref().map_or(0, |before| before.polls + 1);
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
-                let term = deadline
-                    .map(|deadline| Box::new(Term::new(deadline, duration, cx.now, cx.entropy)));
+                let term = deadline.map(|deadline| {
+                    Box::new(Term::new(deadline - leapt, duration, cx.now, cx.entropy))
+                });
                 self.lease = Lease::Held {
                     id,
                     tokens,
@@ -117,8 +119,9 @@ impl Lock {
             Ok(lease::Renew::Lost { why }) => {
                 // The holder may act until the deadline that it knows.
                 let at = term.deadline();
-                self.lease = Lease::None;
+                // While the lease is there, so are the proclaims to be answered.
                 self.end(at, Cause::LeaseLost { why: why.into() }, cx);
+                self.lease = Lease::None;
             }
         }
     }

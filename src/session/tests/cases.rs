@@ -392,3 +392,140 @@ fn limits_are_kept_and_named() {
     assert_eq!(problem.reason, Reason::Limit);
     assert!(problem.message.contains("max_locks_per_session"), "{problem}");
 }
+// ---- review A ----
+#[test]
+fn a_lingering_lease_without_tokens_does_not_stop_the_clock() {
+    // Linger 2 s; two tokens per hold.
+    let mut world = World::new(1, 2, 1);
+    for _ in 0..2 {
+        world.ask(0, None);
+        world.release_all(0);
+        world.settle();
+    }
+    // The lease lingers, its tokens are used up. Another comes just before the end.
+    world.pass(Duration::from_millis(1900));
+    world.apply(Op::Ping(0, 0));
+    world.apply(Op::Ping(1, 0));
+    world.apply(Op::Acquire(1, 0, None, None));
+    assert!(matches!(world.store.asked.last().unwrap().2, StoreCall::NextTokens(..)));
+    eprintln!("passing the end of the lingering time");
+    world.pass(Duration::from_millis(200));
+    eprintln!("passed");
+}
+
+#[test]
+fn a_proclaim_is_answered_also_when_the_lease_is_lost() {
+    let mut world = calm(1);
+    world.apply(Op::Acquire(0, ELECTION, None, None));
+    world.settle();
+    while world.store.asked.is_empty() {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(0, 0));
+    }
+    // A renewal is under way.
+    world.store.blobs.get_mut(&lock_name(ELECTION)).unwrap().lease = None;
+    let stream = world.clients[0].stream.unwrap();
+    let handle = *world.clients[0].beliefs.keys().next().unwrap();
+    let proclaim = Request::Proclaim { request: 77, handle, value: [1].into() };
+    let mut actions = Vec::new();
+    world.daemons[0].on(Event::Request(stream, proclaim), world.now, &mut actions);
+    let mut calls: Vec<_> =
+        world.store.asked.drain(..).map(|(_, lock, call, sent)| (lock, call, sent)).collect();
+    for action in actions.drain(..) {
+        if let Action::Call(lock, call) = action {
+            calls.push((lock, call, world.now));
+        }
+    }
+    let mut all = Vec::new();
+    for (lock, call, sent) in calls {
+        let (id, answer) = world.store.answer(&call, Fate::Answered, sent, world.now);
+        world.daemons[0].on(Event::Answered(lock, id, answer), world.now, &mut all);
+    }
+    world.now = world.now + Duration::from_secs(100);
+    world.daemons[0].on(Event::Tick, world.now, &mut all);
+    let answered = all.iter().any(|action| {
+        matches!(
+            action,
+            Action::Send(
+                _,
+                Message::Refused { request: 77, .. } | Message::Proclaimed { request: 77 }
+            )
+        )
+    });
+    assert!(answered, "never answered: {all:?}");
+}
+
+#[test]
+fn nothing_is_granted_on_a_lease_that_a_leap_may_have_outlived() {
+    let mut world = World::new(2, 2, 0);
+    world.apply(Op::Acquire(0, 0, None, None));
+    let (daemon, lock, call, sent) = world.store.asked.remove(0);
+    // The store does it, and the answer waits in a buffer while the machine is frozen.
+    let (id, answer) = world.store.answer(&call, Fate::Answered, sent, world.now);
+    world.event(0, Event::Leapt(Duration::from_secs(60)));
+    world.event(daemon, Event::Answered(lock, id, answer));
+    assert_eq!(world.grants, 0, "granted on a lease of 15 s after a leap of 60 s");
+}
+
+#[test]
+fn a_store_that_asks_for_no_rest_is_not_asked_at_full_speed() {
+    let mut world = calm(1);
+    world.apply(Op::Acquire(0, 0, None, None));
+    let mut polls = 0;
+    let begin = world.now;
+    while world.now.since(begin) < Duration::from_secs(1) && polls < 1000 {
+        if let Some((daemon, lock, call, _)) = world.store.asked.pop() {
+            let StoreCall::Acquire(claim) = call else { panic!() };
+            let error =
+                lease::Error::Unavailable { why: "busy".into(), retry_after: Some(Duration::ZERO) };
+            world.event(daemon, Event::Answered(lock, claim.id, Answer::Acquire(Err(error))));
+            polls += 1;
+        }
+        world.pass(Duration::from_millis(1));
+    }
+    assert!(polls < 10, "{polls} polls in a second");
+}
+
+#[test]
+fn a_store_that_asks_for_a_day_of_rest_is_asked_again_before() {
+    let mut world = calm(1);
+    world.apply(Op::Acquire(0, 0, None, None));
+    let (daemon, lock, call, _) = world.store.asked.pop().unwrap();
+    let StoreCall::Acquire(claim) = call else { panic!() };
+    let error = lease::Error::Unavailable {
+        why: "busy".into(),
+        retry_after: Some(Duration::from_secs(86400)),
+    };
+    world.event(daemon, Event::Answered(lock, claim.id, Answer::Acquire(Err(error))));
+    for _ in 0..600 {
+        world.pass(Duration::from_secs(1));
+        world.apply(Op::Ping(0, 0));
+    }
+    assert!(!world.store.asked.is_empty(), "not asked again for ten minutes");
+}
+
+#[test]
+fn a_step_down_says_when_the_hold_ends_by_itself() {
+    let mut world = calm(1);
+    world.apply(Op::Acquire(0, ELECTION, None, Some(4000)));
+    world.settle();
+    let until = world.daemons[0]
+        .step_down_by(&lock_name(ELECTION), Duration::from_secs(30), world.now)
+        .unwrap();
+    assert!(until.since(world.now) <= Duration::from_secs(4), "said {:?}", until.since(world.now));
+}
+
+#[test]
+fn who_resumes_is_told_of_the_step_down() {
+    let mut world = calm(1);
+    world.apply(Op::Acquire(0, ELECTION, None, None));
+    world.settle();
+    world.cut(0);
+    let until = world.daemons[0]
+        .step_down_by(&lock_name(ELECTION), Duration::from_secs(30), world.now)
+        .unwrap();
+    let name = lock_name(ELECTION);
+    world.event(0, Event::StepDown { name, by: "a".into(), reason: "b".into(), until });
+    world.apply(Op::Resume(0));
+    assert_eq!(world.clients[0].warnings, 1);
+}

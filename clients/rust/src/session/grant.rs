@@ -108,7 +108,12 @@ impl Grant {
         }
     }
 
+    /// A request to hand over stands, whatever else is at risk.
     pub(crate) fn warn(&mut self, risk: Risk) {
+        let asked = self.risk.as_ref().is_some_and(|(_, risk)| risk.asks_to_hand_over());
+        if asked && !risk.asks_to_hand_over() {
+            return;
+        }
         let number = self.risk.as_ref().map_or(0, |(number, _)| *number) + 1;
         self.risk = Some((number, risk));
     }

@@ -1,11 +1,34 @@
 //! A probe that is a command of its own.
+//!
+//! It runs in a process group of its own, with a keeper of its own: nothing of
+//! it outlives the probe, nor us.
 
-use std::{convert::Infallible, ffi::OsString, process::Stdio, str::FromStr};
+use std::{convert::Infallible, ffi::OsString, io, process::Stdio, str::FromStr, time::Duration};
 
-use tokio::process::Command;
+use tokio::{
+    net::unix::pipe::{self, Receiver},
+    signal::unix::{self, SignalKind},
+};
 
 use super::Probe;
-use crate::cli::process::{Group, Signal};
+use crate::{
+    cli::{
+        keeper::Keeper,
+        output::Output,
+        process::{self, Awaited, ChildState, Group, Signal},
+        run::Program,
+    },
+    clock::Moment,
+};
+
+/// As much of what a probe has written to standard error last is told.
+const LONGEST_TAIL: usize = 1024;
+
+/// As much as may be in a pipe, in reads of that size.
+const READS_AT_END: usize = 64;
+
+/// The keeper ends a probe this much later than we would.
+const KEEPER_LATER: Duration = Duration::from_secs(1);
 
 /// What `sh -c` is given.
 #[derive(Debug, Clone)]
@@ -20,67 +43,173 @@ impl FromStr for CommandProbe {
 }
 
 impl CommandProbe {
-    /// With this in its environment.
+    /// With this in its environment, and for so long at most.
     pub(in super::super) fn seeing<'a>(
-        &'a self,
+        &self,
         environment: &'a [(&'static str, OsString)],
+        timeout: Duration,
     ) -> SeeingProbe<'a> {
-        SeeingProbe { script: &self.0, environment }
+        let command = ["sh", "-c", &self.0].map(OsString::from);
+        SeeingProbe { command, environment, timeout }
     }
 }
 
 /// A command, and what it sees.
 #[derive(Debug)]
 pub(in super::super) struct SeeingProbe<'a> {
-    script: &'a str,
+    command: [OsString; 3],
     environment: &'a [(&'static str, OsString)],
-}
-
-/// Kills what is left of a probe that nobody waits for any more.
-struct Unfinished(Option<Group>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            group.signal(Signal::SIGKILL);
-        }
-    }
+    timeout: Duration,
 }
 
 impl Probe for SeeingProbe<'_> {
     const KIND: &'static str = "command";
 
     async fn ask(&self) -> Result<(), String> {
-        let mut child = Command::new("sh")
-            .arg("-c")
-            .arg(self.script)
-            .envs(self.environment.iter().map(|(key, value)| (key, value)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(|error| format!("can't run sh: {error}"))?;
-        let mut unfinished = Unfinished(child.id().and_then(Group::of));
-        let ended = child.wait().await.map_err(|error| error.to_string())?;
-        // Its id may be another's from now on.
-        unfinished.0 = None;
-        if ended.success() { Ok(()) } else { Err(ended.to_string()) }
+        self.run().await.unwrap_or_else(|error| Err(format!("can't be run: {error}")))
     }
+}
+
+impl SeeingProbe<'_> {
+    async fn run(&self) -> io::Result<Result<(), String>> {
+        // Before there are children, so that no change is missed.
+        let mut changes = unix::signal(SignalKind::child())?;
+        let mut question = self.begin().await?;
+        loop {
+            tokio::select! {
+                biased;
+                _ = changes.recv() => {
+                    if let Some(ended) = question.look()? {
+                        return Ok(match ended {
+                            ChildState::Exited(0) => Ok(()),
+                            ended => Err(question.complaint(ended)),
+                        });
+                    }
+                }
+                ready = question.said.readable(), if !question.is_silent => {
+                    ready?;
+                    question.listen();
+                }
+            }
+        }
+    }
+
+    async fn begin(&self) -> io::Result<Question> {
+        let (sender, said) = pipe::pipe()?;
+        let stderr = sender.into_blocking_fd()?;
+        // It reports on grants, and this is none.
+        let mut keeper = Keeper::start(Output::Text, Stdio::null()).await?;
+        keeper.kill_at(Moment::now() + self.timeout + KEEPER_LATER)?;
+        let program =
+            Program { command: &self.command, environment: self.environment, output: Output::Text };
+        let child = program.start(|command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        })?;
+        let group = Group::of(child.id());
+        let group = group.ok_or_else(|| io::Error::other("it has no process group"))?;
+        Ok(Question {
+            group,
+            child,
+            keeper: Some(keeper),
+            is_started: false,
+            said,
+            is_silent: false,
+            tail: Vec::new(),
+        })
+    }
+}
+
+/// One run of a probe. When this is dropped, nothing of it is left.
+struct Question {
+    group: Group,
+    /// Not reaped before this is dropped: so the group's id stays its own.
+    child: Awaited,
+    keeper: Option<Keeper>,
+    is_started: bool,
+    said: Receiver,
+    is_silent: bool,
+    tail: Vec<u8>,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.group.signal(Signal::SIGKILL);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.farewell();
+        }
+    }
+}
+
+impl Question {
+    /// How it has ended, if it has. Lets it begin once it can't escape.
+    fn look(&mut self) -> io::Result<Option<ChildState>> {
+        match process::glance_at(self.child.id())? {
+            ended @ (ChildState::Exited(_) | ChildState::Killed(_)) => return Ok(Some(ended)),
+            ChildState::Stopped(Signal::SIGSTOP) if !self.is_started => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.watch_over(self.group)?;
+                }
+                self.is_started = true;
+                self.group.signal(Signal::SIGCONT);
+            }
+            ChildState::Running | ChildState::Stopped(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// Takes what it has written, so that it never has to wait for us, and
+    /// keeps the end of that. Says whether there may be more.
+    fn listen(&mut self) -> bool {
+        let mut buffer = [0; LONGEST_TAIL];
+        match self.said.try_read(&mut buffer) {
+            Ok(0) => self.is_silent = true,
+            Ok(count) => {
+                self.tail.extend_from_slice(&buffer[..count]);
+                let excess = self.tail.len().saturating_sub(LONGEST_TAIL);
+                self.tail.drain(..excess);
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.is_silent = true,
+        }
+        false
+    }
+
+    /// What went wrong, for people.
+    fn complaint(&mut self, ended: ChildState) -> String {
+        // Not to the end of the pipe: something else may hold it.
+        for _ in 0..READS_AT_END {
+            if !self.listen() {
+                break;
+            }
+        }
+        let ended = match ended {
+            ChildState::Killed(signal) => format!("signal: {} ({signal})", signal as i32),
+            ChildState::Exited(code) => format!("exit status: {code}"),
+            ChildState::Running | ChildState::Stopped(_) => "no end".to_owned(),
+        };
+        match tail_of(&self.tail) {
+            tail if tail.is_empty() => ended,
+            tail => format!("{ended}: {tail}"),
+        }
+    }
+}
+
+/// As one line.
+fn tail_of(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn ask(script: &str) -> Result<(), String> {
-        let environment = [("LEASEHOLD_TOKEN", OsString::from("7"))];
-        CommandProbe(script.to_owned()).seeing(&environment).ask().await
-    }
-
-    #[tokio::test]
-    async fn it_is_healthy_if_it_ends_with_0() {
-        assert_eq!(ask("test $LEASEHOLD_TOKEN = 7").await, Ok(()));
-        assert_eq!(ask("exit 3").await, Err("exit status: 3".to_owned()));
-        assert!(ask("kill -9 $$").await.unwrap_err().contains("signal: 9"));
+    #[test]
+    fn what_it_wrote_is_one_line() {
+        assert_eq!(tail_of(b""), "");
+        assert_eq!(tail_of(b"\nno disk\r\n\n  no hope\n"), "no disk; no hope");
+        assert_eq!(tail_of(b"\xffx"), "\u{fffd}x");
     }
 }
