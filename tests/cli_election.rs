@@ -13,7 +13,7 @@ use std::{
 
 use nix::{pty::openpty, sys::signal::Signal};
 use serde_json::{Value, json};
-use support::{Daemon, Running, azurite::Azurite, rest::Rest, until};
+use support::{Daemon, Running, azurite::Azurite, rest::Rest, scene::Scene, until};
 
 /// Leads until it is asked to end, and then says so.
 const POLITE: &str = "trap 'echo asked; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
@@ -71,6 +71,24 @@ fn leader(daemon: &Daemon) -> Value {
     let state: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(code(&output), i32::from(state["leader"].is_null()));
     state
+}
+
+/// The states of the children of a process, as the system has them: `Z` has
+/// ended, and was not reaped.
+fn children(parent: u32) -> Vec<String> {
+    let stats = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.unwrap().path().join("stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let (state, fields) = fields.split_once(' ')?;
+        (fields.split(' ').next()? == parent.to_string()).then(|| state.to_owned())
+    });
+    stats.collect()
+}
+
+fn fifo(daemon: &Daemon) -> std::path::PathBuf {
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fifo
 }
 
 /// Waits until so many stand in the queue.
@@ -177,6 +195,62 @@ fn what_a_command_leaves_running_does_not_outlive_the_leadership() {
     let output = elect(&daemon, &[], "sleep 1000 & echo left; exit 0").output().unwrap();
     // The output ends because nobody holds it open any more.
     assert_eq!((code(&output), output.stdout), (0, b"left\n".to_vec()));
+}
+
+#[tokio::test]
+async fn who_has_ended_does_not_stay_as_a_zombie() {
+    let daemon = Daemon::start();
+    // Some lose their parent, and one leaves the group too.
+    let script = "(true & sleep 0.1 & setsid true &); trap 'exit' TERM; echo $LEASEHOLD_TOKEN; \
+                  while :; do sleep 0.05; done";
+    let options = ["--probe-command", "true & exit 0", "--probe-interval", "50ms"];
+    for probe in [&[][..], &options] {
+        let (mut leading, _notes) =
+            begin_noting(&daemon, &[&["--ttl", "30s"], probe].concat(), script);
+        for _ in 0..3 {
+            token(&mut leading);
+            // The keeper and the command.
+            until(async || {
+                let states = children(leading.pid());
+                (states.len() == 2 && !states.contains(&"Z".to_owned())).then_some(())
+            })
+            .await;
+            assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+        }
+        token(&mut leading);
+        leading.signal(Signal::SIGTERM);
+        leading.end();
+    }
+}
+
+#[test]
+fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
+    let daemon = Daemon::start();
+    let options = ["--once", "--output", "json", "--ttl", "2s"];
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    daemon.process.signal(Signal::SIGSTOP);
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    daemon.process.signal(Signal::SIGCONT);
+    assert_eq!(error["error"]["reason"], "expired");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no keep-alive has lengthened it in time"), "{message}");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_that_was_announced_is_explained_as_it_was() {
+    let scene = Scene::new().await;
+    let daemon = scene.daemon(&[]);
+    let options = ["--once", "--output", "json", "--ttl", "60s"];
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    scene.proxy.cut();
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    assert_eq!(error["error"]["reason"], "store_unavailable", "{error}");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("is at risk"), "{message}");
+    assert_eq!(leading.code(), Some(73));
 }
 
 #[test]
@@ -371,6 +445,72 @@ fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
     assert_eq!(error["error"]["kind"], "unhealthy");
     assert!(error["error"]["message"].as_str().unwrap().contains("no answer within 2s"), "{error}");
     assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn a_probe_leaves_nothing_behind_when_it_has_ended() {
+    let daemon = Daemon::start();
+    let fifo = fifo(&daemon);
+    let script = format!("exec 3>{}; sleep 1000 & exit 0", fifo.display());
+    let options = ["--probe-command", &script, "--probe-interval", "1s", "--ttl", "60s"];
+    let mut leading = begin(&daemon, &options, POLITE);
+    token(&mut leading);
+    File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
+    // It was healthy.
+    assert!(!leader(&daemon)["leader"].is_null());
+    leading.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+}
+
+#[test]
+fn a_killed_candidate_takes_its_probe_with_it() {
+    let daemon = Daemon::start();
+    let fifo = fifo(&daemon);
+    let script = format!("exec 3>{}; sleep 1000; true", fifo.display());
+    let options = ["--probe-command", &script, "--probe-interval", "50ms"];
+    let options = [&options[..], &["--probe-timeout", "10m", "--ttl", "60s"]].concat();
+    let mut leading = begin(&daemon, &options, POLITE);
+    token(&mut leading);
+    let mut probe = File::open(&fifo).unwrap();
+    leading.signal(Signal::SIGKILL);
+    probe.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn what_a_probe_says_is_told_with_its_failure_only() {
+    let daemon = Daemon::start();
+    // More than fits into a pipe.
+    let wordy = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo no disk >&2; exit 3";
+    for (script, why) in [
+        (wordy, "exit status: 3: "),
+        ("echo no disk >&2; kill -9 $$", "signal: 9 (SIGKILL): no disk"),
+        ("exit 5", "exit status: 5"),
+        ("echo fine >&2; sleep 1000", "no answer within"),
+    ] {
+        let options = ["--probe-interval", "50ms", "--probe-threshold", "1", "--once"];
+        let more = ["--probe-timeout", "3s", "--output", "json", "--probe-command", script];
+        let output = elect(&daemon, &[&options[..], &more].concat(), "exec sleep 1000").output();
+        let output = output.unwrap();
+        assert_eq!(code(&output), 73);
+        let said = stderr(&output);
+        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        let message = lines.last().unwrap()["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why) && message.len() < 2000, "{message}");
+        assert_eq!(message.ends_with("no disk"), script.contains("no disk"), "{message}");
+    }
+}
+
+#[test]
+fn a_progress_file_that_cannot_be_is_noticed_before_the_campaign() {
+    let daemon = Daemon::start();
+    let missing = daemon.dir.path().join("missing");
+    let mut command = elect(&daemon, &["--progress-within", "10s"], "echo led");
+    let output = command.env("TMPDIR", &missing).output().unwrap();
+    assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]));
+    let said = stderr(&output);
+    assert!(said.contains(missing.to_str().unwrap()) && said.contains("TMPDIR"), "{said}");
+    assert!(!said.contains("leading"), "{said}");
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub(super) fn well(status: &'static str) -> Answer {
 /// Who leads. With `own`, unavailable unless a client of this daemon does: one
 /// that has been told that it lost leads no more, though it has not let go.
 pub(super) fn election(view: &LockView, own: bool) -> Answer {
-    let leader = view.held.as_ref().map(Leader::from);
+    let leader = view.leader().map(Leader::from);
     let leads_here = leader.as_ref().is_some_and(|leader| leader.local && !leader.ending);
     let status = if own && !leads_here { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let election = Election { namespace: view.name.namespace(), name: view.name.name() };

@@ -109,7 +109,7 @@ struct Told {
 
 impl Told {
     fn of(view: &LockView) -> Self {
-        let held = view.held.as_ref();
+        let held = view.leader();
         Self {
             held: held.is_some(),
             token: held.and_then(|held| held.token),

@@ -119,7 +119,7 @@ pub(super) fn lock_info(view: &LockView) -> pb::LockInfo {
 }
 
 pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
-    let leader = view.held.as_ref().map(|held| pb::Leader {
+    let leader = view.leader().map(|held| pb::Leader {
         holder: held.holder.as_deref().map(holder),
         value: held.value.as_deref().unwrap_or_default().to_vec(),
         token: held.token.map(|token| token.get()),

@@ -23,6 +23,15 @@ pub struct LockView {
     pub waiting: usize,
 }
 
+impl LockView {
+    /// Who leads, if it is an election. Whoever has just leased a lock at another
+    /// daemon does not before it has said who it is.
+    #[must_use]
+    pub fn leader(&self) -> Option<&HeldView> {
+        self.held.as_ref().filter(|held| held.session.is_some() || held.holder.is_some())
+    }
+}
+
 /// A lock's holder.
 #[derive(Clone, Debug, Default)]
 pub struct HeldView {
