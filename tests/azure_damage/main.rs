@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod broken;
+mod collected;
 mod container;
 mod deleted;
 mod record;

@@ -82,14 +82,22 @@ impl Scene {
         self.store_via(Azurite::shared().port())
     }
 
+    /// A store that deletes what was idle for so long, through the proxy.
+    pub fn store_that_collects(&self, collect_after: Duration) -> Arc<dyn LeaseStore> {
+        open(&config::Azure { collect_after, ..self.config(self.proxy.port()) })
+    }
+
     fn store_via(&self, port: u16) -> Arc<dyn LeaseStore> {
+        open(&self.config(port))
+    }
+
+    fn config(&self, port: u16) -> config::Azure {
         let connection_string = Azurite::shared().connection_string_via(port);
-        let config = config::Azure {
+        config::Azure {
             connection_string: Some(config::SecretText::new(connection_string)),
             container: self.name.clone(),
             ..config::Azure::default()
-        };
-        Arc::new(Azure::new(Account::new(&config).unwrap(), &config).unwrap())
+        }
     }
 
     /// A daemon whose storage is reached through the proxy. What it called
@@ -123,6 +131,10 @@ impl Scene {
         let blob = format!("locks/default/{lock}");
         self.proxy.calls().into_iter().filter(|seen| seen.blob == blob).collect()
     }
+}
+
+fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
+    Arc::new(Azure::new(Account::new(config).unwrap(), config).unwrap())
 }
 
 /// Waits for what must come; fails if it does not, instead of waiting for ever.

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use super::{
     Azure, LOOK,
+    acquire::ABSURD,
     blob::{For, Listed},
     budget::Cause,
     path,
 };
-use crate::{clock::sleep, lease::token::SEQ_BITS};
+use crate::{
+    clock::{sleep, unix_seconds},
+    lease::token::SEQ_BITS,
+};
 
 /// A token's epoch must be this far behind the service's clock, so that a blob
 /// that is created anew begins with greater tokens whatever clock it asks.
@@ -58,11 +62,11 @@ impl Azure {
     }
 }
 
-/// By the service's clock alone, and never what can't be read: that is for an
-/// operator to look at.
+/// By the service's clock, unless that is absurdly ahead of ours, and never what
+/// can't be read: that is for an operator to look at.
 fn is_idle(listed: &Listed, idle: Duration) -> bool {
-    let (Some(now), Some(written_at), Ok(record)) =
-        (listed.seen.date, listed.written_at, &listed.seen.record)
+    let sane = listed.seen.date.filter(|date| *date <= unix_seconds().saturating_add(ABSURD));
+    let (Some(now), Some(written_at), Ok(record)) = (sane, listed.written_at, &listed.seen.record)
     else {
         return false;
     };
@@ -81,7 +85,7 @@ mod tests {
         record::{Garbage, Record},
     };
 
-    const NOW: u64 = 1_800_000_000;
+    const NOW: u64 = 1_700_000_000;
 
     fn listed(leased: bool, age: u64, epoch: u64) -> Listed {
         let record = Record { token: epoch << 20, nonce: 1, ..Record::default() };
@@ -106,5 +110,8 @@ mod tests {
         let mut undated = listed(false, day, NOW - day);
         undated.seen.date = None;
         assert!(!idle(undated), "nobody knows the time");
+        let mut absurd = listed(false, day, NOW - day);
+        absurd.seen.date = Some(unix_seconds() + 2 * ABSURD);
+        assert!(!idle(absurd), "the service's clock is absurd");
     }
 }
