@@ -1,0 +1,148 @@
+//! What is recorded.
+
+use serde::{Deserialize, Serialize};
+
+/// True time, in nanoseconds since the beginning of the history. In a history
+/// of real processes: the clock of the machine that they all run on.
+pub type Nanos = u64;
+
+/// What happened, in the order in which it happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// What may be expected.
+    pub bounds: Bounds,
+    /// Ordered by time; of the same time, in the order in which they happened.
+    pub entries: Vec<Entry>,
+}
+
+/// How long things may take while nothing is disturbed, in nanoseconds. Zero:
+/// not checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// L1: from the death of a holder (its process or its daemon) to the next
+    /// grant, if somebody waits: the lease's duration or the session's ttl, a
+    /// poll, the margin and some round trips.
+    pub takeover: Nanos,
+    /// L2: from a release to the next grant at the same daemon.
+    pub local_handover: Nanos,
+    /// L2: from a release to the next grant at another daemon.
+    pub remote_handover: Nanos,
+    /// L4: for how long a lease may outlast the last who held or wanted the lock
+    /// at its daemon, or the daemon itself.
+    pub orphan: Nanos,
+    /// L5: from the end of all disturbances until an acquire that waits is
+    /// granted or refused, if nobody holds the lock meanwhile.
+    pub recovery: Nanos,
+    /// How much two entries of the same moment may be out of order: zero in
+    /// simulation, a little where several processes record.
+    pub skew: Nanos,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What can happen. Clients, daemons and locks are numbered from 0; operations
+/// have numbers that are never used again. A client that was restarted is
+/// another client; so is one that opened a new session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A client asks for a lock through a daemon.
+    Acquire { op: u64, client: u32, daemon: u32, lock: u32 },
+    /// The client was told that its acquire waits in the daemon's queue.
+    Queued { op: u64 },
+    /// The client was granted the lock. From here on it may act, until its grant
+    /// ends.
+    Granted { op: u64, token: u64 },
+    /// The acquire failed, or the client gave it up: it will not be granted.
+    Refused { op: u64, why: String },
+    /// The client counts on its grant until this moment, unless it hears
+    /// something else. Follows `Granted`, and again whenever that changes.
+    Valid { client: u32, lock: u32, token: u64, until: Nanos },
+    /// The client lets go: it does not act any more.
+    Release { op: u64, client: u32, lock: u32, token: u64 },
+    /// The client was told that the release is done.
+    Released { op: u64 },
+    /// The client learnt that its grant is lost, or its own clock told it so: it
+    /// does not act any more.
+    Lost { client: u32, lock: u32, token: u64 },
+    /// The client did something to the resource that the lock protects: with its
+    /// token if `fenced`. What the resource made of it.
+    Used { client: u32, lock: u32, token: u64, fenced: bool, accepted: bool },
+    /// A client's process ended without a word. Its session is not closed.
+    ClientDied { client: u32 },
+
+    /// A daemon counts on its lease of a lock, with tokens from `first` to
+    /// `last`, until this moment. Again whenever that changes.
+    Holds { daemon: u32, lock: u32, first: u64, last: u64, until: Nanos },
+    /// A daemon does not count on a lease of the lock any more.
+    LetGo { daemon: u32, lock: u32 },
+    /// A daemon's process ended without a word. A restarted one has another
+    /// number.
+    DaemonDied { daemon: u32 },
+
+    /// The storage has a lease for this daemon on the lock's blob, until this
+    /// moment unless it is renewed. Again whenever that changes.
+    Leased { daemon: u32, lock: u32, until: Nanos },
+    /// The storage has no lease on the lock's blob any more: it was released,
+    /// broken, or has expired, or the blob is gone.
+    Unleased { lock: u32 },
+    /// A record was stored with the lock's blob: a hold's first token, and by
+    /// which daemon.
+    Stored { daemon: u32, lock: u32, token: u64 },
+    /// The lock's blob was deleted, by an operator or as idle.
+    Deleted { lock: u32 },
+    /// An operator changed the blob or restored an old one. From here on nothing
+    /// is expected of what is stored with it; of grants, everything.
+    Tampered { lock: u32 },
+
+    /// Something disturbs a client, a daemon, the storage or the ways between
+    /// them; `what` names it, and the same name ends it.
+    Disturbed { what: String },
+    /// The disturbance of this name is over.
+    Undisturbed { what: String },
+    /// This client's clock, or that of its daemon, is beyond what the guarantees
+    /// assume: I3 and I6 are not expected of the client's grants from here on.
+    ClockBroken { client: u32 },
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// A token belongs to one session, and what a fenced resource accepts never
+    /// falls.
+    I1,
+    /// A grant returned before another acquire was invoked has the lower token.
+    I2,
+    /// Validity intervals are disjoint in true time.
+    I3,
+    /// After lost or released, never valid again.
+    I4,
+    /// A token is issued only after it is durable.
+    I5,
+    /// Client's deadline ≤ daemon's deadline ≤ storage's expiry.
+    I6,
+    /// The stored token never falls.
+    I7,
+    /// A dead holder's lock is granted in time.
+    L1,
+    /// A released lock is granted in time.
+    L2,
+    /// Who was queued first is served first.
+    L3,
+    /// No lease without anybody who wants it.
+    L4,
+    /// Recovery from any outage.
+    L5,
+    /// The fenced, owner-aware mutex is linearizable.
+    Linearizable,
+    /// The history contradicts itself: whoever recorded it made a mistake.
+    Malformed,
+}
