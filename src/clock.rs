@@ -3,13 +3,23 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-pub use leasehold_client::clock::{Anchor, Moment, sleep, sleep_until, wall};
+pub use leasehold_client::clock::{Anchor, Moment, sleep, sleep_until, sleep_until_any, wall};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Seconds of the wall clock since 1970; zero if it is set to before that.
 pub fn unix_seconds() -> u64 {
     wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
+
+/// How maps scatter their keys: unguessably, and in a simulation each time alike.
+#[cfg(not(feature = "simulation"))]
+pub type Hashing = hashbrown::DefaultHashBuilder;
+/// How maps scatter their keys: unguessably, and in a simulation each time alike.
+#[cfg(feature = "simulation")]
+pub type Hashing = foldhash::fast::FixedState;
+
+/// A map that may be iterated over.
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, Hashing>;
 
 /// Where unguessable ids and jitter come from: a generator fit for secrets,
 /// seeded by the operating system, or by a number so that a test can repeat

@@ -215,7 +215,14 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
             Verdict::Warning | Verdict::Failed => tracing::warn!("{}", finding.message()),
         }
     }
-    Azure::new(account, azure).map_err(Error::Entropy)
+    let entropy = Entropy::system().map_err(Error::Entropy)?;
+    Ok(Azure::new(account, azure, this_daemon(), entropy))
+}
+
+/// Which daemon this is, for people.
+fn this_daemon() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    format!("{} (pid {})", host.unwrap_or_default(), std::process::id())
 }
 
 /// Binds all of them.

@@ -1,37 +1,34 @@
 //! Drives the pure core: gives it the time, carries its calls to the store and
 //! its messages to the streams. The only place where it meets the outside.
 
+mod look;
+mod stream;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use slab::Slab;
 use tokio::sync::Notify;
 
+use self::stream::Outbox;
+pub use self::{look::Watch, stream::Stream};
 use crate::{
-    clock::{Anchor, Entropy, Moment, sleep_until},
+    clock::{Anchor, Entropy, Moment, sleep_until, sleep_until_any},
     error::{Problem, Reason},
-    lease::{self, Break, Breaker, Call, CallCount, LeaseId, LeaseInfo, LeaseStore},
+    lease::{self, Break, Breaker, Call, LeaseId, LeaseStore},
     lock::{self, Answer, LockId},
-    name::{LockName, Namespace},
+    name::LockName,
     observe::Observed,
-    session::{
-        Action, Event, HeldView, LockView, Message, Open, Request, Secret, Sessions, Settings,
-        StoreCall, StreamId,
-    },
-    watch::{Target, WatchId, Watches},
+    session::{Action, Event, LockView, Sessions, Settings, StoreCall},
+    task,
+    watch::Watches,
 };
 
 /// A wall clock that runs ahead by less than this is being adjusted; by more,
 /// this machine may have been frozen.
 const LEAP: Duration = Duration::from_secs(1);
-
-/// How many streams there may be beyond one for each session: some have none
-/// yet, others none any more.
-const SPARE_STREAMS: usize = 1000;
 
 /// How much room is kept for actions after a crowd has gone.
 const KEPT: usize = 1024;
@@ -64,15 +61,6 @@ struct State {
     timer: Option<Moment>,
     /// Kept to be used again.
     actions: Vec<Action>,
-}
-
-/// What a stream has yet to send. Bounded by what its session has asked for: a
-/// stream is read from only while nothing is left to be sent.
-#[derive(Default)]
-struct Outbox {
-    messages: VecDeque<Message>,
-    end: Option<Option<Box<Problem>>>,
-    waker: Option<Waker>,
 }
 
 impl Driver {
@@ -125,166 +113,12 @@ impl Driver {
                 state.timer = state.sessions.next_due();
                 state.timer
             };
-            let come = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = come => self.handle(Event::Tick),
+                biased;
+                () = sleep_until_any(due) => self.handle(Event::Tick),
                 () = self.shared.rearmed.notified() => {}
             }
         }
-    }
-
-    /// Looks at locks that are watched here and other daemons may hold. Never
-    /// ends.
-    pub async fn look_elsewhere(self) {
-        if !self.shared.store.is_shared() {
-            return std::future::pending().await;
-        }
-        loop {
-            let due = self.state().observed.next_due();
-            let come = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = come => {}
-                () = self.shared.observed.notified() => {}
-            }
-            while let Some(name) = self.next_to_look_at() {
-                let driver = self.clone();
-                tokio::spawn(async move {
-                    let since = driver.state().observed.stamp();
-                    let seen = driver.shared.store.inspect(&name).await;
-                    driver.looked(&name, seen, since);
-                });
-            }
-        }
-    }
-
-    /// A lock to look at now, of which this daemon does not know anyway.
-    fn next_to_look_at(&self) -> Option<LockName> {
-        let now = Moment::now();
-        let mut state = self.state();
-        loop {
-            let name = state.observed.pop(now)?;
-            if !state.sessions.knows(&name) {
-                return Some(name);
-            }
-            state.observed.missed(&name, now);
-        }
-    }
-
-    fn looked(&self, name: &LockName, seen: Result<Option<LeaseInfo>, lease::Error>, since: u64) {
-        let now = Moment::now();
-        let mut state = self.state();
-        match seen {
-            Ok(info) => {
-                if state.observed.saw(name, info.map(Arc::new), since, now) {
-                    state.watches.changed(name);
-                }
-            }
-            Err(_) => state.observed.missed(name, now),
-        }
-        // It may have become ours while it was looked at.
-        if state.sessions.is_ours(name) {
-            state.observed.forget(name);
-        }
-        // While all looks were under way, nothing was due.
-        self.shared.observed.notify_one();
-    }
-
-    /// A new stream, without a session yet.
-    pub fn attach(&self) -> Result<Stream, Problem> {
-        let mut state = self.state();
-        let most = self.shared.settings.max_sessions + SPARE_STREAMS;
-        if state.streams.len() >= most {
-            let message = format!("this daemon keeps at most {most} streams (max_sessions)");
-            return Err(Problem::new(Reason::Limit, message));
-        }
-        let id = StreamId(state.streams.insert(Outbox::default()) as u32);
-        Ok(Stream { driver: self.clone(), id })
-    }
-
-    /// A lock as it is now.
-    pub async fn inspect(&self, name: &LockName) -> Result<LockView, lease::Error> {
-        let view = self.view(name);
-        if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
-            return Ok(view);
-        }
-        let since = self.state().observed.stamp();
-        let stored = self.shared.store.inspect(name).await?;
-        let view = self.overlay(stored.as_ref(), name);
-        self.looked(name, Ok(stored), since);
-        Ok(view)
-    }
-
-    /// A lock as it is now, and as it is stored.
-    pub async fn inspect_stored(
-        &self,
-        name: &LockName,
-    ) -> Result<(LockView, Option<LeaseInfo>), lease::Error> {
-        let stored = self.shared.store.inspect(name).await?;
-        Ok((self.overlay(stored.as_ref(), name), stored))
-    }
-
-    /// Where leases are kept, for people, and how often the storage was called.
-    #[must_use]
-    pub fn store(&self) -> (String, Vec<CallCount>) {
-        (self.shared.store.describe(), self.shared.store.calls())
-    }
-
-    /// Locks that are held or waited for, in the order of their names.
-    pub async fn list(
-        &self,
-        namespace: &Namespace,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<LockView>, lease::Error> {
-        let stored = self.shared.store.list(namespace.as_str(), prefix, after, limit).await?;
-        let mut names: BTreeMap<_, _> =
-            stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
-        let stranded: Vec<_> = {
-            let state = self.settled();
-            let stranded = state.sessions.stranded(namespace.as_str(), prefix, after);
-            stranded.take(limit).cloned().collect()
-        };
-        for name in stranded {
-            names.entry(name).or_default();
-        }
-        Ok(names
-            .into_iter()
-            .take(limit)
-            .map(|(name, info)| self.overlay(info.as_ref(), &name))
-            .collect())
-    }
-
-    /// What the store knows, and over it what this daemon knows.
-    fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
-        let state = self.settled();
-        let mut view = state.sessions.view(name, Moment::now());
-        // What was seen at the last poll is older than what is stored.
-        view.held.take_if(|held| stored.is_some() && held.session.is_none());
-        // A lease of our own says who was first, not who holds the lock now.
-        if view.held.is_none()
-            && !state.sessions.is_ours(name)
-            && let Some(info) = stored.filter(|info| info.held)
-        {
-            view.held = Some(HeldView::elsewhere(info));
-        }
-        view
-    }
-
-    /// A lock as it is now, as far as this daemon knows without asking.
-    #[must_use]
-    pub fn view(&self, name: &LockName) -> LockView {
-        self.settled().view(name)
     }
 
     /// Takes a lock from its holder. Gives the lock as it was, and how long it
@@ -331,22 +165,6 @@ impl Driver {
         Some((before, free_within))
     }
 
-    /// Begins to collect changes. Of a single lock also those that happen at
-    /// other daemons.
-    pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
-        let mut state = self.state();
-        let name = match &target {
-            Target::Name(name) => Some(name.clone()),
-            Target::Prefix(..) => None,
-        };
-        let id = state.watches.add(target)?;
-        if let Some(name) = &name {
-            state.observed.add(name, Moment::now());
-            self.shared.observed.notify_one();
-        }
-        Ok(Watch { driver: self.clone(), id, name })
-    }
-
     /// Asks the holder of a lock to let go within some time. Gives the lock as
     /// it was, and how long it is given; none if no session of this daemon
     /// holds it.
@@ -376,6 +194,7 @@ impl Driver {
         let until = Moment::now() + length;
         self.handle(Event::Drain(until));
         tokio::select! {
+            biased;
             () = self.drained() => return,
             () = sleep_until(until) => {}
         }
@@ -398,8 +217,7 @@ impl Driver {
         let problem = Problem::new(Reason::ShuttingDown, "the daemon has stopped");
         let mut state = self.state();
         for (_, outbox) in &mut state.streams {
-            outbox.end.get_or_insert_with(|| Some(Box::new(problem.clone())));
-            outbox.wake();
+            outbox.end(Some(Box::new(problem.clone())));
         }
         state.watches.end(&problem);
     }
@@ -459,23 +277,17 @@ impl Driver {
                 match action {
                     Action::Send(stream, message) => {
                         if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
-                            outbox.messages.push_back(message);
-                            outbox.wake();
+                            outbox.push(message);
                         }
                     }
                     Action::End(stream, problem) => {
                         if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
-                            outbox.end.get_or_insert(problem);
-                            outbox.wake();
+                            outbox.end(problem);
                         }
                     }
                     Action::Supersede(stream) => {
                         if let Some(outbox) = state.streams.get_mut(stream.0 as usize) {
-                            let elsewhere = "the session was resumed on another stream";
-                            let problem = Problem::new(Reason::Protocol, elsewhere);
-                            outbox.messages = VecDeque::new();
-                            outbox.end = Some(Some(Box::new(problem)));
-                            outbox.wake();
+                            outbox.supersede();
                         }
                     }
                     Action::Call(lock, call) => more.extend(self.call(lock, call)),
@@ -530,124 +342,12 @@ impl Driver {
             Call::Done(result) => Some(Event::Answered(lock, id, answer(result))),
             Call::Pending(call) => {
                 let driver = self.clone();
-                tokio::spawn(async move {
+                task::spawn(async move {
                     let result = call.await;
                     driver.handle(Event::Answered(lock, id, answer(result)));
                 });
                 None
             }
-        }
-    }
-}
-
-impl State {
-    /// A lock as it is now, as far as is known here without asking.
-    fn view(&self, name: &LockName) -> LockView {
-        let mut view = self.sessions.view(name, Moment::now());
-        if view.held.is_none()
-            && !self.sessions.is_ours(name)
-            && let Some(info) = self.observed.seen(name)
-        {
-            view.held = Some(HeldView::elsewhere(info));
-        }
-        view
-    }
-}
-
-impl Outbox {
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-}
-
-/// A client's stream. Dropping it says that the stream is gone.
-pub struct Stream {
-    driver: Driver,
-    id: StreamId,
-}
-
-impl Stream {
-    /// Begins a session. The store must have covered its ttl.
-    pub fn open(&self, open: Open) {
-        self.driver.handle(Event::Open(self.id, Box::new(open)));
-    }
-
-    /// Takes up a session.
-    pub fn resume(&self, secret: Secret, ping: u64) {
-        self.driver.handle(Event::Resume(self.id, secret, ping));
-    }
-
-    /// Asks for something. Messages must be polled for after that: whoever
-    /// asks is awake, and is not woken for the answer.
-    pub fn request(&self, request: Request) {
-        let mut state = self.driver.state();
-        if let Some(outbox) = state.streams.get_mut(self.id.0 as usize) {
-            outbox.waker = None;
-        }
-        self.driver.run(&mut state, Event::Request(self.id, request));
-    }
-
-    /// The next message to send; none once the stream has ended.
-    pub fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Result<Message, Problem>>> {
-        let mut state = self.driver.state();
-        let Some(outbox) = state.streams.get_mut(self.id.0 as usize) else {
-            return Poll::Ready(None);
-        };
-        if let Some(message) = outbox.messages.pop_front() {
-            return Poll::Ready(Some(Ok(message)));
-        }
-        // A session that once got a great many messages must not keep their
-        // room for ever.
-        if outbox.messages.capacity() > 64 {
-            outbox.messages = VecDeque::new();
-        }
-        match &mut outbox.end {
-            Some(end) => Poll::Ready(end.take().map(|problem| Err(*problem))),
-            None => {
-                if !outbox.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                    outbox.waker = Some(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        let mut state = self.driver.state();
-        self.driver.run(&mut state, Event::Detached(self.id));
-        state.streams.try_remove(self.id.0 as usize);
-    }
-}
-
-/// A client that watches locks. Dropping it ends the watch.
-pub struct Watch {
-    driver: Driver,
-    id: WatchId,
-    /// If it is a single lock.
-    name: Option<LockName>,
-}
-
-impl Watch {
-    /// The next lock that has changed, as it is now.
-    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, Problem>>> {
-        let mut state = self.driver.state();
-        state
-            .watches
-            .poll_changed(self.id, cx)
-            .map(|changed| changed.map(|name| Ok(state.view(&name?))))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut state = self.driver.state();
-        state.watches.remove(self.id);
-        if let Some(name) = &self.name {
-            state.observed.remove(name);
         }
     }
 }

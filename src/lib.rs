@@ -15,5 +15,6 @@ pub mod rpc;
 pub mod schedule;
 mod secret;
 pub mod session;
+pub mod task;
 pub mod telemetry;
 pub mod watch;

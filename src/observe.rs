@@ -3,10 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hashbrown::HashMap;
-
 use crate::{
-    clock::{Entropy, Moment},
+    clock::{Entropy, HashMap, Moment},
     lease::LeaseInfo,
     name::LockName,
     schedule::Schedule,
@@ -37,7 +35,13 @@ impl Observed {
     /// Nothing is watched. Whatever will be is looked at this often.
     #[must_use]
     pub fn new(interval: Duration, entropy: Entropy) -> Self {
-        Self { locks: HashMap::new(), schedule: Schedule::default(), interval, entropy, stamps: 0 }
+        Self {
+            locks: HashMap::default(),
+            schedule: Schedule::default(),
+            interval,
+            entropy,
+            stamps: 0,
+        }
     }
 
     /// One more watches a lock.

@@ -2,13 +2,14 @@
 //! lock that changed, not a backlog.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     task::{Context, Poll, Waker},
 };
 
 use slab::Slab;
 
 use crate::{
+    clock::HashMap,
     error::{Problem, Reason},
     name::{LockName, Namespace},
 };

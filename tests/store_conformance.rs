@@ -66,7 +66,13 @@ impl AzureShelf {
 
 impl Shelf for AzureShelf {
     async fn open(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(Azure::new(Account::new(&self.0).unwrap(), &self.0).unwrap())
+        let account = Account::new(&self.0).unwrap();
+        Arc::new(Azure::new(
+            account,
+            &self.0,
+            "test".to_owned(),
+            leasehold::clock::Entropy::system().unwrap(),
+        ))
     }
 }
 

@@ -59,6 +59,10 @@ impl Effective {
                 config.default_ttl = config.longest_ttl;
             }
         }
+        if self.config.lease_duration.subsec_nanos() != 0 {
+            let problem = "must be whole seconds: the storage knows no others".to_owned();
+            mistakes.push(self.mistake("lease_duration", problem));
+        }
         let Config { listen, http_listen, allow_remote, .. } = &self.config;
         for (key, listeners, what) in [
             ("listen", listen, "take and break locks"),

@@ -9,7 +9,7 @@ pub mod embedded;
 pub mod finding;
 mod token;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, pin::Pin, sync::Arc, time::Duration};
 
 pub use token::{Token, Tokens};
 
@@ -21,6 +21,10 @@ secret! {
     /// has it can release the lease.
     LeaseId
 }
+
+/// How long a lease can last without a renewal, in whole seconds. An infinite
+/// one is never taken.
+pub const DURATIONS: RangeInclusive<Duration> = Duration::from_secs(15)..=Duration::from_secs(60);
 
 /// What a leader shows to others: at most [`LONGEST_VALUE`] bytes.
 pub type Value = Arc<[u8]>;

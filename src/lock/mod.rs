@@ -14,7 +14,6 @@ mod state;
 use std::{collections::BTreeSet, ops::Bound, time::Duration};
 
 // Its hasher is fast, and seeded at random for each table.
-use hashbrown::HashMap;
 
 pub use grant::{Cause, Grant, Handle, LockId, SessionKey};
 pub use queue::{Patience, Ticket};
@@ -24,7 +23,7 @@ use state::Lock;
 pub use state::Obstacle;
 
 use crate::{
-    clock::{Entropy, Moment},
+    clock::{Entropy, HashMap, Moment},
     lease::{self, LeaseId, Token, Value},
     name::LockName,
     schedule::Schedule,
@@ -252,7 +251,7 @@ impl Locks {
     pub fn new(settings: Settings, entropy: Entropy) -> Self {
         Self {
             locks: Slab::new(),
-            names: HashMap::new(),
+            names: HashMap::default(),
             stranded: BTreeSet::new(),
             schedule: Schedule::default(),
             settings,

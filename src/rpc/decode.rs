@@ -6,10 +6,10 @@ use super::{PROTOCOL_VERSIONS, pb};
 use crate::{
     error::{Problem, Reason},
     holder::Holder,
-    lease::{Breaker, LONGEST_VALUE, Value},
+    lease::{Breaker, DURATIONS, LONGEST_VALUE, Value},
     lock::Handle,
     name::{LockName, check_text},
-    session::{LEASE_DURATION, Open, Request, SHORTEST_HOLD, Secret, Settings},
+    session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
 };
 
 /// The longest reason for a break, and the longest name of who asks.
@@ -143,9 +143,9 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
-        && (!LEASE_DURATION.contains(&asked) || asked.subsec_nanos() != 0)
+        && (!DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
     {
-        let (least, most) = (LEASE_DURATION.start().as_millis(), LEASE_DURATION.end().as_millis());
+        let (least, most) = (DURATIONS.start().as_millis(), DURATIONS.end().as_millis());
         let asked = asked.as_millis();
         return Err(Problem::invalid(
             "lease_duration_ms",

@@ -11,12 +11,12 @@ use tonic::{Request, Response, Status};
 
 use super::{
     decode, encode, pb,
-    status::{status, store_problem},
+    status::{status, store_status},
 };
 use crate::{
     driver::{Driver, Watch},
     error::Problem,
-    lease::{self, Breaker, Token, Value},
+    lease::{Breaker, Token, Value},
     session::LockView,
     watch::Target,
 };
@@ -34,10 +34,6 @@ impl Service {
     pub(super) const fn new(driver: Driver) -> Self {
         Self { driver }
     }
-}
-
-fn store_status(error: lease::Error) -> Status {
-    status(store_problem(error))
 }
 
 #[tonic::async_trait]

@@ -11,7 +11,11 @@ mod status;
 
 use std::time::Duration;
 
+#[cfg(feature = "simulation")]
+use futures_core::Stream;
 pub use listen::{Incoming, Listener};
+#[cfg(feature = "simulation")]
+use tonic::Status;
 use tonic::{
     service::{Routes, RoutesBuilder},
     transport::Server,
@@ -74,6 +78,18 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
         }
     }
     (routes.routes(), reporter)
+}
+
+/// A session's stream without a connection below it, for simulations.
+#[cfg(feature = "simulation")]
+pub fn attach<In>(
+    driver: &Driver,
+    inbound: In,
+) -> Result<impl Stream<Item = Result<pb::AttachResponse, Status>>, Status>
+where
+    In: Stream<Item = Result<pb::AttachRequest, Status>> + Unpin,
+{
+    session::Attached::begin(driver, inbound)
 }
 
 /// A server with its limits.

@@ -38,28 +38,22 @@ impl Service {
 
 #[tonic::async_trait]
 impl pb::session_service_server::SessionService for Service {
-    type AttachStream = Attached;
+    type AttachStream = Attached<Streaming<pb::AttachRequest>>;
 
     async fn attach(
         &self,
         request: Request<Streaming<pb::AttachRequest>>,
-    ) -> Result<Response<Attached>, Status> {
-        let stream = self.driver.attach().map_err(status)?;
-        Ok(Response::new(Attached {
-            driver: self.driver.clone(),
-            inbound: request.into_inner(),
-            stream,
-            phase: Phase::First(Box::pin(sleep(FIRST_MESSAGE))),
-        }))
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        Ok(Response::new(Attached::begin(&self.driver, request.into_inner())?))
     }
 }
 
 /// One stream, both ways. It is read from only while there is nothing to send,
 /// in the same task: so a session costs no task of its own, and a client that
 /// does not read what it is sent is not listened to either.
-pub(super) struct Attached {
+pub(super) struct Attached<In> {
     driver: Driver,
-    inbound: Streaming<pb::AttachRequest>,
+    inbound: In,
     stream: driver::Stream,
     phase: Phase,
 }
@@ -75,7 +69,13 @@ enum Phase {
     Done,
 }
 
-impl Attached {
+impl<In> Attached<In> {
+    pub(super) fn begin(driver: &Driver, inbound: In) -> Result<Self, Status> {
+        let stream = driver.attach().map_err(status)?;
+        let phase = Phase::First(Box::pin(sleep(FIRST_MESSAGE)));
+        Ok(Self { driver: driver.clone(), inbound, stream, phase })
+    }
+
     fn received(&mut self, message: pb::AttachRequest) -> Result<(), Status> {
         if matches!(self.phase, Phase::Open) {
             self.stream.request(decode::request(message).map_err(status)?);
@@ -99,7 +99,10 @@ impl Attached {
     }
 }
 
-impl Stream for Attached {
+impl<In> Stream for Attached<In>
+where
+    In: Stream<Item = Result<pb::AttachRequest, Status>> + Unpin,
+{
     type Item = Result<pb::AttachResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

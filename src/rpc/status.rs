@@ -94,6 +94,10 @@ pub(super) fn store_problem(error: lease::Error) -> Problem {
 }
 
 /// A message that could not be read at all.
+pub(super) fn store_status(error: lease::Error) -> Status {
+    status(store_problem(error))
+}
+
 pub(super) fn unreadable(error: Status) -> Status {
     match error.code() {
         Code::OutOfRange => status(Problem::invalid(

@@ -43,11 +43,6 @@ pub struct Settings {
 /// The shortest ttl.
 pub const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest duration of a lease. An infinite one is never
-/// taken.
-pub const LEASE_DURATION: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(15)..=Duration::from_secs(60);
-
 /// The shortest longest hold.
 pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 

@@ -3,15 +3,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
-use super::{
-    Action, LEASE_DURATION, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId,
-    view,
-};
+use super::{Action, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId, view};
 use crate::{
-    clock::Moment,
+    clock::{HashMap, Moment},
     error::{Problem, Reason},
+    lease::DURATIONS,
     lock::{self, Cause, LockId, SessionKey},
 };
 
@@ -78,8 +74,8 @@ impl Sessions {
             stream: Some(stream),
             ping: 0,
             pinged_at: now,
-            grants: HashMap::new(),
-            waits: HashMap::new(),
+            grants: HashMap::default(),
+            waits: HashMap::default(),
             limited: 0,
             armed: None,
         };
@@ -108,7 +104,7 @@ impl Sessions {
             ttl: session.ttl,
             // A grant is valid no longer than its lease, so pings must come
             // often enough for the session and for the shortest lease.
-            keep_alive_every: session.ttl.min(*LEASE_DURATION.start()) / 3,
+            keep_alive_every: session.ttl.min(*DURATIONS.start()) / 3,
             valid_for: session.valid_for(),
         }))
     }

@@ -17,18 +17,17 @@ use std::{sync::Arc, time::Duration};
 
 // Its hasher is fast; what is looked up by it is chosen by the daemon or
 // concerns one session only.
-use hashbrown::HashMap;
 
 pub use event::{
-    Action, Event, LEASE_DURATION, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings,
-    StoreCall, StreamId,
+    Action, Event, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings, StoreCall,
+    StreamId,
 };
 pub use message::{Message, Opened, Queued, Secret};
 use slab::Slab;
 pub use view::{HeldView, LockView};
 
 use crate::{
-    clock::{Entropy, Moment},
+    clock::{Entropy, HashMap, Moment},
     holder::Holder,
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
     name::LockName,
@@ -115,7 +114,7 @@ impl Sessions {
         Self {
             settings,
             sessions: Slab::new(),
-            secrets: HashMap::new(),
+            secrets: HashMap::default(),
             streams: Vec::new(),
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),

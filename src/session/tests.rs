@@ -176,7 +176,7 @@ impl World {
             store: Store::default(),
             clients: Vec::new(),
             streams: 0,
-            highest: HashMap::new(),
+            highest: HashMap::default(),
             grants: 0,
         };
         for n in 0..clients {
@@ -187,8 +187,8 @@ impl World {
                 secret: None,
                 pings: Vec::new(),
                 requests: 0,
-                asked: HashMap::new(),
-                beliefs: HashMap::new(),
+                asked: HashMap::default(),
+                beliefs: HashMap::default(),
                 listed: None,
                 warnings: 0,
             });

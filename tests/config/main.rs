@@ -153,6 +153,7 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("drain", "6m", "from 0s to 5m"),
         ("lease_duration", "14s", "from 15s to 1m"),
         ("lease_duration", "30", "such as"),
+        ("lease_duration", "15s 500ms", "whole seconds"),
         ("linger", "61s", "from 0s to 1m"),
         ("poll_interval", "100ms", "from 500ms to 1m"),
         ("max_storage_calls", "0", "from 1 to 1000"),

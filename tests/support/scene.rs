@@ -134,7 +134,13 @@ impl Scene {
 }
 
 fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
-    Arc::new(Azure::new(Account::new(config).unwrap(), config).unwrap())
+    let account = Account::new(config).unwrap();
+    Arc::new(Azure::new(
+        account,
+        config,
+        "test".to_owned(),
+        leasehold::clock::Entropy::system().unwrap(),
+    ))
 }
 
 /// Waits for what must come; fails if it does not, instead of waiting for ever.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::scatter;
 
 /// Doubles from attempt to attempt, with jitter, so that the clients of a
 /// daemon that comes back don't all arrive at once.
@@ -16,9 +16,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(shortest: Duration, longest: Duration) -> Self {
-        let since_boot = Moment::now().since(Moment::from_boot(Duration::ZERO));
-        let seed = (since_boot.as_nanos() as u64) ^ u64::from(std::process::id()).rotate_left(32);
-        Self { shortest, longest, next: shortest, seed }
+        Self { shortest, longest, next: shortest, seed: scatter() }
     }
 
     /// For attempts to reach the daemon.

@@ -91,6 +91,17 @@ impl ClientBuilder {
         Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
     }
 
+    /// A client whose connection was made otherwise.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn over(
+        self,
+        connect: impl FnOnce(Duration) -> Result<Connection, Error>,
+    ) -> Result<Client, Error> {
+        let profile = self.profile()?;
+        let connection = connect(self.connect_timeout)?;
+        Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
+    }
+
     fn profile(&self) -> Result<Profile, Error> {
         name::check_namespace(&self.namespace)?;
         if let Some(ttl) = self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {

@@ -30,6 +30,10 @@ impl Moment {
     /// The present.
     #[must_use]
     pub fn now() -> Self {
+        #[cfg(feature = "simulation")]
+        if let Some(now) = crate::simulation::ask(|world| world.now()) {
+            return now;
+        }
         // The clock is always there on the systems that this compiles for; if
         // it is not, no deadline can be trusted, so every one has passed.
         clock_gettime(THROUGH_SUSPEND)
@@ -95,9 +99,21 @@ pub async fn sleep_until(moment: Moment) {
     }
 }
 
+/// Waits until `moment`, or for ever if there is none.
+pub async fn sleep_until_any(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits for this long, not counting suspend.
 #[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
 pub async fn sleep(length: Duration) {
+    #[cfg(feature = "simulation")]
+    if let Some(sleep) = crate::simulation::ask(|world| world.sleep(length)).flatten() {
+        return sleep.await;
+    }
     tokio::time::sleep(length).await;
 }
 
@@ -106,7 +122,20 @@ pub async fn sleep(length: Duration) {
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
 pub fn wall() -> SystemTime {
+    #[cfg(feature = "simulation")]
+    if let Some(wall) = crate::simulation::ask(|world| world.wall()) {
+        return wall;
+    }
     SystemTime::now()
+}
+
+/// A number that differs from process to process, and from moment to moment.
+pub(crate) fn scatter() -> u64 {
+    #[cfg(feature = "simulation")]
+    if let Some(seed) = crate::simulation::ask(|world| world.seed()) {
+        return seed;
+    }
+    Moment::now().0 ^ u64::from(std::process::id()).rotate_left(32)
 }
 
 /// A point on both clocks, to notice when they drift apart: a machine that was

@@ -1,15 +1,27 @@
 //! The connection to the daemon that all sessions of a client share.
 
+#[cfg(feature = "simulation")]
+use std::sync::Arc;
 use std::{
+    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
+#[cfg(feature = "simulation")]
+use prost::Message as _;
 use tokio::runtime::Handle;
-use tonic::transport::{Channel, Endpoint};
+#[cfg(feature = "simulation")]
+use tokio_stream::StreamExt as _;
+use tokio_stream::{Stream, wrappers::UnboundedReceiverStream};
+use tonic::{
+    Status, Streaming,
+    transport::{Channel, Endpoint},
+};
 
 use crate::{
-    Error,
+    Error, pb,
     pb::{
         election_service_client::ElectionServiceClient, lock_service_client::LockServiceClient,
         session_service_client::SessionServiceClient,
@@ -37,12 +49,49 @@ pub(crate) struct Connection {
     current: Mutex<Current>,
     /// Guards may be dropped outside of it.
     runtime: Handle,
+    #[cfg(feature = "simulation")]
+    link: Option<Link>,
+}
+
+/// What a daemon says on a stream.
+#[cfg_attr(feature = "simulation", allow(clippy::large_enum_variant, reason = "one per session"))]
+pub(crate) enum Incoming {
+    Stream(Streaming<pb::AttachResponse>),
+    #[cfg(feature = "simulation")]
+    Simulated(crate::simulation::Incoming),
+}
+
+impl Stream for Incoming {
+    type Item = Result<pb::AttachResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match &mut *self {
+            Self::Stream(stream) => Pin::new(stream).poll_next(cx),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(stream) => stream.as_mut().poll_next(cx).map(|message| {
+                let decode = |bytes: Vec<u8>| pb::AttachResponse::decode(bytes.as_slice());
+                let broken = |error: prost::DecodeError| Status::internal(error.to_string());
+                message.map(|message| message.and_then(|bytes| decode(bytes).map_err(broken)))
+            }),
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Current {
     channel: Channel,
     generation: Generation,
+}
+
+/// A way to a daemon that is made up.
+#[cfg(feature = "simulation")]
+struct Link(Arc<dyn crate::simulation::Link>);
+
+#[cfg(feature = "simulation")]
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Link")
+    }
 }
 
 /// Tells one connection from the next.
@@ -66,7 +115,26 @@ impl Connection {
             Error::unavailable(format!("no daemon at {shown}: {}", status::causes(&error)))
         })?;
         let current = Current { channel, generation: Generation(0) };
-        Ok(Self { endpoint, timeout, current: Mutex::new(current), runtime })
+        Ok(Self {
+            endpoint,
+            timeout,
+            current: Mutex::new(current),
+            runtime,
+            #[cfg(feature = "simulation")]
+            link: None,
+        })
+    }
+
+    /// A connection whose sessions go another way.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(
+        link: Arc<dyn crate::simulation::Link>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let endpoint = parse("http://127.0.0.1:1")?;
+        let current = Current { channel: endpoint.connect_lazy(), generation: Generation(0) };
+        let (current, link) = (Mutex::new(current), Some(Link(link)));
+        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link })
     }
 
     /// How long to wait for a connection, or for an answer that needs no wait.
@@ -78,10 +146,21 @@ impl Connection {
         &self.runtime
     }
 
-    pub(crate) fn sessions(&self) -> SessionServiceClient<Channel> {
-        SessionServiceClient::new(self.current().channel.clone())
+    /// Begins a session's stream.
+    pub(crate) async fn attach(
+        &self,
+        messages: UnboundedReceiverStream<pb::AttachRequest>,
+    ) -> Result<Incoming, Status> {
+        #[cfg(feature = "simulation")]
+        if let Some(Link(link)) = &self.link {
+            let messages = messages.map(|message| Ok(message.encode_to_vec()));
+            let incoming = link.attach(Box::pin(messages)).await?;
+            return Ok(Incoming::Simulated(incoming));
+        }
+        let mut sessions = SessionServiceClient::new(self.current().channel.clone())
             .max_decoding_message_size(LARGEST_FROM_SESSION)
-            .max_encoding_message_size(LARGEST_SENT)
+            .max_encoding_message_size(LARGEST_SENT);
+        Ok(Incoming::Stream(sessions.attach(messages).await?.into_inner()))
     }
 
     pub(crate) fn locks(&self) -> LockServiceClient<Channel> {

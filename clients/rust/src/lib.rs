@@ -102,6 +102,14 @@
 
 pub mod clock;
 
+#[doc(hidden)]
+pub mod mutant;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
+#[doc(hidden)]
+pub mod task;
+
 mod backoff;
 mod builder;
 mod client;

@@ -219,7 +219,7 @@ pub const SETTINGS: &[Setting] = &[
         "lease_duration",
         Group::Timing,
         "The duration of leases, in stores whose leases expire",
-        Kind::Length(|config| &mut config.lease_duration, seconds(15, 60)),
+        Kind::Length(|config| &mut config.lease_duration, lease::DURATIONS),
     ),
     setting(
         "linger",

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use azure_core::{
     credentials::TokenCredential,
-    http::{ClientOptions, RetryOptions, UserAgentOptions},
+    http::{ClientOptions, RetryOptions, Transport, UserAgentOptions},
 };
 use azure_storage_blob::{BlobContainerClient, BlobServiceClient, BlobServiceClientOptions};
 
@@ -59,8 +59,12 @@ enum Means {
 impl Account {
     /// Sets up the client. Nothing is sent yet.
     pub fn new(azure: &Azure) -> Result<Self, Error> {
+        Self::over(transport(), azure)
+    }
+
+    /// The same, for calls that go this way.
+    pub fn over(transport: Transport, azure: &Azure) -> Result<Self, Error> {
         let Address { mut url, access } = Address::of(azure)?;
-        let transport = transport();
         let mut options = ClientOptions {
             // Every call has a deadline of its own, and is repeated by whoever
             // knows that deadline.

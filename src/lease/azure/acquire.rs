@@ -8,8 +8,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Azure,
-    amend::{Basis, Try, Unfit, Written, retries},
+    Azure, SHORTEST,
+    amend::{Basis, Try, Unfit, Written},
     blob::{For, Leased, Seen},
     budget::Cause,
     fault::Fault,
@@ -17,7 +17,7 @@ use super::{
     record::{Record, SLICE},
 };
 use crate::{
-    clock::{self, Moment, sleep},
+    clock::{self, Moment},
     lease::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Tokens, Value, token::SEQ_BITS},
     name::LockName,
 };
@@ -47,13 +47,7 @@ impl Azure {
         {
             return Ok(held);
         }
-        let mut attempt = Try {
-            name: &claim.name,
-            path: self.path(&claim.name),
-            id: Some(claim.id),
-            until: Moment::now() + claim.duration / 3,
-            why: For { cause: Cause::Grant, limit: limit(claim.duration) },
-        };
+        let mut attempt = self.attempt(&claim.name, Some(claim.id), Cause::Grant, claim.duration);
         let (sent, leased) = match self.lease(&attempt, claim.id, claim.duration).await {
             Ok(Leasing::Ours(sent, leased)) => (sent, leased),
             Ok(Leasing::Held { by }) => return Ok(Acquire::Held { by }),
@@ -91,14 +85,7 @@ impl Azure {
 
     /// See [`LeaseStore::next_tokens`](crate::lease::LeaseStore::next_tokens).
     pub(super) async fn more_tokens(&self, name: LockName, id: LeaseId) -> Result<Acquire, Error> {
-        let time = limit(Duration::from_secs(15));
-        let attempt = Try {
-            name: &name,
-            path: self.path(&name),
-            id: Some(id),
-            until: Moment::now() + time,
-            why: For { cause: Cause::Grant, limit: time },
-        };
+        let attempt = self.attempt(&name, Some(id), Cause::Grant, SHORTEST);
         let amended = self.amend_latest(&attempt, |record, basis| {
             next_hold(record, basis)?;
             Ok(None)
@@ -155,7 +142,7 @@ impl Azure {
         // When the first attempt was sent that may have succeeded.
         let mut perhaps_since = None;
         let (mut look, mut looked) = (!known, None);
-        let (mut retries, mut creations) = (retries(), 0);
+        let (mut retries, mut creations) = (self.retries(), 0);
         loop {
             let acquire = blobs.acquire(path, id, duration, *why);
             let (sent, leased) = if std::mem::take(&mut look) {
@@ -186,17 +173,15 @@ impl Azure {
                     creations += 1;
                     if let Some(unclear) = self.create(attempt).await? {
                         creations -= 1;
-                        match retries.next() {
-                            Some(wait) => sleep(wait).await,
-                            None => return Err(unclear),
+                        if !retries.wait(attempt.until).await {
+                            return Err(unclear);
                         }
                     }
                 }
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
                     let until = *perhaps_since.get_or_insert(sent) + duration / 3;
-                    match retries.next().filter(|wait| Moment::now() + *wait < until) {
-                        Some(wait) => sleep(wait).await,
-                        None => return Err(fault),
+                    if !retries.wait(until).await {
+                        return Err(fault);
                     }
                 }
                 // It says nothing of the attempt before.

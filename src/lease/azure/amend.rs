@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use azure_core::http::Etag;
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use super::{
     Azure,
     blob::{For, Leased, Seen},
+    budget::Cause,
     fault::Fault,
+    limit,
     record::Record,
 };
 use crate::{
@@ -59,7 +61,47 @@ pub(super) enum Unfit {
     Otherwise(String),
 }
 
+/// The waits between the attempts of one call: ever longer, with jitter, and
+/// not for ever.
+pub(super) struct Retries(ExponentialBackoff);
+
+impl Retries {
+    /// Waits before the next attempt. Not if that would begin after `until`, or
+    /// if it was tried often enough: then this is false.
+    pub(super) async fn wait(&mut self, until: Moment) -> bool {
+        match self.0.next().filter(|wait| Moment::now() + *wait < until) {
+            Some(wait) => {
+                sleep(wait).await;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
 impl Azure {
+    pub(super) fn retries(&self) -> Retries {
+        let retries = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(2))
+            .with_max_times(6)
+            .with_jitter()
+            .with_jitter_seed(self.shared.entropy().bits() as u64);
+        Retries(retries.build())
+    }
+
+    /// A change under a lease of that duration.
+    pub(super) fn attempt<'a>(
+        &self,
+        name: &'a LockName,
+        id: Option<LeaseId>,
+        cause: Cause,
+        duration: Duration,
+    ) -> Try<'a> {
+        let why = For { cause, limit: limit(duration) };
+        Try { name, path: self.path(name), id, until: Moment::now() + duration / 3, why }
+    }
+
     /// Changes the record, from the version on at which the lease was acquired.
     /// `change` may be called more than once; it gives the blob's content if
     /// that is to be replaced too.
@@ -71,7 +113,7 @@ impl Azure {
     ) -> Result<Written, String> {
         let Leased { mut etag, mut date } = leased;
         let mut made: Option<(Etag, Record, Option<Value>)> = None;
-        let mut retries = retries();
+        let mut retries = self.retries();
         for _ in 0..TRIES {
             let (record, content) = match &made {
                 Some((from, record, content)) if *from == etag => (record, content),
@@ -108,10 +150,13 @@ impl Azure {
                 // It may have been written: then its nonce is there.
                 Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
                     self.shared.memory.doubt(attempt.name);
-                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
-                        Some(wait) if fault.is_unclear() => sleep(wait).await,
-                        Some(_) => {}
-                        None => return Ok(unknown(fault)),
+                    let go_on = if fault.is_unclear() {
+                        retries.wait(attempt.until).await
+                    } else {
+                        !attempt.until.has_passed()
+                    };
+                    if !go_on {
+                        return Ok(unknown(fault));
                     }
                     match self.read(attempt).await {
                         Ok(Seen { etag, record: Ok(found), .. }) if found.nonce == record.nonce => {
@@ -192,13 +237,12 @@ impl Azure {
 
     /// Reads the blob, more than once if there is no clear answer.
     pub(super) async fn read(&self, attempt: &Try<'_>) -> Result<Seen, Fault> {
-        let mut retries = retries();
+        let mut retries = self.retries();
         loop {
             match self.shared.blobs.read(&attempt.path, attempt.why).await {
                 Err(fault) if fault.is_trouble() => {
-                    match retries.next().filter(|wait| Moment::now() + *wait < attempt.until) {
-                        Some(wait) => sleep(wait).await,
-                        None => return Err(fault),
+                    if !retries.wait(attempt.until).await {
+                        return Err(fault);
                     }
                 }
                 answer => return answer,
@@ -242,14 +286,4 @@ fn unknown(fault: Fault) -> Written {
         Fault::NoBlob => Written::NotOurs("its blob was deleted"),
         fault => Written::Unknown(fault.why()),
     }
-}
-
-/// Waits between the attempts of one call, with jitter.
-pub(super) fn retries() -> impl Iterator<Item = Duration> {
-    ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(100))
-        .with_max_delay(Duration::from_secs(2))
-        .with_max_times(6)
-        .with_jitter()
-        .build()
 }

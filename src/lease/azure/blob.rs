@@ -326,6 +326,7 @@ impl Blobs {
         let permit = self.budget.enter(kind, why.cause).await;
         let sent = Moment::now();
         let answer = tokio::select! {
+            biased;
             answer = call => answer.map_err(Fault::from),
             () = sleep(why.limit) => {
                 let limit = humantime::format_duration(why.limit);

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azure_core::http::Etag;
-use hashbrown::HashMap;
 
 use super::record::Record;
 use crate::{
+    clock::HashMap,
     lease::{Breaker, LeaseId, Value},
     name::LockName,
 };

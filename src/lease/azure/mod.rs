@@ -36,20 +36,20 @@ pub(crate) use address::{Address, check_key, read_sas, read_url};
 use self::{
     account::Account,
     acquire::deadline,
-    amend::retries,
     blob::{Blobs, For},
     budget::Cause,
     fault::Fault,
     known::Memory,
 };
 use super::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-    Publication, Publish, Release, Renew,
+    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Error, LeaseId, LeaseInfo,
+    LeaseStore, Publication, Publish, Release, Renew,
 };
 use crate::{
     clock::{Entropy, Moment, sleep},
     config,
     name::LockName,
+    task,
 };
 
 /// How often an account in trouble is asked whether it is back.
@@ -57,6 +57,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The time limit of calls for those who only look.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// The shortest lease: what is done for one of unknown duration is done in its
+/// time.
+const SHORTEST: Duration = *DURATIONS.start();
 
 /// Leases on blobs.
 #[derive(Clone)]
@@ -83,27 +87,28 @@ impl Shared {
 
 impl Azure {
     /// Uses an account. Begins to keep the container, and to collect long idle
-    /// blobs, if that is configured.
-    pub fn new(account: Account, config: &config::Azure) -> Result<Self, std::io::Error> {
+    /// blobs, if that is configured. `daemon` names this process to people.
+    #[must_use]
+    pub fn new(account: Account, config: &config::Azure, daemon: String, entropy: Entropy) -> Self {
         let account = Arc::new(account);
         let store = Self {
             shared: Arc::new(Shared {
                 blobs: Blobs::new(Arc::clone(&account), config.max_storage_calls),
                 memory: Memory::default(),
                 prefix: config.prefix.clone(),
-                daemon: daemon(),
+                daemon,
                 place: format!("azure, {} ({})", account.display(), account.credential_name()),
-                entropy: Mutex::new(Entropy::system()?),
+                entropy: Mutex::new(entropy),
             }),
         };
-        tokio::spawn(store.clone().watch_account());
+        task::spawn(store.clone().watch_account());
         if config.protect_container {
-            tokio::spawn(protect::keep(account, config.container.clone()));
+            task::spawn(protect::keep(account, config.container.clone()));
         }
         if !config.collect_after.is_zero() {
-            tokio::spawn(store.clone().collect(config.collect_after));
+            task::spawn(store.clone().collect(config.collect_after));
         }
-        Ok(store)
+        store
     }
 
     /// While the account is in trouble and perhaps nobody asks for anything,
@@ -165,7 +170,7 @@ impl Azure {
     async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
         let why = For { cause: Cause::Break, limit: LOOK };
         let (path, until) = (self.path(&name), Moment::now() + LOOK);
-        let mut retries = retries();
+        let mut retries = self.retries();
         let mut perhaps_done = false;
         let free_within = loop {
             match self.shared.blobs.break_lease(&path, why).await {
@@ -174,9 +179,8 @@ impl Azure {
                 Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
                 Err(fault) if fault.is_unclear() => {
                     perhaps_done = true;
-                    match retries.next().filter(|wait| Moment::now() + *wait < until) {
-                        Some(wait) => sleep(wait).await,
-                        None => return Ok(Break::Unknown { why: fault.why() }),
+                    if !retries.wait(until).await {
+                        return Ok(Break::Unknown { why: fault.why() });
                     }
                 }
                 Err(fault) => return Err(fault.into_error()),
@@ -185,7 +189,7 @@ impl Azure {
         // While the lease lasts nobody but its holder can write: the note
         // follows, with our next hold or on its own.
         self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
-        tokio::spawn(self.clone().note_later(name, breaker, free_within));
+        task::spawn(self.clone().note_later(name, breaker, free_within));
         Ok(Break::Broken { free_within })
     }
 }
@@ -225,7 +229,7 @@ impl LeaseStore for Azure {
         let (store, path) = (self.clone(), self.path(name));
         self.shared.memory.change(name, |known| _ = known.hold.take_if(|held| *held == id));
         Call::pending(async move {
-            let why = For { cause: Cause::Release, limit: limit(Duration::from_secs(15)) };
+            let why = For { cause: Cause::Release, limit: limit(SHORTEST) };
             Ok(match store.shared.blobs.release(&path, id, why).await {
                 Ok(())
                 | Err(
@@ -248,7 +252,7 @@ impl LeaseStore for Azure {
         Call::pending(async move {
             let noted = store.note(name.clone(), breaker.clone(), hold).await;
             // The holder may have been faster, and its lease is gone.
-            tokio::spawn(store.note_later(name, breaker, Duration::ZERO));
+            task::spawn(store.note_later(name, breaker, Duration::ZERO));
             noted
         })
     }
@@ -304,10 +308,4 @@ impl LeaseStore for Azure {
 /// How long a call may take: short enough that several fit into a lease.
 fn limit(duration: Duration) -> Duration {
     (duration / 5).clamp(Duration::from_secs(3), Duration::from_secs(10))
-}
-
-/// Which daemon this is, for people.
-fn daemon() -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    format!("{} (pid {})", host.unwrap_or_default(), std::process::id())
 }

@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 use backon::{BackoffBuilder, ExponentialBuilder};
 
 use super::{
-    Azure, LOOK,
-    amend::{Try, Written, frozen},
+    Azure, LOOK, SHORTEST,
+    amend::{Written, frozen},
     blob::{For, Seen},
     budget::Cause,
     fault::Fault,
-    limit,
     record::Record,
 };
 use crate::{
-    clock::{Moment, sleep},
+    clock::sleep,
     lease::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Token, Value},
     name::LockName,
 };
@@ -33,7 +32,7 @@ impl Azure {
         id: LeaseId,
         publication: Publication,
     ) -> Result<Publish, Error> {
-        let attempt = self.attempt(&name, Some(id), Cause::Show);
+        let attempt = self.attempt(&name, Some(id), Cause::Show, SHORTEST);
         let Publication { holder, token, held_for, value } = publication;
         let since = self.shared.blobs.service_seconds().saturating_sub(held_for.as_secs());
         let amended = self.amend_latest(&attempt, |record, _| {
@@ -76,7 +75,7 @@ impl Azure {
         breaker: Breaker,
         id: Option<LeaseId>,
     ) -> Result<(), Error> {
-        let attempt = self.attempt(&name, id, Cause::Break);
+        let attempt = self.attempt(&name, id, Cause::Break, SHORTEST);
         let amended = self.amend_latest(&attempt, |record, _| {
             record.broken = Some(breaker.clone());
             Ok(None)
@@ -194,11 +193,5 @@ impl Azure {
             broken: record.and_then(|record| record.broken),
             place,
         }
-    }
-
-    fn attempt<'a>(&self, name: &'a LockName, id: Option<LeaseId>, cause: Cause) -> Try<'a> {
-        let time = limit(Duration::from_secs(15));
-        let why = For { cause, limit: time };
-        Try { name, path: self.path(name), id, until: Moment::now() + time, why }
     }
 }

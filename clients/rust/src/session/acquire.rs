@@ -43,7 +43,7 @@ impl Session {
         let mut patience = (wait != Wait::Not).then_some(answer_within);
         let mut alarm = limit;
         let reply = loop {
-            let mut rung = pin!(at(alarm));
+            let mut rung = pin!(clock::sleep_until_any(alarm));
             tokio::select! {
                 biased;
                 reply = &mut pending.reply => break reply,
@@ -135,13 +135,6 @@ impl Drop for Pending<'_> {
         if let Ok(Reply::Granted { grant, .. }) = granted {
             self.session.let_go(grant);
         }
-    }
-}
-
-async fn at(moment: Option<Moment>) {
-    match moment {
-        Some(moment) => clock::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

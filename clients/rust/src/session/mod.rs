@@ -38,7 +38,7 @@ use crate::{
     Error, Loss, Reason, Risk,
     clock::{self, Anchor, Moment},
     connection::Connection,
-    pb,
+    pb, task,
     value::Value,
 };
 
@@ -188,6 +188,7 @@ impl Session {
         });
         if running {
             tokio::select! {
+                biased;
                 () = rested => {}
                 () = clock::sleep(self.connection.timeout()) => {}
             }
@@ -207,7 +208,8 @@ impl Session {
             // A runtime that is gone drops the task at once, and the task's
             // watch locks the state: so not under the lock.
             let watch = Watch::new(Arc::clone(&self.shared));
-            self.connection.runtime().spawn(stream::run(watch, Arc::clone(&self.connection)));
+            let connection = Arc::clone(&self.connection);
+            task::spawn(self.connection.runtime(), stream::run(watch, connection));
         }
         result
     }

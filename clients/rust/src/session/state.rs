@@ -98,7 +98,7 @@ pub(crate) struct State {
     pub(super) releases: BTreeMap<u64, Releasing>,
     /// By their number on the wire.
     pub(super) proclaims: BTreeMap<u64, Proclaiming>,
-    pub(super) grants: HashMap<GrantId, Grant>,
+    pub(super) grants: BTreeMap<GrantId, Grant>,
     pub(super) handles: HashMap<Handle, Named>,
     pub(super) actions: VecDeque<Action>,
     /// Why there is no stream, for people.
@@ -119,7 +119,7 @@ impl State {
             requests: HashMap::new(),
             releases: BTreeMap::new(),
             proclaims: BTreeMap::new(),
-            grants: HashMap::new(),
+            grants: BTreeMap::new(),
             handles: HashMap::new(),
             actions: VecDeque::new(),
             trouble: None,

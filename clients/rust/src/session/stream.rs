@@ -5,7 +5,7 @@ use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
 
 use super::{
     attachment::{Next, Setback},
@@ -17,7 +17,7 @@ use crate::{
     backoff::Backoff,
     clock,
     clock::{Anchor, Moment},
-    connection::Connection,
+    connection::{Connection, Incoming},
     pb,
     pb::attach_response::Message,
     status,
@@ -93,6 +93,7 @@ async fn attach(shared: &Shared, connection: &Connection, backoff: &mut Backoff)
     let generation = connection.generation();
     let opening = open(connection, UnboundedReceiverStream::new(messages));
     let (first, mut incoming) = tokio::select! {
+        biased;
         opened = opening => match opened {
             Ok(opened) => opened,
             Err(setback) => return setback,
@@ -148,7 +149,7 @@ impl From<Setback> for Ending {
 /// Reads, and pings when it is time, until the stream ends.
 async fn keep(
     shared: &Shared,
-    incoming: &mut Streaming<pb::AttachResponse>,
+    incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
     life: &mut Life,
 ) -> Result<Infallible, Ending> {
     loop {
@@ -209,13 +210,12 @@ fn take(
 async fn open(
     connection: &Connection,
     messages: UnboundedReceiverStream<pb::AttachRequest>,
-) -> Result<(pb::AttachResponse, Streaming<pb::AttachResponse>), Setback> {
-    let response = connection.sessions().attach(messages).await;
-    let mut incoming = response.map_err(|status| setback(&status))?.into_inner();
-    match incoming.message().await {
-        Ok(Some(first)) => Ok((first, incoming)),
-        Ok(None) => Err(Setback::Ended),
-        Err(status) => Err(setback(&status)),
+) -> Result<(pb::AttachResponse, Incoming), Setback> {
+    let mut incoming = connection.attach(messages).await.map_err(|status| setback(&status))?;
+    match incoming.next().await {
+        Some(Ok(first)) => Ok((first, incoming)),
+        Some(Err(status)) => Err(setback(&status)),
+        None => Err(Setback::Ended),
     }
 }
 

@@ -1,0 +1,95 @@
+//! Safety rules that a test can break, to show that it would notice. In builds
+//! without the feature `simulation` all rules hold, and nothing is left of this.
+
+macro_rules! mutants {
+    ($($name:ident, $rule:literal, $key:literal, $what:literal;)*) => {
+        /// A way to break a safety rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Mutant {
+            /// All of them, in the order of the rules.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The number of the rule that it breaks.
+            #[must_use]
+            pub const fn rule(self) -> u8 {
+                match self { $(Self::$name => $rule,)* }
+            }
+
+            /// Its name on the command line.
+            #[must_use]
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// What is different with it.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$name => $what,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    SameLeaseId, 1, "1", "a lock's lease id is the same for every acquisition";
+    WriteWithoutLease, 2, "2a", "records are written without lease id and If-Match";
+    ForgetfulEpoch, 2, "2b", "a new blob's tokens begin at 1, not at the service's date";
+    TrustOldRecord, 2, "2c", "a stored token lower than one seen before is believed";
+    DeadlineFromAnswer, 3, "3a", "the deadline counts from the answer, not from the call";
+    DeadlineWithoutMargin, 3, "3b", "the deadline leaves no margin and no room for drift";
+    EndlessCall, 4, "4", "calls of the storage have no time limit";
+    ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
+    BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
+    ChecksByTimerOnly, 5, "5c", "deadlines are looked at by timers only";
+    GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
+    UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
+    UnclearAcquireForgotten, 7, "7b", "a lease that may be ours is not released";
+    UnclearWriteBelieved, 7, "7c", "an unclear write of the record counts as done";
+    LostRenewIgnored, 7, "7d", "409 and 404 at a renewal are taken for hiccups";
+    LostIsTakenBack, 8, "8", "a lost grant is valid again if its lease can be renewed";
+    AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
+    ResumedEpoch, 10, "10", "a daemon goes on with the tokens that it stored before a crash";
+    CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
+    FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
+    ReleaseByName, 12, "12", "a release frees whoever holds the lock";
+    TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
+    HastyStop, 13, "13b", "a daemon that stops releases its leases before its holders let go";
+    CollectAnything, 14, "14a", "idle blobs are deleted without If-Match and without a look at their epoch";
+    CollectLeased, 14, "14b", "blobs are collected although they are leased";
+}
+
+#[cfg(feature = "simulation")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Whether this rule is broken on this thread.
+    #[must_use]
+    pub fn is(mutant: Mutant) -> bool {
+        BROKEN.get() == Some(mutant)
+    }
+
+    /// Breaks one rule on this thread, or none.
+    pub fn set(mutant: Option<Mutant>) {
+        BROKEN.set(mutant);
+    }
+}
+
+#[cfg(feature = "simulation")]
+pub use switch::{is, set};
+
+/// Whether this rule is broken: never.
+#[cfg(not(feature = "simulation"))]
+#[must_use]
+pub const fn is(_: Mutant) -> bool {
+    false
+}

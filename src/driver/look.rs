@@ -1,0 +1,211 @@
+//! Looking at locks, here and as they are stored, and watching them.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{Driver, State};
+use crate::{
+    clock::{Moment, sleep_until_any},
+    error::Problem,
+    lease::{self, CallCount, LeaseInfo},
+    name::{LockName, Namespace},
+    session::{HeldView, LockView},
+    task,
+    watch::{Target, WatchId},
+};
+
+impl Driver {
+    /// Looks at locks that are watched here and other daemons may hold. Never
+    /// ends.
+    pub async fn look_elsewhere(self) {
+        if !self.shared.store.is_shared() {
+            return std::future::pending().await;
+        }
+        loop {
+            let due = self.state().observed.next_due();
+            tokio::select! {
+                biased;
+                () = sleep_until_any(due) => {}
+                () = self.shared.observed.notified() => {}
+            }
+            while let Some(name) = self.next_to_look_at() {
+                let driver = self.clone();
+                task::spawn(async move {
+                    let since = driver.state().observed.stamp();
+                    let seen = driver.shared.store.inspect(&name).await;
+                    driver.looked(&name, seen, since);
+                });
+            }
+        }
+    }
+
+    /// A lock to look at now, of which this daemon does not know anyway.
+    fn next_to_look_at(&self) -> Option<LockName> {
+        let now = Moment::now();
+        let mut state = self.state();
+        loop {
+            let name = state.observed.pop(now)?;
+            if !state.sessions.knows(&name) {
+                return Some(name);
+            }
+            state.observed.missed(&name, now);
+        }
+    }
+
+    fn looked(&self, name: &LockName, seen: Result<Option<LeaseInfo>, lease::Error>, since: u64) {
+        let now = Moment::now();
+        let mut state = self.state();
+        match seen {
+            Ok(info) => {
+                if state.observed.saw(name, info.map(Arc::new), since, now) {
+                    state.watches.changed(name);
+                }
+            }
+            Err(_) => state.observed.missed(name, now),
+        }
+        // It may have become ours while it was looked at.
+        if state.sessions.is_ours(name) {
+            state.observed.forget(name);
+        }
+        // While all looks were under way, nothing was due.
+        self.shared.observed.notify_one();
+    }
+
+    /// A lock as it is now.
+    pub async fn inspect(&self, name: &LockName) -> Result<LockView, lease::Error> {
+        let view = self.view(name);
+        if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
+            return Ok(view);
+        }
+        let since = self.state().observed.stamp();
+        let stored = self.shared.store.inspect(name).await?;
+        let view = self.overlay(stored.as_ref(), name);
+        self.looked(name, Ok(stored), since);
+        Ok(view)
+    }
+
+    /// A lock as it is now, and as it is stored.
+    pub async fn inspect_stored(
+        &self,
+        name: &LockName,
+    ) -> Result<(LockView, Option<LeaseInfo>), lease::Error> {
+        let stored = self.shared.store.inspect(name).await?;
+        Ok((self.overlay(stored.as_ref(), name), stored))
+    }
+
+    /// Where leases are kept, for people, and how often the storage was called.
+    #[must_use]
+    pub fn store(&self) -> (String, Vec<CallCount>) {
+        (self.shared.store.describe(), self.shared.store.calls())
+    }
+
+    /// Locks that are held or waited for, in the order of their names.
+    pub async fn list(
+        &self,
+        namespace: &Namespace,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<LockView>, lease::Error> {
+        let stored = self.shared.store.list(namespace.as_str(), prefix, after, limit).await?;
+        let mut names: BTreeMap<_, _> =
+            stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
+        let stranded: Vec<_> = {
+            let state = self.settled();
+            let stranded = state.sessions.stranded(namespace.as_str(), prefix, after);
+            stranded.take(limit).cloned().collect()
+        };
+        for name in stranded {
+            names.entry(name).or_default();
+        }
+        Ok(names
+            .into_iter()
+            .take(limit)
+            .map(|(name, info)| self.overlay(info.as_ref(), &name))
+            .collect())
+    }
+
+    /// What the store knows, and over it what this daemon knows.
+    fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
+        let state = self.settled();
+        let mut view = state.sessions.view(name, Moment::now());
+        // What was seen at the last poll is older than what is stored.
+        view.held.take_if(|held| stored.is_some() && held.session.is_none());
+        // A lease of our own says who was first, not who holds the lock now.
+        if view.held.is_none()
+            && !state.sessions.is_ours(name)
+            && let Some(info) = stored.filter(|info| info.held)
+        {
+            view.held = Some(HeldView::elsewhere(info));
+        }
+        view
+    }
+
+    /// A lock as it is now, as far as this daemon knows without asking.
+    #[must_use]
+    pub fn view(&self, name: &LockName) -> LockView {
+        self.settled().view(name)
+    }
+
+    /// Begins to collect changes. Of a single lock also those that happen at
+    /// other daemons.
+    pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
+        let mut state = self.state();
+        let name = match &target {
+            Target::Name(name) => Some(name.clone()),
+            Target::Prefix(..) => None,
+        };
+        let id = state.watches.add(target)?;
+        if let Some(name) = &name {
+            state.observed.add(name, Moment::now());
+            self.shared.observed.notify_one();
+        }
+        Ok(Watch { driver: self.clone(), id, name })
+    }
+}
+
+impl State {
+    /// A lock as it is now, as far as is known here without asking.
+    fn view(&self, name: &LockName) -> LockView {
+        let mut view = self.sessions.view(name, Moment::now());
+        if view.held.is_none()
+            && !self.sessions.is_ours(name)
+            && let Some(info) = self.observed.seen(name)
+        {
+            view.held = Some(HeldView::elsewhere(info));
+        }
+        view
+    }
+}
+
+/// A client that watches locks. Dropping it ends the watch.
+pub struct Watch {
+    driver: Driver,
+    id: WatchId,
+    /// If it is a single lock.
+    name: Option<LockName>,
+}
+
+impl Watch {
+    /// The next lock that has changed, as it is now.
+    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, Problem>>> {
+        let mut state = self.driver.state();
+        state
+            .watches
+            .poll_changed(self.id, cx)
+            .map(|changed| changed.map(|name| Ok(state.view(&name?))))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut state = self.driver.state();
+        state.watches.remove(self.id);
+        if let Some(name) = &self.name {
+            state.observed.remove(name);
+        }
+    }
+}
