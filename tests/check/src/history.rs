@@ -18,6 +18,7 @@ pub struct History {
 /// How long things may take while nothing is disturbed, in nanoseconds. Zero:
 /// not checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bounds {
     /// L1: from the death of a holder (its process or its daemon) to the next
     /// grant, if somebody waits: the lease's duration or the session's ttl, a
@@ -53,6 +54,7 @@ pub struct Entry {
 /// another client; so is one that opened a new session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the variants say what their fields are")]
 pub enum Event {
     /// A client asks for a lock through a daemon.
     Acquire { op: u64, client: u32, daemon: u32, lock: u32 },

@@ -1,0 +1,255 @@
+//! Tokens: I1 each belongs to one client, and what was accepted never falls; I2
+//! later grants have greater ones; I5 each was made durable before; I7 what is
+//! stored never falls.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Event, Kind,
+    index::{About, Index, Pos},
+    report::Report,
+    words::Seconds,
+};
+
+/// How many tokens a stored record stands for, from its own on.
+const STORED: u64 = 1024;
+
+pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
+    owners(index, report);
+    accepted(index, report);
+    rising(index, report);
+    durable(index, report);
+    stored(index, report);
+}
+
+/// I1: a token is granted to one client only.
+fn owners(index: &Index<'_>, report: &mut Report) {
+    for &(first, second) in &index.twins {
+        let (first, second) = (&index.holds[first], &index.holds[second]);
+        report.distrust(first.lock);
+        let excerpt = [first, second]
+            .map(|hold| [index.acquires[hold.acquire].invoked.pos, hold.granted.pos])
+            .concat();
+        report.add(Kind::I1, second.granted.at, excerpt, || {
+            format!(
+                "token {} of lock {} was granted to client {} at {} and to client {} at {}",
+                first.token,
+                index.locks[first.lock].id,
+                first.client,
+                Seconds(first.granted.at),
+                second.client,
+                Seconds(second.granted.at),
+            )
+        });
+    }
+}
+
+/// I1: a fenced resource does not accept a token after a greater one.
+fn accepted(index: &Index<'_>, report: &mut Report) {
+    let used = |pos: Pos| match (&index.entries[pos].event, index.about[pos]) {
+        (
+            &Event::Used { client, token, fenced: true, accepted: true, .. },
+            About::Used { lock, .. },
+        ) => Some((client, lock, token)),
+        _ => None,
+    };
+    let mut greatest: Vec<Option<(u64, u32, Pos)>> = vec![None; index.locks.len()];
+    let mut unsafe_locks = Vec::new();
+    index.replay(
+        &mut greatest,
+        |greatest, pos| {
+            let Some((client, lock, token)) = used(pos) else { return };
+            let Some((higher, by, then)) = greatest[lock].filter(|(most, ..)| *most > token) else {
+                return;
+            };
+            unsafe_locks.push(lock);
+            let (at, before) = (index.entries[pos].at, index.entries[then].at);
+            report.add(Kind::I1, at, [then, pos], || {
+                format!(
+                    "token {token} of client {client} was accepted under lock {} at {}, \
+                     after token {higher} of client {by} at {}",
+                    index.locks[lock].id,
+                    Seconds(at),
+                    Seconds(before)
+                )
+            });
+        },
+        |greatest, pos| {
+            let Some((client, lock, token)) = used(pos) else { return };
+            if greatest[lock].is_none_or(|(most, ..)| most < token) {
+                greatest[lock] = Some((token, client, pos));
+            }
+        },
+    );
+    unsafe_locks.into_iter().for_each(|lock| report.distrust(lock));
+}
+
+/// I2: who asks after a grant was returned gets a greater token. An equal one
+/// is a shared grant, or I1 or I4 speak of it.
+fn rising(index: &Index<'_>, report: &mut Report) {
+    struct Greatest {
+        /// By lock: the hold with the greatest token.
+        now: Vec<Option<usize>>,
+        /// By acquire: the same when it was invoked.
+        then: Vec<Option<usize>>,
+    }
+    let mut greatest =
+        Greatest { now: vec![None; index.locks.len()], then: vec![None; index.acquires.len()] };
+    index.replay(
+        &mut greatest,
+        |greatest, pos| {
+            if let (Event::Acquire { .. }, About::Acquire(acquire)) =
+                (&index.entries[pos].event, index.about[pos])
+            {
+                greatest.then[acquire] = greatest.now[index.acquires[acquire].lock];
+            }
+        },
+        |greatest, pos| {
+            let Some(hold) = granted(index, pos).and_then(|acquire| index.acquires[acquire].hold())
+            else {
+                return;
+            };
+            let most = &mut greatest.now[index.holds[hold].lock];
+            if most.is_none_or(|most| index.holds[most].token < index.holds[hold].token) {
+                *most = Some(hold);
+            }
+        },
+    );
+    for (acquire, before) in greatest.then.into_iter().enumerate() {
+        let acquire = &index.acquires[acquire];
+        let (Some(before), Some((granted, hold))) = (before, acquire.granted()) else { continue };
+        let (before, hold) = (&index.holds[before], &index.holds[hold]);
+        if hold.token >= before.token {
+            continue;
+        }
+        report.distrust(hold.lock);
+        let excerpt = [before.granted.pos, acquire.invoked.pos, granted.pos];
+        report.add(Kind::I2, granted.at, excerpt, || {
+            format!(
+                "client {} asked for lock {} at {} and was granted token {}, though token {} \
+                 had been granted to client {} before, at {}",
+                hold.client,
+                index.locks[hold.lock].id,
+                Seconds(acquire.invoked.at),
+                hold.token,
+                before.token,
+                before.client,
+                Seconds(before.granted.at),
+            )
+        });
+    }
+}
+
+fn granted(index: &Index<'_>, pos: Pos) -> Option<usize> {
+    match (&index.entries[pos].event, index.about[pos]) {
+        (Event::Granted { .. }, About::Acquire(acquire)) => Some(acquire),
+        _ => None,
+    }
+}
+
+/// I5: a token was stored, and held by a daemon, before it was granted.
+fn durable(index: &Index<'_>, report: &mut Report) {
+    let no_ranges = || vec![Ranges::default(); index.locks.len()];
+    index.replay(
+        &mut (no_ranges(), no_ranges()),
+        |(stored, held), pos| {
+            let About::Place(place) = index.about[pos] else { return };
+            let lock = index.places[place].lock;
+            match index.entries[pos].event {
+                Event::Stored { token, .. } if token > 0 => {
+                    stored[lock].add(token, token.saturating_add(STORED - 1));
+                }
+                Event::Holds { first, last, .. } => held[lock].add(first, last),
+                _ => {}
+            }
+        },
+        |(stored, held), pos| {
+            let Some(acquire) = granted(index, pos) else { return };
+            let Some(hold) = index.acquires[acquire].hold() else { return };
+            let hold = &index.holds[hold];
+            let why = if index.locks[hold.lock].has_stored && !stored[hold.lock].has(hold.token) {
+                "no record stored with the blob before covers it"
+            } else if index.has_holds && !held[hold.lock].has(hold.token) {
+                "no daemon had counted on a lease with this token before"
+            } else {
+                return;
+            };
+            let at = index.entries[pos].at;
+            report.add(Kind::I5, at, [index.acquires[acquire].invoked.pos, pos], || {
+                format!(
+                    "token {} of lock {} was granted to client {} by daemon {} at {}, but {why}",
+                    hold.token,
+                    index.locks[hold.lock].id,
+                    hold.client,
+                    index.daemon_of(acquire).id,
+                    Seconds(at)
+                )
+            });
+        },
+    );
+}
+
+/// Ranges of tokens, none within another: first → last.
+#[derive(Clone, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn add(&mut self, first: u64, last: u64) {
+        if self.0.range(..=first).next_back().is_some_and(|(_, &before)| before >= last) {
+            return;
+        }
+        while let Some((&within, _)) = self.0.range(first..).next().filter(|(_, to)| **to <= last) {
+            self.0.remove(&within);
+        }
+        self.0.insert(first, last);
+    }
+
+    fn has(&self, token: u64) -> bool {
+        self.0.range(..=token).next_back().is_some_and(|(_, &last)| token <= last)
+    }
+}
+
+/// I7: each hold stores a greater token than all before.
+fn stored(index: &Index<'_>, report: &mut Report) {
+    #[derive(Clone, Default)]
+    struct Blob {
+        /// The greatest token, by which place, in which entry.
+        greatest: Option<(u64, usize, Pos)>,
+        /// A record with a hold's token is there now.
+        written: bool,
+    }
+    let mut blobs = vec![Blob::default(); index.locks.len()];
+    for (pos, entry) in index.entries.iter().enumerate() {
+        match (&entry.event, index.about[pos]) {
+            (Event::Deleted { .. }, About::Lock(lock)) => blobs[lock].written = false,
+            (Event::Tampered { .. }, About::Lock(lock)) => blobs[lock] = Blob::default(),
+            (&Event::Stored { token, daemon, .. }, About::Place(place)) => {
+                let lock = index.places[place].lock;
+                let blob = &mut blobs[lock];
+                let fell = blob.greatest.filter(|&(most, by, _)| match token {
+                    0 => blob.written,
+                    _ => token < most || (token == most && place != by),
+                });
+                if let Some((most, by, then)) = fell {
+                    report.add(Kind::I7, entry.at, [then, pos], || {
+                        format!(
+                            "daemon {daemon} stored token {token} with lock {} at {}, after \
+                             daemon {} had stored {most} at {}",
+                            index.locks[lock].id,
+                            Seconds(entry.at),
+                            index.daemons[index.places[by].daemon].id,
+                            Seconds(index.entries[then].at)
+                        )
+                    });
+                }
+                if token > 0 {
+                    blob.written = true;
+                    if blob.greatest.is_none_or(|(most, ..)| most <= token) {
+                        blob.greatest = Some((token, place, pos));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

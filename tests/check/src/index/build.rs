@@ -1,0 +1,464 @@
+//! The pass that makes an [`Index`]. It also finds what contradicts itself.
+
+use hashbrown::HashMap;
+
+use super::{
+    About, Acquire, Answer, Daemon, End, Gone, Hold, How, Index, Lease, Lock, Place, Point, Pos,
+    Span, Valid,
+};
+use crate::{Entry, Event, History, Kind, Nanos, report::Report};
+
+impl<'h> Index<'h> {
+    pub(crate) fn new(history: &'h History, report: &mut Report) -> Self {
+        let mut builder = Builder::new(history, report);
+        let mut before = 0;
+        for (pos, entry) in history.entries.iter().enumerate() {
+            if entry.at < before {
+                builder.index.disordered = true;
+                builder.malformed(pos, [pos - 1], "this entry is earlier than the one before it");
+            }
+            before = entry.at;
+            let about = builder.take(Point { at: entry.at, pos }, entry);
+            builder.index.about.push(about);
+        }
+        builder.finish(before)
+    }
+}
+
+struct Builder<'h, 'r> {
+    index: Index<'h>,
+    report: &'r mut Report,
+    ops: HashMap<u64, Op>,
+    clients: HashMap<u32, Client>,
+    locks: HashMap<u32, usize>,
+    daemons: HashMap<u32, usize>,
+    places: HashMap<(usize, usize), usize>,
+    tokens: HashMap<(usize, u64), usize>,
+    /// By lock: at which place there is a lease, and until when.
+    leased: HashMap<usize, (usize, Nanos)>,
+    disturbed: HashMap<&'h str, usize>,
+    open: usize,
+    calm_from: Nanos,
+}
+
+enum Op {
+    Acquire(usize),
+    Release { hold: usize, done: bool },
+}
+
+#[derive(Default)]
+struct Client {
+    died: Option<Point>,
+    broken: Option<Point>,
+    acquires: Vec<usize>,
+    holds: Vec<usize>,
+}
+
+const UNKNOWN: &str = "no acquire has this number";
+const ANSWERED: &str = "this acquire was answered before";
+const NOT_GRANTED: &str = "this client was never granted this token of this lock";
+
+impl<'h, 'r> Builder<'h, 'r> {
+    fn new(history: &'h History, report: &'r mut Report) -> Self {
+        let index = Index {
+            bounds: &history.bounds,
+            entries: &history.entries,
+            about: Vec::with_capacity(history.entries.len()),
+            acquires: Vec::new(),
+            holds: Vec::new(),
+            locks: Vec::new(),
+            daemons: Vec::new(),
+            places: Vec::new(),
+            twins: Vec::new(),
+            calm: Vec::new(),
+            disturbances: 0,
+            clients: 0,
+            has_holds: false,
+            end: 0,
+            disordered: false,
+        };
+        Self {
+            index,
+            report,
+            ops: HashMap::new(),
+            clients: HashMap::new(),
+            locks: HashMap::new(),
+            daemons: HashMap::new(),
+            places: HashMap::new(),
+            tokens: HashMap::new(),
+            leased: HashMap::new(),
+            disturbed: HashMap::new(),
+            open: 0,
+            calm_from: 0,
+        }
+    }
+
+    fn malformed(&mut self, pos: Pos, with: impl IntoIterator<Item = Pos>, why: &str) -> About {
+        let entry = &self.index.entries[pos];
+        let excerpt = with.into_iter().chain([pos]);
+        self.report.add(Kind::Malformed, entry.at, excerpt, || format!("{why}: {}", entry.event));
+        About::Nothing
+    }
+
+    fn take(&mut self, point: Point, entry: &'h Entry) -> About {
+        match &entry.event {
+            &Event::Acquire { op, client, daemon, lock } => {
+                self.acquire(point, op, client, daemon, lock)
+            }
+            Event::Queued { op } => self.queued(point, *op),
+            Event::Granted { op, token } => self.granted(point, *op, *token),
+            Event::Refused { op, .. } => self.refused(point, *op),
+            &Event::Valid { client, lock, token, until } => {
+                let Some(hold) = self.held(point, client, lock, token) else {
+                    return self.malformed(point.pos, [], NOT_GRANTED);
+                };
+                if self.index.holds[hold].end.is_none() {
+                    self.index.holds[hold].valid.push(Valid { point, until });
+                }
+                About::Hold(hold)
+            }
+            &Event::Release { op, client, lock, token } => {
+                let Some(hold) = self.held(point, client, lock, token) else {
+                    return self.malformed(point.pos, [], NOT_GRANTED);
+                };
+                if self.ops.insert(op, Op::Release { hold, done: false }).is_some() {
+                    self.malformed(point.pos, [], "the number of this operation was used before");
+                }
+                self.end(hold, End { point, how: How::Released })
+            }
+            Event::Released { op } => self.released(point, *op),
+            &Event::Lost { client, lock, token } => {
+                let Some(hold) = self.held(point, client, lock, token) else {
+                    return self.malformed(point.pos, [], NOT_GRANTED);
+                };
+                self.end(hold, End { point, how: How::Lost })
+            }
+            &Event::Used { client, lock, token, .. } => {
+                let lock = self.lock(lock);
+                About::Used { lock, hold: self.hold(client, lock, token) }
+            }
+            Event::ClientDied { client } => self.client_died(point, *client),
+            &Event::Holds { daemon, lock, first, last, .. } => {
+                self.index.has_holds = true;
+                let place = self.place(lock, daemon);
+                let dead = self.index.daemons[self.index.places[place].daemon].died;
+                if let Some(died) = dead.filter(|died| self.after(*died, point)) {
+                    self.malformed(point.pos, [died.pos], "this daemon is dead");
+                }
+                if first > last {
+                    self.malformed(point.pos, [], "the last token is less than the first");
+                }
+                About::Place(place)
+            }
+            &Event::LetGo { daemon, lock } => About::Place(self.place(lock, daemon)),
+            Event::DaemonDied { daemon } => self.daemon_died(point, *daemon),
+            &Event::Leased { daemon, lock, until } => self.leased(point, lock, daemon, until),
+            Event::Unleased { lock } => {
+                let lock = self.lock(*lock);
+                if let Some((place, until)) = self.leased.remove(&lock) {
+                    self.end_lease(place, point.at.min(until), Some(point.pos));
+                }
+                About::Lock(lock)
+            }
+            &Event::Stored { daemon, lock, .. } => {
+                let place = self.place(lock, daemon);
+                let lock = self.index.places[place].lock;
+                self.index.locks[lock].has_stored = true;
+                About::Place(place)
+            }
+            Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),
+            Event::Disturbed { what } => {
+                *self.disturbed.entry(what).or_default() += 1;
+                self.index.disturbances += 1;
+                if self.open == 0 {
+                    self.index.calm.push(Span { from: self.calm_from, to: point.at });
+                }
+                self.open += 1;
+                About::Nothing
+            }
+            Event::Undisturbed { what } => {
+                match self.disturbed.get_mut(what.as_str()) {
+                    Some(open) if *open > 0 => *open -= 1,
+                    _ => return self.malformed(point.pos, [], "nothing of this name had begun"),
+                }
+                self.open -= 1;
+                if self.open == 0 {
+                    self.calm_from = point.at;
+                }
+                About::Nothing
+            }
+            Event::ClockBroken { client } => {
+                let client = self.clients.entry(*client).or_default();
+                client.broken.get_or_insert(point);
+                for &hold in &client.holds {
+                    self.index.holds[hold].broken.get_or_insert(point);
+                }
+                for &acquire in &client.acquires {
+                    let daemon = self.index.places[self.index.acquires[acquire].place].daemon;
+                    self.index.daemons[daemon].broken.get_or_insert(point);
+                }
+                About::Nothing
+            }
+        }
+    }
+
+    fn acquire(&mut self, point: Point, op: u64, client: u32, daemon: u32, lock: u32) -> About {
+        self.alive(point, client);
+        let place = self.place(lock, daemon);
+        let Place { lock, daemon, .. } = self.index.places[place];
+        let acquire = self.index.acquires.len();
+        if self.ops.insert(op, Op::Acquire(acquire)).is_some() {
+            self.malformed(point.pos, [], "the number of this operation was used before");
+        }
+        let of = self.clients.entry(client).or_default();
+        of.acquires.push(acquire);
+        if of.broken.is_some() {
+            self.index.daemons[daemon].broken.get_or_insert(point);
+        }
+        // Nobody can wait at a daemon that is dead already.
+        let gone = self.index.daemons[daemon].died.map(|_| Gone { point, client: false });
+        self.index.acquires.push(Acquire {
+            client,
+            lock,
+            place,
+            invoked: point,
+            queued: None,
+            answer: None,
+            gone,
+        });
+        self.index.locks[lock].acquires.push(acquire);
+        self.index.places[place].acquires.push(acquire);
+        self.index.daemons[daemon].acquires.push(acquire);
+        About::Acquire(acquire)
+    }
+
+    fn queued(&mut self, point: Point, op: u64) -> About {
+        let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
+            return self.malformed(point.pos, [], UNKNOWN);
+        };
+        self.alive(point, self.index.acquires[acquire].client);
+        if self.index.acquires[acquire].answer.is_some() {
+            return self.malformed(point.pos, [], ANSWERED);
+        }
+        self.index.acquires[acquire].queued.get_or_insert(point);
+        About::Acquire(acquire)
+    }
+
+    fn granted(&mut self, point: Point, op: u64, token: u64) -> About {
+        let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
+            return self.malformed(point.pos, [], UNKNOWN);
+        };
+        let Acquire { client, lock, invoked, answer, .. } = self.index.acquires[acquire];
+        self.alive(point, client);
+        if answer.is_some() {
+            return self.malformed(point.pos, [], ANSWERED);
+        }
+        let hold = match self.hold(client, lock, token) {
+            Some(hold) => {
+                let (first, last) = &mut self.index.holds[hold].invoked;
+                *first = (*first).min(invoked);
+                *last = (*last).max(invoked);
+                hold
+            }
+            None => {
+                let hold = self.index.holds.len();
+                let of = self.clients.entry(client).or_default();
+                of.holds.push(hold);
+                let twin = self.tokens.insert((lock, token), hold);
+                self.index.twins.extend(twin.map(|twin| (twin, hold)));
+                self.index.locks[lock].holds.push(hold);
+                self.index.holds.push(Hold {
+                    client,
+                    lock,
+                    token,
+                    acquire,
+                    granted: point,
+                    invoked: (invoked, invoked),
+                    valid: Vec::new(),
+                    end: of.died.map(|point| End { point, how: How::Died }),
+                    released: None,
+                    died: of.died,
+                    broken: of.broken,
+                    segments: Vec::new(),
+                    over: point,
+                    same_token: twin,
+                });
+                hold
+            }
+        };
+        self.index.acquires[acquire].answer = Some(Answer::Granted { point, hold });
+        About::Acquire(acquire)
+    }
+
+    fn refused(&mut self, point: Point, op: u64) -> About {
+        let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
+            return self.malformed(point.pos, [], UNKNOWN);
+        };
+        if self.index.acquires[acquire].answer.is_some() {
+            return self.malformed(point.pos, [], ANSWERED);
+        }
+        self.index.acquires[acquire].answer = Some(Answer::Refused(point));
+        About::Acquire(acquire)
+    }
+
+    fn released(&mut self, point: Point, op: u64) -> About {
+        let Some(Op::Release { hold, done }) = self.ops.get_mut(&op) else {
+            return self.malformed(point.pos, [], "no release has this number");
+        };
+        let hold = *hold;
+        if std::mem::replace(done, true) {
+            return self.malformed(point.pos, [], "this release was answered before");
+        }
+        self.alive(point, self.index.holds[hold].client);
+        self.index.holds[hold].released.get_or_insert(point);
+        About::Hold(hold)
+    }
+
+    fn end(&mut self, hold: usize, end: End) -> About {
+        self.index.holds[hold].end.get_or_insert(end);
+        About::Hold(hold)
+    }
+
+    fn client_died(&mut self, point: Point, client: u32) -> About {
+        let client = self.clients.entry(client).or_default();
+        if let Some(died) = client.died {
+            return self.malformed(point.pos, [died.pos], "this client is dead already");
+        }
+        client.died = Some(point);
+        for &acquire in &client.acquires {
+            let acquire = &mut self.index.acquires[acquire];
+            if acquire.answer.is_none() {
+                acquire.gone.get_or_insert(Gone { point, client: true });
+            }
+        }
+        for &hold in &client.holds {
+            let hold = &mut self.index.holds[hold];
+            hold.died = Some(point);
+            hold.end.get_or_insert(End { point, how: How::Died });
+        }
+        About::Nothing
+    }
+
+    fn daemon_died(&mut self, point: Point, daemon: u32) -> About {
+        let daemon = self.daemon(daemon);
+        let daemon = &mut self.index.daemons[daemon];
+        if let Some(died) = daemon.died {
+            return self.malformed(point.pos, [died.pos], "this daemon is dead already");
+        }
+        daemon.died = Some(point);
+        for &acquire in &daemon.acquires {
+            let acquire = &mut self.index.acquires[acquire];
+            if acquire.answer.is_none() {
+                acquire.gone.get_or_insert(Gone { point, client: false });
+            }
+        }
+        About::Nothing
+    }
+
+    fn leased(&mut self, point: Point, lock: u32, daemon: u32, until: Nanos) -> About {
+        let place = self.place(lock, daemon);
+        let lock = self.index.places[place].lock;
+        self.index.locks[lock].has_leases = true;
+        match self.leased.insert(lock, (place, until)) {
+            Some((same, old)) if same == place && old >= point.at => {
+                if let Some(lease) = self.index.places[place].leases.last_mut() {
+                    lease.leased = point.pos;
+                }
+            }
+            other => {
+                if let Some((place, until)) = other {
+                    self.end_lease(place, point.at.min(until), None);
+                }
+                let span = Span { from: point.at, to: Nanos::MAX };
+                let lease = Lease { span, leased: point.pos, unleased: None };
+                self.index.places[place].leases.push(lease);
+            }
+        }
+        About::Place(place)
+    }
+
+    fn end_lease(&mut self, place: usize, to: Nanos, unleased: Option<Pos>) {
+        if let Some(lease) = self.index.places[place].leases.last_mut() {
+            lease.span.to = to;
+            lease.unleased = unleased;
+        }
+    }
+
+    /// The client's hold, and whether it can say so: the dead say nothing.
+    fn held(&mut self, point: Point, client: u32, lock: u32, token: u64) -> Option<usize> {
+        self.alive(point, client);
+        let lock = self.lock(lock);
+        self.hold(client, lock, token)
+    }
+
+    fn hold(&self, client: u32, lock: usize, token: u64) -> Option<usize> {
+        let mut hold = self.tokens.get(&(lock, token)).copied();
+        while let Some(at) = hold {
+            if self.index.holds[at].client == client {
+                break;
+            }
+            hold = self.index.holds[at].same_token;
+        }
+        hold
+    }
+
+    fn alive(&mut self, point: Point, client: u32) {
+        let died = self.clients.get(&client).and_then(|client| client.died);
+        if let Some(died) = died.filter(|died| self.after(*died, point)) {
+            self.malformed(point.pos, [died.pos], "this client is dead");
+        }
+    }
+
+    fn after(&self, died: Point, point: Point) -> bool {
+        died.certainly_before(point, self.index.bounds.skew)
+    }
+
+    fn lock(&mut self, id: u32) -> usize {
+        let locks = &mut self.index.locks;
+        *self.locks.entry(id).or_insert_with(|| {
+            locks.push(Lock {
+                id,
+                acquires: Vec::new(),
+                holds: Vec::new(),
+                places: Vec::new(),
+                has_leases: false,
+                has_stored: false,
+            });
+            locks.len() - 1
+        })
+    }
+
+    fn daemon(&mut self, id: u32) -> usize {
+        let daemons = &mut self.index.daemons;
+        *self.daemons.entry(id).or_insert_with(|| {
+            daemons.push(Daemon { id, died: None, broken: None, acquires: Vec::new() });
+            daemons.len() - 1
+        })
+    }
+
+    fn place(&mut self, lock: u32, daemon: u32) -> usize {
+        let (lock, daemon) = (self.lock(lock), self.daemon(daemon));
+        let (places, locks) = (&mut self.index.places, &mut self.index.locks);
+        *self.places.entry((lock, daemon)).or_insert_with(|| {
+            locks[lock].places.push(places.len());
+            places.push(Place { lock, daemon, acquires: Vec::new(), leases: Vec::new() });
+            places.len() - 1
+        })
+    }
+
+    fn finish(mut self, end: Nanos) -> Index<'h> {
+        for (_, (place, until)) in std::mem::take(&mut self.leased) {
+            self.end_lease(place, until.min(end), None);
+        }
+        let mut index = self.index;
+        if self.open == 0 {
+            index.calm.push(Span { from: self.calm_from, to: end });
+        }
+        for hold in &mut index.holds {
+            hold.find_segments();
+        }
+        index.clients = self.clients.len();
+        index.end = end;
+        index
+    }
+}
