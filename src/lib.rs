@@ -1,4 +1,6 @@
 //! Leasehold: named locks with fencing tokens.
+pub(crate) use leasehold_client::mutant;
+
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -167,6 +167,25 @@ impl Driver {
     }
 }
 
+#[cfg(feature = "simulation")]
+impl Driver {
+    /// What this daemon counts on for a lock of the default namespace: the first
+    /// token of its hold, and until when.
+    #[must_use]
+    pub fn hold(&self, name: &str) -> Option<(u64, Moment)> {
+        let name = LockName::parse("", name).ok()?;
+        self.state().sessions.hold(&name)
+    }
+
+    /// In which state a lock of the default namespace is: its lease, its grant
+    /// and whether somebody waits, each as a number.
+    #[must_use]
+    pub fn lock_state(&self, name: &str) -> Option<(u8, u8, bool)> {
+        let name = LockName::parse("", name).ok()?;
+        self.state().sessions.lock_state(&name)
+    }
+}
+
 impl State {
     /// A lock as it is now, as far as is known here without asking.
     fn view(&self, name: &LockName) -> LockView {

@@ -25,6 +25,7 @@ pub use state::Obstacle;
 use crate::{
     clock::{Entropy, HashMap, Moment},
     lease::{self, LeaseId, Token, Value},
+    mutant::{self, Mutant},
     name::LockName,
     schedule::Schedule,
 };
@@ -223,6 +224,16 @@ struct Cx<'a> {
     out: &'a mut Vec<Effect>,
 }
 
+impl Cx<'_> {
+    /// For a lease's id (safety rule 1).
+    fn fresh_bits(&mut self) -> u128 {
+        if mutant::is(Mutant::SameLeaseId) {
+            return std::ptr::from_ref(self.settings).addr() as u128;
+        }
+        self.entropy.bits()
+    }
+}
+
 /// What can fall due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -365,6 +376,20 @@ impl Locks {
     #[must_use]
     pub fn is_ours(&self, lock: LockId) -> bool {
         self.get(lock).is_some_and(Lock::is_ours)
+    }
+
+    /// The first token of the hold, and until when the lease can be counted on.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
+        self.get(self.find(name)?)?.hold()
+    }
+
+    /// In which state a lock is, as numbers.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
+        Some(self.get(self.find(name)?)?.state())
     }
 
     /// Locks of a namespace that are waited for while their lease is not to be

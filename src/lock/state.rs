@@ -15,6 +15,7 @@ use super::{
 use crate::{
     clock::Moment,
     lease::{self, LeaseId, LeaseInfo, Token, Tokens, Value},
+    mutant::{self, Mutant},
     name::LockName,
 };
 
@@ -173,6 +174,41 @@ impl Lock {
             Lease::Held { id, .. } => Some(*id),
             _ => None,
         }
+    }
+
+    /// The first token of the hold, and until when it can be counted on.
+    #[cfg(feature = "simulation")]
+    pub(super) fn hold(&self) -> Option<(u64, Moment)> {
+        match &self.lease {
+            Lease::Held { tokens, term: Some(term), .. } => {
+                let (next, _) = tokens.bounds();
+                // All that a hold takes begins at a multiple of 1,024; of tokens
+                // that are used up, the next is beyond.
+                let last = if tokens.is_empty() { next - 1 } else { next };
+                Some((last & !1023, term.deadline()))
+            }
+            _ => None,
+        }
+    }
+
+    /// In which state it is: its lease (none, acquiring, waiting, held,
+    /// releasing), its grant (none, standing, ending), and whether somebody
+    /// waits.
+    #[cfg(feature = "simulation")]
+    pub(super) const fn state(&self) -> (u8, u8, bool) {
+        let lease = match self.lease {
+            Lease::None => 0,
+            Lease::Acquiring { .. } => 1,
+            Lease::Waiting(_) => 2,
+            Lease::Held { .. } => 3,
+            Lease::Releasing { .. } => 4,
+        };
+        let grant = match &self.grant {
+            None => 0,
+            Some(grant) if grant.ends_at.is_none() => 1,
+            Some(_) => 2,
+        };
+        (lease, grant, self.queue.is_some())
     }
 
     /// What is yet to be shown of the hold, if the lease is ours.
@@ -420,7 +456,9 @@ impl Lock {
         match &mut self.lease {
             Lease::None if wanted => self.ask(cx),
             // Safety rule 6: nothing starts on a lease that has run out.
-            Lease::Held { id, term: Some(term), .. } if term.is_over(cx.now) => {
+            Lease::Held { id, term: Some(term), .. }
+                if term.is_over(cx.now) && !mutant::is(Mutant::GrantWhenOver) =>
+            {
                 let id = *id;
                 self.give_up_lease(id, cx);
             }
@@ -525,7 +563,7 @@ impl Lock {
             self.lease = Lease::None;
             return;
         };
-        let id = LeaseId::new(cx.entropy.bits());
+        let id = LeaseId::new(cx.fresh_bits());
         let duration = waiter.lease_duration;
         let (session, shown) = (waiter.session, waiter.ticket);
         let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());

@@ -9,6 +9,7 @@ use crate::{
     error::{Problem, Reason},
     lease::DURATIONS,
     lock::{self, Cause, LockId, SessionKey},
+    mutant::{self, Mutant},
 };
 
 impl Sessions {
@@ -176,7 +177,7 @@ impl Sessions {
         let Some(key) = self.bind(stream, None) else { return };
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         session.stream = None;
-        if session.fenced {
+        if session.fenced || mutant::is(Mutant::FreedWithStream) {
             return self.end_session(key, None, now, out);
         }
         let waits: Vec<_> = session.waits.values().copied().collect();

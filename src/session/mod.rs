@@ -30,6 +30,7 @@ use crate::{
     clock::{Entropy, HashMap, Moment},
     holder::Holder,
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
+    mutant::{self, Mutant},
     name::LockName,
     schedule::Schedule,
 };
@@ -128,7 +129,8 @@ impl Sessions {
     /// nothing is granted or kept alive on a deadline that has passed (safety
     /// rule 5).
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Action>) {
-        if self.next_due().is_some_and(|due| due <= now) {
+        let looks = !mutant::is(Mutant::ChecksByTimerOnly) || matches!(event, Event::Tick);
+        if looks && self.next_due().is_some_and(|due| due <= now) {
             self.tick(now, out);
         }
         match event {
@@ -157,6 +159,10 @@ impl Sessions {
             Event::Drain(until) => self.drain(until, now, out),
             Event::EndDrain => {
                 for lock in self.held() {
+                    if mutant::is(Mutant::HastyStop) {
+                        self.locks(lock::Event::Free(lock), now, out);
+                        continue;
+                    }
                     self.end_grant(lock, Cause::ShuttingDown, now, out);
                 }
             }
@@ -195,6 +201,20 @@ impl Sessions {
     #[must_use]
     pub fn is_ours(&self, name: &LockName) -> bool {
         self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
+    }
+
+    /// The first token of a hold, and until when its lease can be counted on.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
+        self.locks.hold(name)
+    }
+
+    /// In which state a lock is, as numbers.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn lock_state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
+        self.locks.state(name)
     }
 
     /// Whether this daemon knows who holds a lock without being asked: its own

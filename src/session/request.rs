@@ -7,6 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     lock::{self, Patience, SessionKey},
+    mutant::{self, Mutant},
 };
 
 /// More waits than this are not searched one by one.
@@ -56,6 +57,7 @@ impl Sessions {
                         self.send(key, Message::Released { request }, out);
                         self.locks(lock::Event::Free(lock), now, out);
                     }
+                    None if mutant::is(Mutant::ReleaseByName) => self.release_any(now, out),
                     None => {
                         let problem = Problem::new(
                             Reason::UnknownHandle,
@@ -88,6 +90,13 @@ impl Sessions {
             }
             Request::Close => self.end_session(key, None, now, out),
             Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
+        }
+    }
+
+    /// What a release must never do (safety rule 12): for simulations only.
+    fn release_any(&mut self, now: Moment, out: &mut Vec<Action>) {
+        for lock in self.held() {
+            self.locks(lock::Event::Free(lock), now, out);
         }
     }
 

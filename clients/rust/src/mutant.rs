@@ -35,10 +35,11 @@ macro_rules! mutants {
 }
 
 mutants! {
-    SameLeaseId, 1, "1", "a lock's lease id is the same for every acquisition";
-    WriteWithoutLease, 2, "2a", "records are written without lease id and If-Match";
-    ForgetfulEpoch, 2, "2b", "a new blob's tokens begin at 1, not at the service's date";
-    TrustOldRecord, 2, "2c", "a stored token lower than one seen before is believed";
+    SameLeaseId, 1, "1", "a daemon uses the same lease id for every acquisition";
+    WriteWithoutMatch, 2, "2a", "records are written without If-Match";
+    GrantBeforeWrite, 2, "2b", "the lock is granted without its tokens having been stored";
+    ForgetfulEpoch, 2, "2c", "a new blob's tokens begin at 1, not at the service's date";
+    TrustOldRecord, 2, "2d", "a stored token lower than one seen before is believed";
     DeadlineFromAnswer, 3, "3a", "the deadline counts from the answer, not from the call";
     DeadlineWithoutMargin, 3, "3b", "the deadline leaves no margin and no room for drift";
     EndlessCall, 4, "4", "calls of the storage have no time limit";
@@ -47,19 +48,16 @@ mutants! {
     ChecksByTimerOnly, 5, "5c", "deadlines are looked at by timers only";
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
-    UnclearAcquireForgotten, 7, "7b", "a lease that may be ours is not released";
-    UnclearWriteBelieved, 7, "7c", "an unclear write of the record counts as done";
-    LostRenewIgnored, 7, "7d", "409 and 404 at a renewal are taken for hiccups";
-    LostIsTakenBack, 8, "8", "a lost grant is valid again if its lease can be renewed";
+    UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
+    LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
-    ResumedEpoch, 10, "10", "a daemon goes on with the tokens that it stored before a crash";
+    ResumedEpoch, 10, "10", "a daemon that finds its own record goes on with the tokens in it";
     CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
     FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
-    ReleaseByName, 12, "12", "a release frees whoever holds the lock";
+    ReleaseByName, 12, "12", "a repeated release frees whoever holds the lock by then";
     TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
-    HastyStop, 13, "13b", "a daemon that stops releases its leases before its holders let go";
-    CollectAnything, 14, "14a", "idle blobs are deleted without If-Match and without a look at their epoch";
-    CollectLeased, 14, "14b", "blobs are collected although they are leased";
+    HastyStop, 13, "13b", "a daemon that stops frees its locks before its holders must have let go";
+    CollectAnything, 14, "14", "idle blobs are deleted without If-Match and whatever their epoch";
 }
 
 #[cfg(feature = "simulation")]

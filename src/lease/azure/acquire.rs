@@ -19,6 +19,7 @@ use super::{
 use crate::{
     clock::{self, Moment},
     lease::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Tokens, Value, token::SEQ_BITS},
+    mutant::{self, Mutant},
     name::LockName,
 };
 
@@ -60,7 +61,11 @@ impl Azure {
         attempt.until = sent + claim.duration / 2;
         let now = leased.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
         let written = self.amend(&attempt, leased, |record, basis| {
+            let before = (record.token, record.daemon == self.shared.daemon);
             next_hold(record, basis)?;
+            if mutant::is(Mutant::ResumedEpoch) && before.0 > 0 && before.1 {
+                record.token = before.0;
+            }
             record.holder = Some(Arc::clone(&claim.holder));
             record.leader = claim.value.is_some().then_some(record.token);
             record.since = now;
@@ -158,6 +163,7 @@ impl Azure {
             };
             match leased {
                 Ok(leased) => return Ok(Leasing::Ours(perhaps_since.unwrap_or(sent), leased)),
+                Err(Fault::Held) if self.takes_over(path, *why).await => {}
                 Err(Fault::Held) => {
                     let by = match looked.filter(|seen| seen.leased) {
                         Some(seen) => Some(seen),
@@ -193,6 +199,18 @@ impl Azure {
         }
     }
 
+    /// Breaks the lease of an earlier process on this machine, which must not be
+    /// done (safety rule 13): for simulations only.
+    async fn takes_over(&self, path: &str, why: For) -> bool {
+        if !mutant::is(Mutant::TakeOverAfterCrash) {
+            return false;
+        }
+        let seen = self.shared.blobs.read(path, why).await;
+        let record = seen.ok().and_then(|seen| seen.record.ok());
+        record.is_some_and(|record| record.daemon == self.shared.daemon)
+            && self.shared.blobs.break_lease(path, why).await.is_ok()
+    }
+
     /// Whoever creates it first, it is there afterwards.
     /// Gives what went wrong if that is not clear: the lease will tell.
     async fn create(&self, attempt: &Try<'_>) -> Result<Option<Fault>, Fault> {
@@ -218,6 +236,12 @@ impl Azure {
 
 /// When to stop counting on a lease (safety rule 3).
 pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
+    if mutant::is(Mutant::DeadlineFromAnswer) {
+        return Moment::now() + (duration - duration / 500 - duration / 20);
+    }
+    if mutant::is(Mutant::DeadlineWithoutMargin) {
+        return sent + duration;
+    }
     let margin = (duration / 20).max(Duration::from_secs(1));
     sent + (duration - duration / 500 - margin)
 }
@@ -238,6 +262,7 @@ fn next_token(stored: u64, highest: u64, date: Option<u64>, wall: u64) -> Result
     let date = date.filter(|date| *date <= wall.saturating_add(ABSURD));
     let token = match (stored, date) {
         (0, None) => return Err(Unfit::Otherwise(ABSURD_CLOCK.to_owned())),
+        (0, Some(_)) if mutant::is(Mutant::ForgetfulEpoch) => SLICE,
         (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + SLICE),
         (stored, date) => (stored + SLICE).max(date.unwrap_or(0) << SEQ_BITS),
     };

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     clock::{Moment, sleep},
     lease::{Error, LeaseId, Value},
+    mutant::{self, Mutant},
     name::LockName,
 };
 
@@ -139,6 +140,9 @@ impl Azure {
                     (&*record, &*content)
                 }
             };
+            if mutant::is(Mutant::GrantBeforeWrite) {
+                return Ok(Written::Yes(record.clone()));
+            }
             let content = content.as_deref();
             let (blobs, path) = (&self.shared.blobs, &attempt.path);
             match blobs.write(path, record, content, attempt.id, &etag, attempt.why).await {
@@ -146,6 +150,9 @@ impl Azure {
                 Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob)) => {
                     self.shared.memory.doubt(attempt.name);
                     return Ok(unknown(fault));
+                }
+                Err(fault) if fault.is_unclear() && mutant::is(Mutant::UnclearWriteBelieved) => {
+                    return Ok(Written::Yes(record.clone()));
                 }
                 // It may have been written: then its nonce is there.
                 Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
@@ -227,7 +234,7 @@ impl Azure {
                 }
             }
         };
-        if record.token != 0 && record.token < highest {
+        if record.token != 0 && record.token < highest && !mutant::is(Mutant::TrustOldRecord) {
             let (found, seen) = (record.token, highest);
             let why = format!("its token is {found}, but {seen} was seen before: it went back");
             return Ok(Err(why));

@@ -15,10 +15,10 @@ use azure_storage_blob::{
     BlobClient,
     models::{
         BlobClientAcquireLeaseOptions, BlobClientAcquireLeaseResultHeaders,
-        BlobClientBreakLeaseResultHeaders, BlobClientDeleteOptions, BlobClientDownloadOptions,
-        BlobClientGetPropertiesResultHeaders, BlobClientRenewLeaseResultHeaders,
-        BlobClientSetMetadataOptions, BlobClientUploadOptions, BlobContainerClientListBlobsOptions,
-        LeaseState, ListBlobsIncludeItem,
+        BlobClientBreakLeaseOptions, BlobClientBreakLeaseResultHeaders, BlobClientDeleteOptions,
+        BlobClientDownloadOptions, BlobClientGetPropertiesResultHeaders,
+        BlobClientRenewLeaseResultHeaders, BlobClientSetMetadataOptions, BlobClientUploadOptions,
+        BlobContainerClientListBlobsOptions, LeaseState, ListBlobsIncludeItem,
     },
 };
 use futures_core::Stream;
@@ -33,6 +33,7 @@ use super::{
 use crate::{
     clock::{Moment, sleep, unix_seconds},
     lease::{LONGEST_VALUE, LeaseId, Value},
+    mutant::{self, Mutant},
 };
 
 /// How many blobs a page of a listing has.
@@ -147,7 +148,10 @@ impl Blobs {
     pub(super) async fn break_lease(&self, path: &str, why: For) -> Result<Duration, Fault> {
         let blob = self.blob(path);
         let broken = async {
-            let answer = blob.break_lease(None).await?;
+            let at_once = mutant::is(Mutant::TakeOverAfterCrash).then(|| {
+                BlobClientBreakLeaseOptions { break_period: Some(0), ..Default::default() }
+            });
+            let answer = blob.break_lease(at_once).await?;
             Ok(Duration::from_secs(answer.lease_time()?.unwrap_or_default().max(0) as u64))
         };
         self.call(Kind::Break, why, broken).await.1
@@ -183,7 +187,7 @@ impl Blobs {
         if let Some(content) = content {
             let options = BlobClientUploadOptions {
                 lease_id: id.map(guid),
-                if_match: Some(version.clone()),
+                if_match: matching(version),
                 metadata: Some(record.to_metadata()),
                 ..Default::default()
             };
@@ -195,7 +199,7 @@ impl Blobs {
         }
         let options = BlobClientSetMetadataOptions {
             lease_id: id.map(guid),
-            if_match: Some(version.clone()),
+            if_match: matching(version),
             ..Default::default()
         };
         let metadata = record.to_metadata();
@@ -250,6 +254,8 @@ impl Blobs {
         let blob = self.blob(path);
         let options =
             BlobClientDeleteOptions { if_match: Some(version.clone()), ..Default::default() };
+        let options =
+            if mutant::is(Mutant::CollectAnything) { Default::default() } else { options };
         let delete = async {
             blob.delete(Some(options)).await?;
             Ok(())
@@ -328,7 +334,7 @@ impl Blobs {
         let answer = tokio::select! {
             biased;
             answer = call => answer.map_err(Fault::from),
-            () = sleep(why.limit) => {
+            () = sleep(why.limit), if !mutant::is(Mutant::EndlessCall) => {
                 let limit = humantime::format_duration(why.limit);
                 Err(Fault::Unclear { why: format!("the storage did not answer within {limit}") })
             }
@@ -378,10 +384,17 @@ pub(super) fn guid(id: LeaseId) -> String {
 
 /// An answer that names another lease speaks of that one (safety rule 9).
 fn ours(answered: Option<&str>, id: LeaseId) -> Result<(), Wrong> {
-    if answered.is_some_and(|answered| answered.eq_ignore_ascii_case(&guid(id))) {
+    if answered.is_some_and(|answered| answered.eq_ignore_ascii_case(&guid(id)))
+        || mutant::is(Mutant::AnyLeaseId)
+    {
         return Ok(());
     }
     Err(Wrong::Fault(Fault::NotOurs { why: "the service answered for another lease" }))
+}
+
+/// Only the version that was seen may be replaced (safety rule 2).
+fn matching(version: &Etag) -> Option<Etag> {
+    (!mutant::is(Mutant::WriteWithoutMatch)).then(|| version.clone())
 }
 
 fn etag(etag: Option<Etag>) -> Result<Etag, Wrong> {

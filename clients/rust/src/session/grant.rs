@@ -6,6 +6,7 @@ use super::pings::Validity;
 use crate::{
     Loss, Reason, Risk,
     clock::{Anchor, Moment},
+    mutant::{self, Mutant},
 };
 
 /// The daemon's name for a grant. Whoever has it can release the grant.
@@ -70,6 +71,9 @@ impl Grant {
     /// Says whether a loss is news.
     pub(crate) fn renew(&mut self, validity: Validity, now: &Anchor) -> bool {
         let news = self.look_at_clocks(now);
+        if mutant::is(Mutant::LostIsTakenBack) {
+            (self.loss, self.ended) = (None, None);
+        }
         if self.loss.is_none() && validity.ping >= self.validity.ping {
             self.validity = validity;
         }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Error, Loss, Progress, Reason, Risk,
     clock::{Anchor, Moment},
+    mutant::{self, Mutant},
     pb,
     pb::{attach_request, attach_response::Message},
 };
@@ -35,7 +36,10 @@ impl State {
     }
 
     fn kept_alive(&mut self, kept: &pb::KeptAlive, now: Anchor) {
-        let Some(validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
+        let Some(mut validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
+        if mutant::is(Mutant::CountFromAnswer) {
+            validity.sent = now;
+        }
         self.pings.answer(kept.ping);
         let limits: HashMap<Handle, Duration> = (kept.limits.iter())
             .filter_map(|limit| {

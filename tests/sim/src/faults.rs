@@ -1,0 +1,383 @@
+//! Lets a plan's faults happen.
+
+use leasehold::{lease::Breaker, name::LockName, task};
+use leasehold_check::Event;
+
+use crate::{
+    client,
+    clock::Stop,
+    daemon,
+    plan::Fault,
+    scene::{Scene, blob_path, count, lock_name, record, scene},
+    storage::{Act, Call},
+    wire::Trap,
+    world::{Machine, Nanos, SECOND},
+};
+
+/// Puts all of a plan's faults into the world's calendar.
+pub fn schedule(scene: &Scene) {
+    for (index, (at, fault)) in scene.plan.faults.iter().enumerate() {
+        let fault = fault.clone();
+        scene.world.at(*at, move || happen(index, fault));
+    }
+    scene.world.at(scene.plan.calm_from, calm);
+}
+
+/// From here on nothing is wrong any more.
+fn calm() {
+    let scene = scene();
+    *scene.trap.borrow_mut() = None;
+    for place in 0..scene.plan.places {
+        daemon::start(place);
+    }
+}
+
+/// Disturbs for a while.
+fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
+    let what = format!("fault {index}");
+    record(Event::Disturbed { what: what.clone() });
+    scene().world.after(length, move || {
+        end();
+        record(Event::Undisturbed { what });
+    });
+}
+
+fn machine(daemon: bool, which: usize) -> Option<Machine> {
+    let scene = scene();
+    if daemon {
+        return scene.running(which % scene.plan.places).map(|running| running.machine);
+    }
+    let clients = scene.clients.borrow();
+    let alive: Vec<_> =
+        clients.iter().map(|client| client.machine).filter(|m| scene.world.is_alive(*m)).collect();
+    alive.get(which % alive.len().max(1)).copied()
+}
+
+/// The numbers of the clients that are alive.
+fn alive() -> Vec<u32> {
+    let scene = scene();
+    let clients = scene.clients.borrow();
+    let numbers = (0..clients.len()).filter(|n| scene.world.is_alive(clients[*n].machine));
+    numbers.map(|number| number as u32).collect()
+}
+
+#[allow(clippy::too_many_lines, reason = "a list")]
+fn happen(index: usize, fault: Fault) {
+    let scene = scene();
+    match fault {
+        Fault::Storm { place, share, kinds, length } => {
+            count("faults: storage storm");
+            scene.places.borrow_mut()[place].road.storm = Some((share, kinds));
+            disturb(index, length, move || {
+                crate::scene::scene().places.borrow_mut()[place].road.storm = None;
+            });
+        }
+        Fault::Cut { place, out, back, length } => {
+            count("faults: storage cut off");
+            let set = move |out, back| {
+                let scene = crate::scene::scene();
+                let mut places = scene.places.borrow_mut();
+                (places[place].road.cut_out, places[place].road.cut_back) = (out, back);
+            };
+            set(out, back);
+            disturb(index, length, move || set(false, false));
+        }
+        Fault::Outage { length } => {
+            count("faults: storage outage");
+            let set = |refused| {
+                for place in crate::scene::scene().places.borrow_mut().iter_mut() {
+                    place.road.refused = refused;
+                }
+            };
+            set(true);
+            disturb(index, length, move || set(false));
+        }
+        Fault::PauseDaemon { place, how, length } => {
+            count(pause_name(
+                how,
+                "faults: daemon paused",
+                "faults: daemon suspended",
+                "faults: daemon frozen",
+            ));
+            pause(index, machine(true, place).into_iter().collect(), how, length);
+        }
+        Fault::PauseClient { client, how, length } => {
+            count(pause_name(
+                how,
+                "faults: client paused",
+                "faults: client suspended",
+                "faults: client frozen",
+            ));
+            pause(index, machine(false, client).into_iter().collect(), how, length);
+        }
+        Fault::PauseBoth { client, how, length } => {
+            count(pause_name(
+                how,
+                "faults: both paused",
+                "faults: both suspended",
+                "faults: both frozen",
+            ));
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)) else { return };
+            let (machine_of, place) = {
+                let clients = scene.clients.borrow();
+                (clients[*number as usize].machine, clients[*number as usize].place)
+            };
+            let mut machines = vec![machine_of];
+            machines.extend(machine(true, place));
+            pause(index, machines, how, length);
+        }
+        Fault::KillDaemon { place, silent, down } => {
+            count(if silent { "faults: daemon's host vanished" } else { "faults: daemon killed" });
+            if silent {
+                vanish(|connection| connection.place == place);
+            }
+            daemon::crash(place, Some(down));
+            disturb(index, down, || {});
+        }
+        Fault::TrapDaemon { place, kind, stage, down } => {
+            count("faults: trap for a daemon");
+            *scene.trap.borrow_mut() = Some(Trap { place, kind, stage, down });
+            // It may take long until it snaps.
+            disturb(index, scene.plan.calm_from - scene.world.now(), || {});
+        }
+        Fault::StopDaemon { place, down } => {
+            count("faults: daemon told to stop");
+            daemon::stop(place, down);
+            disturb(index, scene.plan.calm_from - scene.world.now(), || {});
+        }
+        Fault::KillClient { client, silent, down } => {
+            count(if silent { "faults: client's host vanished" } else { "faults: client killed" });
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            if silent {
+                vanish(|connection| connection.client == number);
+            }
+            let (machine, place) = {
+                let clients = scene.clients.borrow();
+                (clients[number as usize].machine, clients[number as usize].place)
+            };
+            record(Event::ClientDied { client: number });
+            scene.world.crash(machine);
+            scene.world.after(down, move || client::start(place));
+        }
+        Fault::CutLink { client, up, down, length } => {
+            count("faults: client cut off");
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            let place = scene.clients.borrow()[number as usize].place;
+            scene.cut.borrow_mut().insert((number, place), (up, down));
+            stall(number, place, up, down);
+            disturb(index, length, move || {
+                let scene = crate::scene::scene();
+                scene.cut.borrow_mut().remove(&(number, place));
+                stall(number, place, false, false);
+            });
+        }
+        Fault::ResetLink { client } => {
+            count("faults: connection reset");
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            for connection in &*scene.connections.borrow() {
+                if connection.client == number {
+                    connection.up.reset();
+                    connection.down.reset();
+                }
+            }
+            disturb(index, SECOND, || {});
+        }
+        Fault::Drift { daemon, which, drift } => {
+            count("faults: clock drifts");
+            if scene.plan.bad_clocks {
+                count("faults: clock drifts beyond what is assumed");
+                break_clocks(daemon, which);
+            }
+            if let Some(machine) = machine(daemon, which) {
+                scene.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
+                scene.look_at(machine);
+            }
+        }
+        Fault::SetWall { daemon, which, by } => {
+            count("faults: wall clock set");
+            if let Some(machine) = machine(daemon, which) {
+                scene.world.change_clocks(machine, |clocks, now| clocks.set_wall(by, now));
+            }
+            disturb(index, SECOND, || {});
+        }
+        Fault::Break { place, lock } => {
+            count("operator: break");
+            operate(
+                place,
+                move |driver, name, breaker| async move {
+                    _ = driver.break_lock(name, breaker).await;
+                },
+                lock,
+            );
+            disturb(index, 15 * SECOND, || {});
+        }
+        Fault::StepDown { place, lock } => {
+            count("operator: step down");
+            operate(
+                place,
+                move |driver, name, breaker| async move {
+                    let within = std::time::Duration::from_secs(2);
+                    _ = driver.step_down(name, breaker, within).await;
+                },
+                lock,
+            );
+            disturb(index, 5 * SECOND, || {});
+        }
+        Fault::BreakLease { lock } => {
+            count("operator: lease broken at once");
+            exempt_holders(lock);
+            operator_call(lock, Act::Break { within: Some(0) });
+            disturb(index, scene.plan.lease.as_nanos() as Nanos, || {});
+        }
+        Fault::Delete { lock } => {
+            count("operator: blob deleted");
+            exempt_holders(lock);
+            scene.storage.borrow_mut().remove(&blob_path(lock));
+            record(Event::Deleted { lock });
+            scene.note_lease(lock);
+            disturb(index, scene.plan.lease.as_nanos() as Nanos, || {});
+        }
+        Fault::Garble { lock, length } => {
+            count("operator: blob garbled");
+            exempt_holders(lock);
+            let garbage = [("token".to_owned(), "none".to_owned())].into();
+            scene.storage.borrow_mut().put(&blob_path(lock), garbage, scene.date());
+            record(Event::Tampered { lock });
+            scene.note_lease(lock);
+            disturb(index, length, move || {
+                let scene = crate::scene::scene();
+                exempt_holders(lock);
+                scene.storage.borrow_mut().remove(&blob_path(lock));
+                record(Event::Deleted { lock });
+                scene.note_lease(lock);
+            });
+        }
+        Fault::Restore { lock } => {
+            count("operator: old blob restored");
+            let path = blob_path(lock);
+            let old = scene.storage.borrow().blob(&path).map(|blob| blob.metadata.clone());
+            let Some(old) = old else { return };
+            // Later, whoever holds it then.
+            disturb(index, scene.plan.calm_from - scene.world.now(), move || {
+                let scene = crate::scene::scene();
+                exempt_holders(lock);
+                let date = scene.date();
+                scene.storage.borrow_mut().put(&path, old, date);
+                record(Event::Tampered { lock });
+                scene.note_lease(lock);
+                // Those who have seen more freeze the lock, until somebody deletes
+                // the blob.
+                scene.world.after(SECOND, move || {
+                    let scene = crate::scene::scene();
+                    exempt_holders(lock);
+                    scene.storage.borrow_mut().remove(&path);
+                    record(Event::Deleted { lock });
+                    scene.note_lease(lock);
+                });
+            });
+        }
+        Fault::LeapDate { by, length } => {
+            count("storage: clock ahead");
+            scene.date_ahead.set(by);
+            disturb(index, length, || crate::scene::scene().date_ahead.set(0));
+        }
+    }
+}
+
+const fn pause_name(
+    how: Option<Stop>,
+    paused: &'static str,
+    suspended: &'static str,
+    frozen: &'static str,
+) -> &'static str {
+    match how {
+        None => paused,
+        Some(Stop::Suspended) => suspended,
+        Some(Stop::Frozen) => frozen,
+    }
+}
+
+fn pause(index: usize, machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
+    let scene = scene();
+    for machine in &machines {
+        scene.world.pause(*machine, how);
+    }
+    disturb(index, length, move || {
+        let scene = crate::scene::scene();
+        for machine in machines {
+            scene.world.go_on(machine, how);
+        }
+    });
+}
+
+/// Nobody on the other side hears that they are gone.
+fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
+    for connection in scene().connections.borrow().iter().filter(|c| which(c)) {
+        connection.up.stall(true);
+        connection.down.stall(true);
+    }
+}
+
+fn stall(client: u32, place: usize, up: bool, down: bool) {
+    for connection in &*scene().connections.borrow() {
+        if (connection.client, connection.place) == (client, place) {
+            connection.up.stall(up);
+            connection.down.stall(down);
+        }
+    }
+}
+
+/// What an operator does through a daemon.
+fn operate<F: Future<Output = ()> + Send + 'static>(
+    place: usize,
+    act: impl FnOnce(leasehold::driver::Driver, LockName, Breaker) -> F,
+    lock: u32,
+) {
+    let scene = scene();
+    let Some(running) = scene.running(place) else { return };
+    let Ok(name) = LockName::parse("", &lock_name(lock)) else { return };
+    let breaker = Breaker { by: "operator".into(), reason: "a simulation".into() };
+    let task = act(running.driver, name, breaker);
+    scene.world.as_machine(running.machine, || task::spawn(task));
+}
+
+fn operator_call(lock: u32, act: Act) {
+    let call = Call { path: blob_path(lock), act, if_match: None, if_absent: false, lease: None };
+    scene().apply(None, &call);
+}
+
+/// What an operator does to a leased blob behind the daemons' backs makes two
+/// holders for a while: tokens tell them apart.
+fn exempt_holders(lock: u32) {
+    let scene = scene();
+    let holders: Vec<_> = {
+        let clients = scene.clients.borrow();
+        let holds = |number: &usize| clients[*number].holds.iter().any(|hold| hold.lock == lock);
+        (0..clients.len()).filter(holds).collect()
+    };
+    // Some may be about to be granted it.
+    for number in holders.into_iter().map(|n| n as u32).chain(alive()) {
+        record(Event::ClockBroken { client: number });
+    }
+}
+
+fn break_clocks(daemon: bool, which: usize) {
+    let scene = scene();
+    let Some(machine) = machine(daemon, which) else { return };
+    let place = which % scene.plan.places;
+    let broken: Vec<_> = {
+        let clients = scene.clients.borrow();
+        let affected = |number: &usize| {
+            let client = &clients[*number];
+            if daemon { client.place == place } else { client.machine == machine }
+        };
+        (0..clients.len()).filter(affected).collect()
+    };
+    for number in broken {
+        record(Event::ClockBroken { client: number as u32 });
+    }
+}

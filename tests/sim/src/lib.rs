@@ -1,0 +1,23 @@
+//! Daemons, clients and a storage account in virtual time.
+//!
+//! What runs is the product itself: the client library, the session stream's
+//! two ends, the core, the driver, the Azure store and the storage SDK. What is
+//! made up: time (`clock.rs`, `world.rs`), the way between clients and daemons
+//! (`link.rs`), the way to the storage (`wire.rs`) and the storage service
+//! (`storage.rs`, `http.rs`). A seed stands for a plan (`plan.rs`) of faults
+//! (`faults.rs`) that befall daemons (`daemon.rs`) and clients (`client.rs`);
+//! what happens is recorded (`scene.rs`) and checked.
+
+pub mod client;
+pub mod clock;
+pub mod daemon;
+pub mod dice;
+pub mod faults;
+pub mod http;
+pub mod link;
+pub mod plan;
+pub mod run;
+pub mod scene;
+pub mod storage;
+pub mod wire;
+pub mod world;

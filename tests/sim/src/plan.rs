@@ -1,0 +1,266 @@
+//! What a seed stands for: how many there are of each, how they are set up, and
+//! what befalls them when.
+
+use std::time::Duration;
+
+use leasehold_check::Bounds;
+
+use crate::{
+    clock::{Clocks, Stop},
+    dice::Dice,
+    storage::Habits,
+    wire::{Kind, Stage, TROUBLES, Trouble},
+    world::{BEGINNING, MILLISECOND, Nanos, SECOND},
+};
+
+/// Clocks that differ by less than 1/500 gain or lose less than this, in
+/// nanoseconds a second.
+const DRIFT: u64 = 1_000_000;
+
+/// The longest lease that clients ask for.
+const LONGEST_LEASE: Nanos = 60 * SECOND;
+
+/// A seed's plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many places there are for daemons.
+    pub places: usize,
+    /// How many clients there are at a time.
+    pub clients: usize,
+    /// How many locks they want.
+    pub locks: u32,
+    /// The lease's duration.
+    pub lease: Duration,
+    /// The longest wait between two polls.
+    pub poll: Duration,
+    /// How long a lease is kept without need.
+    pub linger: Duration,
+    /// The sessions' ttl.
+    pub ttl: Duration,
+    /// How long holders are given to let go when a daemon stops.
+    pub drain: Duration,
+    /// How long a blob must be idle to be collected; zero: never.
+    pub collect_after: Duration,
+    /// How the storage service behaves.
+    pub habits: Habits,
+    /// Whether clocks may be worse than what is assumed.
+    pub bad_clocks: bool,
+    /// Whether the storage service's clock may leap ahead.
+    pub leaping_date: bool,
+    /// Whether blobs were there from long ago.
+    pub old_blobs: bool,
+    /// When the trouble ends.
+    pub calm_from: Nanos,
+    /// When everything ends.
+    pub end: Nanos,
+    /// What befalls them, in order of time.
+    pub faults: Vec<(Nanos, Fault)>,
+}
+
+/// Something that befalls them.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Fault {
+    /// Calls of the storage from a place go wrong for a while.
+    Storm { place: usize, share: u64, kinds: Vec<Trouble>, length: Nanos },
+    /// A place and the storage are cut off from each other, in one direction or
+    /// both.
+    Cut { place: usize, out: bool, back: bool, length: Nanos },
+    /// The storage refuses connections.
+    Outage { length: Nanos },
+    /// A daemon is stopped and goes on.
+    PauseDaemon { place: usize, how: Option<Stop>, length: Nanos },
+    /// A client is stopped and goes on.
+    PauseClient { client: usize, how: Option<Stop>, length: Nanos },
+    /// Both are.
+    PauseBoth { client: usize, how: Option<Stop>, length: Nanos },
+    /// A daemon is killed, and started again; perhaps its host vanishes without
+    /// a word.
+    KillDaemon { place: usize, silent: bool, down: Nanos },
+    /// A daemon is killed in the middle of its next call of this kind.
+    TrapDaemon { place: usize, kind: Kind, stage: Stage, down: Nanos },
+    /// A daemon is told to stop, and started again.
+    StopDaemon { place: usize, down: Nanos },
+    /// A client is killed, and another started.
+    KillClient { client: usize, silent: bool, down: Nanos },
+    /// A client and its daemon are cut off from each other.
+    CutLink { client: usize, up: bool, down: bool, length: Nanos },
+    /// A client's connection breaks.
+    ResetLink { client: usize },
+    /// A machine's clocks run faster or slower, by nanoseconds a second.
+    Drift { daemon: bool, which: usize, drift: i64 },
+    /// Somebody sets a machine's wall clock.
+    SetWall { daemon: bool, which: usize, by: i64 },
+    /// An operator breaks a lock through a daemon.
+    Break { place: usize, lock: u32 },
+    /// An operator asks a holder to step down.
+    StepDown { place: usize, lock: u32 },
+    /// An operator breaks a lease in the storage itself, at once.
+    BreakLease { lock: u32 },
+    /// An operator deletes a blob, whoever leases it.
+    Delete { lock: u32 },
+    /// An operator makes a blob unreadable, and deletes it later.
+    Garble { lock: u32, length: Nanos },
+    /// An operator restores an old copy of a blob that nobody leases.
+    Restore { lock: u32 },
+    /// The storage service's clock is ahead for a while.
+    LeapDate { by: u64, length: Nanos },
+}
+
+impl Plan {
+    /// What a seed stands for.
+    #[must_use]
+    pub fn new(dice: &mut Dice) -> Self {
+        let lease = Duration::from_secs(*dice.pick(&[15, 15, 15, 20, 30]));
+        let bad_clocks = dice.permille(80);
+        let leaping_date = !bad_clocks && dice.permille(100);
+        let emulator = dice.permille(300);
+        let grace = if dice.permille(150) { dice.millis(0..20_000) } else { 0 };
+        let collects = leaping_date || dice.permille(250);
+        let trouble = dice.millis(60_000..180_000);
+        let mut plan = Self {
+            places: *dice.pick(&[1, 2, 2, 3, 3]),
+            clients: dice.within(2..6) as usize,
+            locks: *dice.pick(&[1, 1, 2, 3]),
+            lease,
+            poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000, 5000])),
+            linger: Duration::from_millis(*dice.pick(&[0, 0, 0, 1000, 5000])),
+            ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
+            drain: Duration::from_millis(*dice.pick(&[0, 1000, 10_000])),
+            collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),
+            habits: Habits { emulator, grace },
+            bad_clocks,
+            leaping_date,
+            old_blobs: dice.permille(300),
+            calm_from: trouble,
+            end: trouble + dice.millis(100_000..150_000),
+            faults: Vec::new(),
+        };
+        let count = *dice.pick(&[0, 2, 4, 6, 8, 12]);
+        for _ in 0..count {
+            let at = dice.within(0..trouble);
+            let fault = plan.fault(at, dice);
+            plan.faults.push((at, fault));
+        }
+        plan.faults.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// A new machine's clocks.
+    #[must_use]
+    pub fn clocks(&self, now: Nanos, dice: &mut Dice) -> Clocks {
+        let up = dice.within(SECOND..1_000_000 * SECOND);
+        // Wall clocks are off by some seconds, as they are.
+        let wall = (BEGINNING * SECOND + dice.within(0..6 * SECOND)).saturating_sub(3 * SECOND);
+        let drift = dice.within(0..2 * DRIFT) as i64 - DRIFT as i64;
+        let drift = if dice.permille(300) { 0 } else { drift };
+        let mut clocks = Clocks::new(up, wall, 0);
+        clocks.set_drift(drift, now);
+        clocks
+    }
+
+    /// How long things may take while nothing is disturbed.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let nanos = |length: Duration| length.as_nanos() as Nanos;
+        let grace = self.habits.grace;
+        // Some ask for longer leases than the plan has.
+        let lease = LONGEST_LEASE;
+        let (poll, ttl) = (nanos(self.poll), nanos(self.ttl));
+        let linger = nanos(self.linger);
+        let trips = 2 * SECOND;
+        Bounds {
+            takeover: lease.max(ttl + linger) + grace + poll + SECOND + trips,
+            local_handover: trips,
+            remote_handover: linger + poll + trips,
+            orphan: lease.max(linger) + trips,
+            recovery: lease + ttl + grace + poll + 10 * SECOND,
+            skew: 0,
+        }
+    }
+
+    fn fault(&self, at: Nanos, dice: &mut Dice) -> Fault {
+        let place = dice.index(self.places);
+        let client = dice.index(self.clients);
+        let lock = dice.within(0..u64::from(self.locks)) as u32;
+        let length = self.length(dice).min(self.calm_from - at);
+        let down = dice.millis(10..20_000).min(self.calm_from - at);
+        let how = *dice.pick(&[None, None, None, Some(Stop::Suspended), Some(Stop::Frozen)]);
+        let one_way = |dice: &mut Dice| *dice.pick(&[(true, false), (false, true), (true, true)]);
+        let silent = dice.permille(300);
+        loop {
+            return match dice.within(0..24) {
+                0..=3 => {
+                    let kinds = (0..dice.within(1..4)).map(|_| *dice.pick(&TROUBLES)).collect();
+                    let share = *dice.pick(&[50, 200, 500, 900]);
+                    Fault::Storm { place, share, kinds, length }
+                }
+                4 | 5 => {
+                    let (out, back) = one_way(dice);
+                    Fault::Cut { place, out, back, length }
+                }
+                6 => Fault::Outage { length },
+                7 | 8 => Fault::PauseDaemon { place, how, length },
+                9 | 10 => Fault::PauseClient { client, how, length },
+                11 => Fault::PauseBoth { client, how, length },
+                12 => Fault::KillDaemon { place, silent, down },
+                13 => {
+                    let kind = *dice.pick(&[
+                        Kind::Acquire,
+                        Kind::Renew,
+                        Kind::Release,
+                        Kind::Write,
+                        Kind::Create,
+                    ]);
+                    let stage = *dice.pick(&[Stage::Sent, Stage::Applied, Stage::Answered]);
+                    Fault::TrapDaemon { place, kind, stage, down }
+                }
+                14 => Fault::StopDaemon { place, down },
+                15 => Fault::KillClient { client, silent, down },
+                16 => {
+                    let (up, down) = one_way(dice);
+                    Fault::CutLink { client, up, down, length }
+                }
+                17 => Fault::ResetLink { client },
+                18 => {
+                    let most = if self.bad_clocks { 50 * DRIFT } else { DRIFT };
+                    let drift = dice.within(0..2 * most) as i64 - most as i64;
+                    Fault::Drift { daemon: dice.permille(500), which: dice.index(8), drift }
+                }
+                19 => {
+                    let by = dice.within(0..40 * SECOND) as i64 - (20 * SECOND) as i64;
+                    Fault::SetWall { daemon: dice.permille(500), which: dice.index(8), by }
+                }
+                20 => Fault::Break { place, lock },
+                21 => Fault::StepDown { place, lock },
+                22 if self.leaping_date => {
+                    Fault::LeapDate { by: *dice.pick(&[3600, 7200, 172_800]), length }
+                }
+                // A clock that went back, and then a deleted blob: then nothing
+                // is left that tokens could be raised by.
+                23 if !self.leaping_date => match dice.within(0..4) {
+                    0 => Fault::BreakLease { lock },
+                    1 => Fault::Delete { lock },
+                    2 => Fault::Garble { lock, length },
+                    _ => Fault::Restore { lock },
+                },
+                _ => continue,
+            };
+        }
+    }
+
+    /// Around the times that matter.
+    fn length(&self, dice: &mut Dice) -> Nanos {
+        let lease = self.lease.as_nanos() as Nanos;
+        let around = *dice.pick(&[
+            SECOND,
+            self.ttl.as_nanos() as Nanos,
+            lease / 3,
+            lease - SECOND,
+            lease,
+            lease + lease / 2,
+            2 * lease,
+        ]);
+        (around + dice.millis(0..2000)).saturating_sub(SECOND).max(10 * MILLISECOND)
+    }
+}

@@ -1,0 +1,101 @@
+//! One seed, from its beginning to its end.
+
+use std::collections::BTreeMap;
+
+use leasehold_check::{History, Violation, check};
+use leasehold_client::mutant::{self, Mutant};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    client, daemon,
+    dice::Dice,
+    faults,
+    plan::Plan,
+    scene::{Place, Scene, blob_path},
+    storage::Metadata,
+    wire::Road,
+    world::{BEGINNING, Nanos, World},
+};
+
+/// What came of a seed.
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// How long it lasted, in true time.
+    pub length: Nanos,
+    /// How often a task was run.
+    pub polls: u64,
+    /// What happened.
+    pub history: History,
+    /// What was found wrong.
+    pub violations: Vec<Violation>,
+    /// How often what was counted.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Which states locks were in, one bit each.
+    pub states: u32,
+    /// The same for the same course of events.
+    pub hash: u64,
+}
+
+/// Runs a seed, with a safety rule broken if there is a mutant.
+///
+/// # Panics
+/// If there is no runtime to be had.
+#[must_use]
+#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+pub fn run(seed: u64, broken: Option<Mutant>) -> Run {
+    // Nothing runs in it: but the library asks for one.
+    let runtime: Runtime = Builder::new_current_thread().build().expect("a runtime");
+    let _entered = runtime.enter();
+    mutant::set(broken);
+    let mut dice = Dice::new(seed);
+    let plan = Plan::new(&mut dice);
+    let (world, inside) = World::enter();
+    let scene = Scene::enter(plan.clone(), plan.habits, plan.bounds(), dice.split());
+    for _ in 0..plan.places {
+        scene.places.borrow_mut().push(Place { daemon: None, road: Road::default() });
+    }
+    if plan.old_blobs {
+        for lock in 0..plan.locks {
+            old_blob(&scene, lock, &mut dice);
+        }
+    }
+    faults::schedule(&scene);
+    for place in 0..plan.places {
+        daemon::start(place);
+    }
+    for _ in 0..plan.clients {
+        client::start(dice.index(plan.places));
+    }
+    world.run_until(plan.end, |machine| scene.look_at(machine));
+    let polls = world.polls();
+    // Tasks end before what they refer to.
+    world.end();
+    let outcome = scene.leave();
+    drop(inside);
+    mutant::set(None);
+    let violations = check(&outcome.history);
+    Run {
+        seed,
+        length: plan.end,
+        polls,
+        history: outcome.history,
+        violations,
+        counts: outcome.counts,
+        states: outcome.states,
+        hash: outcome.hash,
+    }
+}
+
+/// A blob that was used long ago.
+fn old_blob(scene: &Scene, lock: u32, dice: &mut Dice) {
+    let age = *dice.pick(&[60, 3_000, 4_000, 100_000]);
+    let used = BEGINNING - age;
+    let metadata: Metadata = [
+        ("token".to_owned(), (used << 20).to_string()),
+        ("nonce".to_owned(), "1".to_owned()),
+        ("daemon".to_owned(), "long%20gone".to_owned()),
+    ]
+    .into();
+    scene.storage.borrow_mut().put(&blob_path(lock), metadata, used);
+}
