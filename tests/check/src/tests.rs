@@ -1,5 +1,6 @@
 //! For each kind: what must be found, and a near twin in which nothing is wrong.
 
+mod anything;
 mod linearizable;
 mod liveness;
 mod malformed;

@@ -1,5 +1,7 @@
 //! The command, as somebody with a file uses it.
 
+#![allow(clippy::unwrap_used, reason = "a test says so by panicking")]
+
 use std::{
     fs,
     process::{Command, Output},

@@ -1,6 +1,8 @@
 //! The mutex. Where I1 to I4 find something too, only they are told: so it is
 //! asked alone here.
 
+use proptest::{collection::vec, prelude::*};
+
 use super::tale::*;
 use crate::{History, Kind, Violation, check::linearizable, index::Index, report::Report};
 
@@ -147,4 +149,44 @@ fn shared_grants_are_one_hold() {
     };
     a_mutex(&history(8));
     no_mutex(&history(7));
+}
+
+/// Client, when it asks, when it is granted, until when it counts on it. The
+/// nth has the nth token.
+type Grant = (u64, u64, u64);
+
+/// Entries have even times, all different; deadlines have odd ones.
+fn grants() -> impl Strategy<Value = Vec<Grant>> {
+    (1..5usize).prop_flat_map(|count| {
+        let moments: Vec<u64> = (0..2 * count as u64).map(|nth| nth * 2).collect();
+        let untils = vec(0..=2 * count as u64, count);
+        (Just(moments).prop_shuffle(), untils).prop_map(|(moments, untils)| {
+            let pairs = moments.chunks(2).map(|pair| (pair[0].min(pair[1]), pair[0].max(pair[1])));
+            pairs.zip(untils).map(|((asks, hears), until)| (asks, hears, until * 2 + 1)).collect()
+        })
+    })
+}
+
+/// Whether there are moments for all grants, by trying all.
+fn possible(grants: &[Grant], after: u64) -> bool {
+    let Some((&(asks, hears, until), rest)) = grants.split_first() else { return true };
+    // What was over before it was heard of was never valid.
+    let until = if until < hears { 0 } else { until };
+    (asks..=hears).filter(|&at| at >= after).any(|at| possible(rest, at.max(until)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #[test]
+    fn it_finds_an_order_exactly_if_there_is_one(grants in grants()) {
+        let mut entries = Vec::new();
+        for (nth, &(asks, hears, until)) in (0..).zip(&grants) {
+            entries.push((asks, ask(nth, nth as u32, 0)));
+            entries.push((hears, granted(nth, nth + 1)));
+            entries.push((hears, valid(nth as u32, nth + 1, until)));
+        }
+        entries.sort_by_key(|(at, _)| *at);
+        let found = alone(&tale(&entries));
+        prop_assert_eq!(found.is_empty(), possible(&grants, 0), "{}", all(&found));
+    }
 }

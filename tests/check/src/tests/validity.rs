@@ -1,7 +1,9 @@
 //! I3, I4, I6.
 
+use proptest::{collection::vec, prelude::*};
+
 use super::tale::*;
-use crate::Kind;
+use crate::{Kind, check};
 
 #[test]
 fn two_holders_at_once() {
@@ -213,4 +215,25 @@ fn a_daemon_counts_no_longer_than_the_storage() {
     ]);
     fine(&broken);
     wrong(Kind::I6, &without(&broken, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// The sweep finds an overlap exactly if some pair overlaps.
+    #[test]
+    fn overlaps(spans in vec((0..60u64, 0..12u64), 0..8)) {
+        let mut entries = Vec::new();
+        for (nth, &(from, length)) in (0..).zip(&spans) {
+            entries.push((0, ask(nth, nth as u32, 0)));
+            entries.push((from, granted(nth, nth + 1)));
+            entries.push((from, valid(nth as u32, nth + 1, from + length)));
+        }
+        entries.sort_by_key(|(at, _)| *at);
+        let overlap = |(a, b): ((u64, u64), (u64, u64))| a.0.max(b.0) < (a.0 + a.1).min(b.0 + b.1);
+        let pairs = spans.iter().enumerate().flat_map(|(nth, &a)| {
+            spans[nth + 1..].iter().map(move |&b| (a, b))
+        });
+        let found = check(&tale(&entries)).iter().any(|violation| violation.kind == Kind::I3);
+        prop_assert_eq!(found, pairs.into_iter().any(overlap));
+    }
 }
