@@ -78,7 +78,7 @@ fn passed_over(index: &Index<'_>, waiter: usize, order: &[Latest], report: &mut 
     };
     let in_time = order.partition_point(|latest| latest.granted < before && latest.calm <= calm);
     let Some(latest) = in_time.checked_sub(1).map(|at| order[at]) else { return };
-    if latest.calm != calm || !queued.certainly_before(latest.invoked, index.bounds.skew) {
+    if !queued.certainly_before(latest.invoked, index.bounds.skew) {
         return;
     }
     let other = &index.acquires[latest.acquire];

@@ -151,8 +151,30 @@ fn shared_grants_are_one_hold() {
     no_mutex(&history(7));
 }
 
-/// Client, when it asks, when it is granted, until when it counts on it. The
-/// nth has the nth token.
+#[test]
+fn a_grant_is_not_shared_after_another_was_given() {
+    let history = |asks| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (0, granted(1, 7)),
+            (0, valid(0, 7, 5)),
+            (asks, ask(3, 0, 0)),
+            (8, ask(2, 1, 0)),
+            (8, granted(2, 8)),
+            (8, release(1, 8)),
+            (30, granted(3, 7)),
+        ])
+    };
+    a_mutex(&history(8));
+    let mut late = history(8);
+    let mut again = late.entries.remove(3);
+    again.at = 10 * MS;
+    late.entries.insert(6, again);
+    no_mutex(&late);
+}
+
+/// When it asks, when it is granted, until when it counts on it. The nth has
+/// the nth token.
 type Grant = (u64, u64, u64);
 
 /// Entries have even times, all different; deadlines have odd ones.

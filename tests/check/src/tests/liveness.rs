@@ -61,6 +61,7 @@ fn from_when_a_takeover_counts() {
     // Another who waited died: perhaps it had the lock and did not hear of it.
     fine(&late(&[(6_000, ask(3, 2, 2)), (9_000, died(2))]));
     fine(&late(&[(6_000, ask(3, 2, 2)), (9_000, daemon_died(2))]));
+    wrong(Kind::L1, &late(&[(6_000, ask(3, 2, 2)), (8_999, daemon_died(2))]));
     wrong(Kind::L1, &late(&[(6_000, ask(3, 2, 2)), (9_000, refused(3))]));
     // Somebody else was granted it.
     let other = [(6_000, ask(3, 2, 2)), (20_000, granted(3, 8)), (28_000, release(2, 8))];
@@ -105,6 +106,15 @@ fn a_released_lock_is_granted_in_time_here() {
     };
     shown(Kind::L2, &history(5_000, 5_101), &[1, 2, 4, 5]);
     fine(&history(5_000, 5_100));
+    // It was told so only after the release.
+    let late = |at| {
+        let mut history = history(5_000, at);
+        history.entries[3].at = 5_050 * MS;
+        history.entries.swap(3, 4);
+        history
+    };
+    fine(&late(5_150));
+    wrong(Kind::L2, &late(5_151));
     // It was never told that it waits: as if it were elsewhere.
     fine(&without(&history(5_000, 5_101), 3));
     wrong(Kind::L2, &without(&history(5_000, 8_001), 3));
@@ -224,6 +234,26 @@ fn a_dead_daemon_s_lease_ends() {
          18.000 s"
     );
     fine(&history(20_000));
+}
+
+#[test]
+fn who_asks_a_dead_daemon_does_not_want_its_lease() {
+    // Nobody wants it for 8 s, then for 15 s it is a dead daemon's.
+    fine(&timed(&[
+        (0, ask(1, 0, 0)),
+        (0, leased(0, 25_000)),
+        (1, granted(1, 7)),
+        (2_000, release(0, 7)),
+        (10_000, daemon_died(0)),
+        (40_000, ask(2, 1, 0)),
+    ]));
+}
+
+#[test]
+fn recovery_includes_a_takeover() {
+    let mut history = and_then(&[(5_000, died(0)), (24_000, granted(2, 8))]);
+    history.bounds.recovery = 10_000 * MS;
+    fine(&history);
 }
 
 #[test]

@@ -65,6 +65,20 @@ fn a_refusal_may_have_been_on_its_way() {
 }
 
 #[test]
+fn who_has_the_lower_token_was_served_first() {
+    let heard_late = |until| {
+        let mut history = history(3, 2);
+        history.entries[7].event = granted(3, 9);
+        history.entries[8].event = release(2, 9);
+        history.entries[9].event = granted(2, 8);
+        history.entries.push(crate::Entry { at: 30 * MS, event: valid(1, 8, until) });
+        history
+    };
+    fine(&heard_late(11));
+    wrong(Kind::Linearizable, &heard_late(40));
+}
+
+#[test]
 fn a_client_that_shares_its_grant_passes_nobody_over() {
     fine(&tale(&[
         (0, ask(1, 0, 0)),

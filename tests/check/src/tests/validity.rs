@@ -66,6 +66,25 @@ fn a_deadline_that_was_shortened_counts() {
     ]);
     fine(&history);
     wrong(Kind::I3, &without(&history, 4));
+    // It hears of that only when it is over: until then it acted.
+    let mut late = history.clone();
+    late.entries[4].at = 50 * MS;
+    late.entries[4..].sort_by_key(|entry| entry.at);
+    wrong(Kind::I3, &late);
+}
+
+#[test]
+fn what_was_granted_to_the_dead_is_over() {
+    let mut history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 1)),
+        (5, died(0)),
+        (6, granted(1, 7)),
+        (40, granted(2, 8)),
+    ]);
+    wrong(Kind::Malformed, &history);
+    history.bounds.skew = MS;
+    fine(&history);
 }
 
 #[test]
@@ -200,6 +219,8 @@ fn a_daemon_counts_no_longer_than_the_storage() {
     let mut again = history(80);
     again.entries.insert(3, crate::Entry { at: 20 * MS, event: unleased() });
     again.entries.insert(4, crate::Entry { at: 20 * MS, event: leased(0, 70) });
+    shown(Kind::I6, &again, &[4, 5]);
+    again.entries[3].event = leased(1, 90);
     shown(Kind::I6, &again, &[4, 5]);
     // None at all for this daemon.
     let other = tale(&[(0, leased(1, 60)), (1, holds(0, 1024, 50))]);
