@@ -1,7 +1,7 @@
 //! The checks, by groups. Each is a pass or a sort over the history: it is done
 //! a hundred thousand times.
 
-mod linearizable;
+pub(crate) mod linearizable;
 pub(crate) mod liveness;
 mod orphan;
 mod queue;

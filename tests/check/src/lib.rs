@@ -12,6 +12,8 @@ mod index;
 mod lines;
 mod report;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use check::check;

@@ -68,7 +68,7 @@ impl Stats {
             holds: index.holds.len(),
             disturbances: index.disturbances,
             length: index.end,
-            calm: index.calm.iter().map(|calm| calm.length()).sum(),
+            calm: index.calm.iter().fold(0, |sum, calm| sum.saturating_add(calm.length())),
             ..Self::default()
         };
         for entry in &history.entries {
@@ -138,8 +138,8 @@ impl AddAssign for Stats {
         self.died += other.died;
         self.moves += other.moves;
         self.disturbances += other.disturbances;
-        self.length += other.length;
-        self.calm += other.calm;
+        self.length = self.length.saturating_add(other.length);
+        self.calm = self.calm.saturating_add(other.calm);
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.longest_takeover = self.longest_takeover.max(other.longest_takeover);
         self.longest_local_handover = self.longest_local_handover.max(other.longest_local_handover);

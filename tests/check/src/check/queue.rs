@@ -67,7 +67,10 @@ fn passed_over(index: &Index<'_>, waiter: usize, order: &[Latest], report: &mut 
     let Some(queued) = acquire.queued else { return };
     let Some(calm) = calm_at(index, queued.at) else { return };
     let grace = index.bounds.local_handover.saturating_add(index.bounds.skew);
-    let early = |point: Point| Point { at: point.at.saturating_sub(grace), ..point };
+    let early = |point: Point| match grace {
+        0 => point,
+        _ => Point::deadline(point.at.saturating_sub(grace)),
+    };
     let end = Point { at: index.end, pos: index.entries.len() };
     let before = match acquire.granted() {
         Some((granted, _)) => granted,
@@ -75,7 +78,7 @@ fn passed_over(index: &Index<'_>, waiter: usize, order: &[Latest], report: &mut 
     };
     let in_time = order.partition_point(|latest| latest.granted < before && latest.calm <= calm);
     let Some(latest) = in_time.checked_sub(1).map(|at| order[at]) else { return };
-    if latest.calm != calm || !queued.certainly_before(latest.invoked, index.bounds.skew) {
+    if !queued.certainly_before(latest.invoked, index.bounds.skew) {
         return;
     }
     let other = &index.acquires[latest.acquire];

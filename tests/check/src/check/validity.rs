@@ -35,7 +35,8 @@ fn disjoint(
     }
     segments.sort_unstable_by_key(|(segment, _)| segment.from);
     let token = |hold: usize| index.holds[hold].token;
-    let (mut longest, mut other): (Option<(Point, usize)>, Option<(Point, usize)>) = (None, None);
+    let mut longest: Option<(Point, usize)> = None;
+    let mut other = None;
     for &(segment, hold) in segments.iter() {
         for (until, before) in longest.into_iter().chain(other) {
             let to = until.min(segment.to);
@@ -82,7 +83,7 @@ fn two_holders(
             second.client,
             second.token,
             Seconds(from.at),
-            Seconds(to.at.min(index.end.max(from.at)))
+            Seconds(if to == Point::NEVER { index.end } else { to.at })
         )
     });
 }

@@ -1,0 +1,13 @@
+//! For each kind: what must be found, and a near twin in which nothing is wrong.
+
+mod anything;
+mod linearizable;
+mod liveness;
+mod malformed;
+mod model;
+mod queue;
+mod spoilt;
+mod tale;
+mod tokens;
+mod told;
+mod validity;

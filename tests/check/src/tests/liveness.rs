@@ -1,0 +1,268 @@
+//! L1, L2, L4, L5, with a lease of 15 s in mind.
+
+use super::tale::*;
+use crate::{Event, History, Kind};
+
+fn timed(entries: &[(u64, Event)]) -> History {
+    bounded(bounds(), entries)
+}
+
+/// Client 0 holds the lock through daemon 0, client 1 waits at daemon 1.
+fn held_and_wanted() -> Vec<(u64, Event)> {
+    vec![
+        (0, ask(1, 0, 0)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 9_000)),
+        (2, ask(2, 1, 1)),
+        (3, queued(2)),
+    ]
+}
+
+fn and_then(more: &[(u64, Event)]) -> History {
+    let mut entries = held_and_wanted();
+    entries.extend_from_slice(more);
+    timed(&entries)
+}
+
+#[test]
+fn a_dead_holder_s_lock_is_granted_in_time() {
+    for dead in [died(0), daemon_died(0)] {
+        let history = |at| and_then(&[(5_000, dead.clone()), (at, granted(2, 8))]);
+        shown(Kind::L1, &history(25_001), &[1, 3, 5, 6]);
+        fine(&history(25_000));
+        // Nobody was granted it at all; but within the bound that is no fault.
+        let open = |at| and_then(&[(5_000, dead.clone()), (at, disturbed("the end"))]);
+        shown(Kind::L1, &open(25_001), &[1, 3, 5]);
+        fine(&open(25_000));
+    }
+}
+
+#[test]
+fn from_when_a_takeover_counts() {
+    let late = |more: &[(u64, Event)]| {
+        let mut entries = vec![(5_000, died(0))];
+        entries.extend_from_slice(more);
+        entries.push((29_000, granted(2, 8)));
+        and_then(&entries)
+    };
+    wrong(Kind::L1, &late(&[]));
+    // It became calm only later.
+    let calm = |at| late(&[(6_000, disturbed("a cut")), (at, undisturbed("a cut"))]);
+    fine(&calm(9_000));
+    wrong(Kind::L1, &calm(8_999));
+    // Two cuts of the same name.
+    let twice = [
+        (6_000, disturbed("a cut")),
+        (6_000, disturbed("a cut")),
+        (7_000, undisturbed("a cut")),
+        (9_000, undisturbed("a cut")),
+    ];
+    fine(&late(&twice));
+    // Another who waited died: perhaps it had the lock and did not hear of it.
+    fine(&late(&[(6_000, ask(3, 2, 2)), (9_000, died(2))]));
+    fine(&late(&[(6_000, ask(3, 2, 2)), (9_000, daemon_died(2))]));
+    wrong(Kind::L1, &late(&[(6_000, ask(3, 2, 2)), (8_999, daemon_died(2))]));
+    wrong(Kind::L1, &late(&[(6_000, ask(3, 2, 2)), (9_000, refused(3))]));
+    // Somebody else was granted it.
+    let other = [(6_000, ask(3, 2, 2)), (20_000, granted(3, 8)), (28_000, release(2, 8))];
+    let mut other = late(&other);
+    other.entries.pop();
+    other.entries.push(crate::Entry { at: 29_000 * MS, event: granted(2, 9) });
+    fine(&other);
+}
+
+#[test]
+fn only_the_living_wait() {
+    let waited = |more: &[(u64, Event)]| {
+        let mut entries = vec![(5_000, died(0))];
+        entries.extend_from_slice(more);
+        entries.push((90_000, disturbed("the end")));
+        and_then(&entries)
+    };
+    wrong(Kind::L1, &waited(&[]));
+    for gone in [died(1), daemon_died(1), refused(2)] {
+        fine(&waited(&[(20_000, gone)]));
+    }
+}
+
+#[test]
+fn a_released_lock_is_granted_in_time_elsewhere() {
+    let history = |at| and_then(&[(5_000, release(0, 7)), (at, granted(2, 8))]);
+    shown(Kind::L2, &history(8_001), &[1, 3, 5, 6]);
+    fine(&history(8_000));
+}
+
+#[test]
+fn a_released_lock_is_granted_in_time_here() {
+    let history = |release_at, at| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(2, 1, 0)),
+            (5, queued(2)),
+            (release_at, release(0, 7)),
+            (at, granted(2, 8)),
+        ])
+    };
+    shown(Kind::L2, &history(5_000, 5_101), &[1, 2, 4, 5]);
+    fine(&history(5_000, 5_100));
+    // It was told so only after the release.
+    let late = |at| {
+        let mut history = history(5_000, at);
+        history.entries[3].at = 5_050 * MS;
+        history.entries.swap(3, 4);
+        history
+    };
+    fine(&late(5_150));
+    wrong(Kind::L2, &late(5_151));
+    // It was never told that it waits: as if it were elsewhere.
+    fine(&without(&history(5_000, 5_101), 3));
+    wrong(Kind::L2, &without(&history(5_000, 8_001), 3));
+}
+
+#[test]
+fn when_a_release_may_take_longer() {
+    let late = |more: &[(u64, Event)], at| {
+        let mut entries = vec![(5_000, release(0, 7))];
+        entries.extend_from_slice(more);
+        entries.push((at, granted(2, 8)));
+        and_then(&entries)
+    };
+    wrong(Kind::L2, &late(&[], 24_000));
+    // Its client or its daemon died before the storage heard of it.
+    fine(&late(&[(5_001, died(0))], 24_000));
+    wrong(Kind::L1, &late(&[(5_001, died(0))], 25_002));
+    wrong(Kind::L2, &late(&[(5_001, released(7)), (5_002, died(0))], 24_000));
+    fine(&late(&[(5_001, released(7)), (5_002, daemon_died(0))], 24_000));
+    // Another was about to get it and gave up.
+    fine(&late(&[(5_001, ask(3, 2, 2)), (6_000, refused(3))], 8_900));
+    wrong(Kind::L2, &late(&[(5_001, ask(3, 2, 2)), (6_000, refused(3))], 9_001));
+    // It was released while nobody could hear it.
+    let cut = [(4_000, disturbed("a cut")), (6_000, undisturbed("a cut"))];
+    let mut heard = late(&[], 36_000).entries;
+    heard.insert(5, crate::Entry { at: 4_000 * MS, event: cut[0].1.clone() });
+    heard.insert(7, crate::Entry { at: 6_000 * MS, event: cut[1].1.clone() });
+    let mut history = History { bounds: bounds(), entries: heard };
+    fine(&history);
+    history.entries[8].at += MS;
+    wrong(Kind::L2, &history);
+}
+
+#[test]
+fn whoever_waits_is_answered() {
+    let history = |at| {
+        timed(&[
+            (1_000, disturbed("no storage")),
+            (2_000, ask(1, 0, 0)),
+            (50_000, undisturbed("no storage")),
+            (at, granted(1, 7)),
+        ])
+    };
+    shown(Kind::L5, &history(80_001), &[1, 3]);
+    fine(&history(80_000));
+    let mut refuses = history(80_001);
+    refuses.entries[3].at -= MS;
+    refuses.entries[3].event = refused(1);
+    fine(&refuses);
+    // Those who come and go do not hide it.
+    let mut others = history(80_001);
+    others.entries.insert(3, crate::Entry { at: 60_000 * MS, event: ask(2, 1, 0) });
+    others.entries.insert(4, crate::Entry { at: 61_000 * MS, event: refused(2) });
+    wrong(Kind::L5, &others);
+}
+
+#[test]
+fn the_time_that_others_hold_it_does_not_count() {
+    let history = |until| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (0, ask(2, 1, 1)),
+            (1, granted(1, 7)),
+            (1, valid(0, 7, until)),
+            (69_000, disturbed("the end")),
+        ])
+    };
+    fine(&history(40_000));
+    wrong(Kind::L5, &history(38_000));
+}
+
+#[test]
+fn no_lease_that_nobody_wants() {
+    let history = |at| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (0, leased(0, 15_000)),
+            (1, granted(1, 7)),
+            (2_000, release(0, 7)),
+            (10_000, leased(0, 25_000)),
+            (at, unleased()),
+        ])
+    };
+    shown(Kind::L4, &history(20_001), &[3, 4, 5]);
+    fine(&history(20_000));
+    // Somebody waits there.
+    let mut wanted = history(20_001);
+    wanted.entries.insert(4, crate::Entry { at: 9_000 * MS, event: ask(2, 1, 0) });
+    wanted.entries.insert(6, crate::Entry { at: 11_000 * MS, event: refused(2) });
+    fine(&wanted);
+    // A lease that was not renewed ends by itself.
+    let mut short = without(&history(60_000), 4);
+    fine(&short);
+    short.entries[1].event = leased(0, 21_000);
+    wrong(Kind::L4, &short);
+    // Not while something is disturbed.
+    let mut disturbance = history(20_001);
+    disturbance.entries.insert(4, crate::Entry { at: 9_000 * MS, event: disturbed("a cut") });
+    fine(&disturbance);
+}
+
+#[test]
+fn a_dead_daemon_s_lease_ends() {
+    let history = |until| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (0, leased(0, until)),
+            (1, granted(1, 7)),
+            (2_000, daemon_died(0)),
+            (60_000, lost(0, 7)),
+        ])
+    };
+    let violation = shown(Kind::L4, &history(20_001), &[1, 3]);
+    assert_eq!(
+        violation.what,
+        "lock 0 was leased for daemon 0, which was dead, from 2.000 s to 20.001 s: longer than \
+         18.000 s"
+    );
+    fine(&history(20_000));
+}
+
+#[test]
+fn who_asks_a_dead_daemon_does_not_want_its_lease() {
+    // Nobody wants it for 8 s, then for 15 s it is a dead daemon's.
+    fine(&timed(&[
+        (0, ask(1, 0, 0)),
+        (0, leased(0, 25_000)),
+        (1, granted(1, 7)),
+        (2_000, release(0, 7)),
+        (10_000, daemon_died(0)),
+        (40_000, ask(2, 1, 0)),
+    ]));
+}
+
+#[test]
+fn recovery_includes_a_takeover() {
+    let mut history = and_then(&[(5_000, died(0)), (24_000, granted(2, 8))]);
+    history.bounds.recovery = 10_000 * MS;
+    fine(&history);
+}
+
+#[test]
+fn a_bound_of_zero_is_not_checked() {
+    let entries = [(5_000, died(0)), (900_000, granted(2, 8))];
+    let mut history = and_then(&entries);
+    wrong(Kind::L1, &history);
+    history.bounds.takeover = 0;
+    wrong(Kind::L5, &history);
+    history.bounds.recovery = 0;
+    fine(&history);
+}

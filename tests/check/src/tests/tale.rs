@@ -1,0 +1,152 @@
+//! Histories in a few lines. Times are in milliseconds; everything is about
+//! lock 0.
+
+use crate::{Bounds, Entry, Event, History, Kind, Nanos, Violation, check};
+
+pub(crate) const MS: Nanos = 1_000_000;
+
+/// A history without bounds: no liveness but L3 is checked.
+pub(crate) fn tale(entries: &[(u64, Event)]) -> History {
+    bounded(Bounds::default(), entries)
+}
+
+/// Bounds as they might be for a lease of 15 s.
+pub(crate) fn bounds() -> Bounds {
+    Bounds {
+        takeover: 20_000 * MS,
+        local_handover: 100 * MS,
+        remote_handover: 3_000 * MS,
+        orphan: 18_000 * MS,
+        recovery: 30_000 * MS,
+        skew: 0,
+    }
+}
+
+pub(crate) fn bounded(bounds: Bounds, entries: &[(u64, Event)]) -> History {
+    let entries = entries.iter().map(|(at, event)| Entry { at: at * MS, event: event.clone() });
+    History { bounds, entries: entries.collect() }
+}
+
+/// Nothing is wrong with it.
+#[track_caller]
+pub(crate) fn fine(history: &History) {
+    let found = check(history);
+    assert!(found.is_empty(), "{}", all(&found));
+}
+
+/// Something of this kind is wrong with it, and nothing else.
+#[track_caller]
+pub(crate) fn wrong(kind: Kind, history: &History) -> Violation {
+    let found = check(history);
+    assert!(found.iter().all(|violation| violation.kind == kind), "{}", all(&found));
+    found.into_iter().next().unwrap_or_else(|| panic!("{kind} was not found"))
+}
+
+/// The same, and these entries (by number) show it.
+#[track_caller]
+pub(crate) fn shown(kind: Kind, history: &History, excerpt: &[usize]) -> Violation {
+    let violation = wrong(kind, history);
+    let expected: Vec<Entry> = excerpt.iter().map(|&at| history.entries[at].clone()).collect();
+    assert_eq!(violation.excerpt, expected, "{violation}");
+    violation
+}
+
+pub(crate) fn all(found: &[Violation]) -> String {
+    found.iter().map(|violation| format!("{violation}\n")).collect()
+}
+
+/// The history without one of its entries.
+pub(crate) fn without(history: &History, nth: usize) -> History {
+    let mut history = history.clone();
+    history.entries.remove(nth);
+    history
+}
+
+pub(crate) fn ask(op: u64, client: u32, daemon: u32) -> Event {
+    Event::Acquire { op, client, daemon, lock: 0 }
+}
+
+pub(crate) fn queued(op: u64) -> Event {
+    Event::Queued { op }
+}
+
+pub(crate) fn granted(op: u64, token: u64) -> Event {
+    Event::Granted { op, token }
+}
+
+pub(crate) fn refused(op: u64) -> Event {
+    Event::Refused { op, why: "it took too long".to_owned() }
+}
+
+pub(crate) fn valid(client: u32, token: u64, until: u64) -> Event {
+    Event::Valid { client, lock: 0, token, until: until * MS }
+}
+
+/// Operations that release have numbers from 1000 on: the token is added.
+pub(crate) fn release(client: u32, token: u64) -> Event {
+    Event::Release { op: 1_000 + token, client, lock: 0, token }
+}
+
+pub(crate) fn released(token: u64) -> Event {
+    Event::Released { op: 1_000 + token }
+}
+
+pub(crate) fn lost(client: u32, token: u64) -> Event {
+    Event::Lost { client, lock: 0, token }
+}
+
+pub(crate) fn fenced(client: u32, token: u64, accepted: bool) -> Event {
+    Event::Used { client, lock: 0, token, fenced: true, accepted }
+}
+
+pub(crate) fn unfenced(client: u32, token: u64) -> Event {
+    Event::Used { client, lock: 0, token, fenced: false, accepted: true }
+}
+
+pub(crate) fn died(client: u32) -> Event {
+    Event::ClientDied { client }
+}
+
+pub(crate) fn daemon_died(daemon: u32) -> Event {
+    Event::DaemonDied { daemon }
+}
+
+pub(crate) fn holds(daemon: u32, first: u64, until: u64) -> Event {
+    Event::Holds { daemon, lock: 0, first, last: first + 1023, until: until * MS }
+}
+
+pub(crate) fn let_go(daemon: u32) -> Event {
+    Event::LetGo { daemon, lock: 0 }
+}
+
+pub(crate) fn leased(daemon: u32, until: u64) -> Event {
+    Event::Leased { daemon, lock: 0, until: until * MS }
+}
+
+pub(crate) fn unleased() -> Event {
+    Event::Unleased { lock: 0 }
+}
+
+pub(crate) fn stored(daemon: u32, token: u64) -> Event {
+    Event::Stored { daemon, lock: 0, token }
+}
+
+pub(crate) fn deleted() -> Event {
+    Event::Deleted { lock: 0 }
+}
+
+pub(crate) fn tampered() -> Event {
+    Event::Tampered { lock: 0 }
+}
+
+pub(crate) fn disturbed(what: &str) -> Event {
+    Event::Disturbed { what: what.to_owned() }
+}
+
+pub(crate) fn undisturbed(what: &str) -> Event {
+    Event::Undisturbed { what: what.to_owned() }
+}
+
+pub(crate) fn clock_broken(client: u32) -> Event {
+    Event::ClockBroken { client }
+}

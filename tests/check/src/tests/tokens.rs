@@ -1,0 +1,159 @@
+//! I1, I2, I5, I7.
+
+use super::tale::*;
+use crate::{Bounds, Kind};
+
+#[test]
+fn a_token_has_one_owner() {
+    let history = |second: u64| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, ask(2, 1, 1)),
+            (5, granted(1, 7)),
+            (6, release(0, 7)),
+            (8, granted(2, second)),
+        ])
+    };
+    let violation = shown(Kind::I1, &history(7), &[0, 1, 2, 4]);
+    assert_eq!(
+        violation.what,
+        "token 7 of lock 0 was granted to client 0 at 0.005 s and to client 1 at 0.008 s"
+    );
+    fine(&history(8));
+}
+
+#[test]
+fn other_locks_have_tokens_of_their_own() {
+    let mut history =
+        tale(&[(0, ask(1, 0, 0)), (1, ask(2, 1, 1)), (5, granted(1, 7)), (8, granted(2, 7))]);
+    history.entries[1].event = crate::Event::Acquire { op: 2, client: 1, daemon: 1, lock: 4 };
+    fine(&history);
+}
+
+#[test]
+fn what_is_accepted_never_falls() {
+    let history = |late| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, fenced(0, 7, true)),
+            (3, lost(0, 7)),
+            (4, ask(2, 1, 0)),
+            (5, granted(2, 9)),
+            (6, fenced(1, 9, true)),
+            (7, fenced(0, 7, late)),
+            (8, fenced(1, 9, true)),
+        ])
+    };
+    let violation = shown(Kind::I1, &history(true), &[6, 7]);
+    assert_eq!(
+        violation.what,
+        "token 7 of client 0 was accepted under lock 0 at 0.007 s, after token 9 of client 1 \
+         at 0.006 s"
+    );
+    fine(&history(false));
+    // The recorders may differ by more than what lies between.
+    let mut history = history(true);
+    history.bounds.skew = MS;
+    fine(&history);
+}
+
+#[test]
+fn later_grants_have_greater_tokens() {
+    let history = |second| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, release(0, 7)),
+            (3, ask(2, 1, 0)),
+            (4, granted(2, second)),
+        ])
+    };
+    shown(Kind::I2, &history(6), &[1, 3, 4]);
+    fine(&history(8));
+}
+
+#[test]
+fn a_client_that_asks_again_shares_its_grant() {
+    let mut entries =
+        vec![(0, ask(1, 0, 0)), (1, granted(1, 7)), (2, ask(2, 0, 0)), (3, granted(2, 7))];
+    fine(&tale(&entries));
+    // But not when it has released it.
+    entries.insert(2, (1, release(0, 7)));
+    shown(Kind::I4, &tale(&entries), &[2, 4]);
+}
+
+#[test]
+fn a_token_is_stored_before_it_is_granted() {
+    let history = |token| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (0, ask(2, 1, 0)),
+            (1, stored(0, 2048)),
+            (2, granted(1, 2048)),
+            (3, release(0, 2048)),
+            (4, granted(2, token)),
+            (5, stored(0, 4096)),
+        ])
+    };
+    shown(Kind::I5, &history(2048 + 1024), &[1, 5]);
+    shown(Kind::I5, &history(4096), &[1, 5]);
+    fine(&history(2048 + 1023));
+    // Recorded a little late.
+    let mut late = history(4096);
+    late.bounds = Bounds { skew: MS, ..Bounds::default() };
+    fine(&late);
+}
+
+#[test]
+fn a_token_is_a_daemon_s_before_it_is_granted() {
+    let history = |token| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, holds(0, 2048, 900)),
+            (2, holds(0, 4096, 900)),
+            (3, granted(1, token)),
+        ])
+    };
+    wrong(Kind::I5, &history(2047));
+    wrong(Kind::I5, &history(3072));
+    fine(&history(3071));
+    fine(&history(4096));
+    wrong(Kind::I5, &history(5120));
+}
+
+#[test]
+fn the_stored_token_rises() {
+    let history = |daemon, token| {
+        tale(&[
+            (0, stored(0, 0)),
+            (1, stored(0, 1024)),
+            (2, stored(1, 2048)),
+            (3, stored(daemon, token)),
+        ])
+    };
+    shown(Kind::I7, &history(0, 1024), &[2, 3]);
+    shown(Kind::I7, &history(0, 2048), &[2, 3]);
+    shown(Kind::I7, &history(0, 0), &[2, 3]);
+    fine(&history(1, 2048));
+    fine(&history(0, 3072));
+}
+
+#[test]
+fn a_deleted_blob_begins_above_the_old_one() {
+    let history = |token| {
+        tale(&[
+            (1, stored(0, 1024)),
+            (2, stored(1, 2048)),
+            (3, deleted()),
+            (4, stored(0, 0)),
+            (5, stored(0, token)),
+        ])
+    };
+    shown(Kind::I7, &history(1024), &[1, 4]);
+    fine(&history(3072));
+    // What an operator did is not held against it.
+    let mut restored = history(1024);
+    restored.entries[2].event = tampered();
+    fine(&restored);
+}

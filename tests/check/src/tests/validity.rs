@@ -1,0 +1,260 @@
+//! I3, I4, I6.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::tale::*;
+use crate::{Kind, check};
+
+#[test]
+fn two_holders_at_once() {
+    let entries = [
+        (0, ask(1, 0, 0)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 50)),
+        (20, valid(0, 7, 90)),
+        (30, ask(2, 1, 1)),
+        (60, granted(2, 8)),
+        (60, valid(1, 8, 120)),
+        (70, lost(0, 7)),
+        (80, release(1, 8)),
+    ];
+    let history = tale(&entries);
+    let violation = shown(Kind::I3, &history, &[1, 3, 5, 6, 7, 8]);
+    assert_eq!(
+        violation.what,
+        "lock 0 was held by client 0 with token 7 and by client 1 with token 8 at once, \
+         from 0.060 s to 0.070 s"
+    );
+    // It counted on it until 50 only.
+    fine(&without(&history, 3));
+    let mut skewed = history.clone();
+    skewed.bounds.skew = 10 * MS;
+    fine(&skewed);
+    skewed.bounds.skew = 10 * MS - 1;
+    wrong(Kind::I3, &skewed);
+}
+
+#[test]
+fn what_ends_a_hold() {
+    for end in [release(0, 7), lost(0, 7), died(0)] {
+        let history = tale(&[
+            (0, ask(1, 0, 0)),
+            (0, ask(2, 1, 1)),
+            (1, granted(1, 7)),
+            (1, valid(0, 7, 90)),
+            (60, end),
+            (60, granted(2, 8)),
+            (60, valid(1, 8, 120)),
+        ]);
+        fine(&history);
+        let mut late = history.clone();
+        late.entries.swap(4, 5);
+        wrong(Kind::I3, &late);
+    }
+}
+
+#[test]
+fn a_deadline_that_was_shortened_counts() {
+    let history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 1)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 90)),
+        (5, valid(0, 7, 40)),
+        (40, granted(2, 8)),
+        (40, valid(1, 8, 120)),
+    ]);
+    fine(&history);
+    wrong(Kind::I3, &without(&history, 4));
+    // It hears of that only when it is over: until then it acted.
+    let mut late = history.clone();
+    late.entries[4].at = 50 * MS;
+    late.entries[4..].sort_by_key(|entry| entry.at);
+    wrong(Kind::I3, &late);
+}
+
+#[test]
+fn what_was_granted_to_the_dead_is_over() {
+    let mut history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 1)),
+        (5, died(0)),
+        (6, granted(1, 7)),
+        (40, granted(2, 8)),
+    ]);
+    wrong(Kind::Malformed, &history);
+    history.bounds.skew = MS;
+    fine(&history);
+}
+
+#[test]
+fn a_third_holder_is_found_behind_a_long_one() {
+    // Tokens 7 and 9 of client 0 are valid together as well, but not found there.
+    let history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 1)),
+        (0, ask(3, 2, 1)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 20)),
+        (30, granted(2, 8)),
+        (30, valid(1, 8, 60)),
+        (40, granted(3, 9)),
+        (40, valid(2, 9, 50)),
+    ]);
+    let violation = wrong(Kind::I3, &history);
+    assert!(violation.what.contains("token 8 and by client 2 with token 9"), "{violation}");
+}
+
+#[test]
+fn a_grant_that_came_too_late_is_no_hold() {
+    let entries = |until| {
+        [
+            (0, ask(1, 0, 0)),
+            (0, ask(2, 1, 1)),
+            (50, granted(2, 8)),
+            (50, valid(1, 8, 90)),
+            (60, granted(1, 7)),
+            (60, valid(0, 7, until)),
+            (60, lost(0, 7)),
+        ]
+    };
+    fine(&tale(&entries(40)));
+    let mut believed = entries(70).to_vec();
+    believed[6].0 = 65;
+    wrong(Kind::I3, &tale(&believed));
+}
+
+#[test]
+fn a_wrong_clock_excuses() {
+    let history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 1)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 90)),
+        (30, clock_broken(0)),
+        (40, granted(2, 8)),
+        (40, valid(1, 8, 120)),
+    ]);
+    fine(&history);
+    wrong(Kind::I3, &without(&history, 4));
+    let mut late = history.clone();
+    late.entries[4].at = 45 * MS;
+    late.entries.swap(4, 5);
+    late.entries.swap(5, 6);
+    wrong(Kind::I3, &late);
+}
+
+#[test]
+fn never_again_after_the_end() {
+    let history = |last| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (1, valid(0, 7, 50)),
+            (20, lost(0, 7)),
+            (30, last),
+        ])
+    };
+    let violation = shown(Kind::I4, &history(valid(0, 7, 90)), &[3, 4]);
+    assert_eq!(
+        violation.what,
+        "token 7 of lock 0 was lost at 0.020 s, but client 0 counted on it again at 0.030 s"
+    );
+    shown(Kind::I4, &history(unfenced(0, 7)), &[3, 4]);
+    // A stale writer is what fences are for.
+    fine(&history(fenced(0, 7, true)));
+    fine(&history(fenced(0, 7, false)));
+    fine(&history(release(0, 7)));
+    let mut early = history(valid(0, 7, 90));
+    early.entries.swap(3, 4);
+    early.entries[3].at = 20 * MS;
+    fine(&early);
+}
+
+#[test]
+fn a_client_counts_no_longer_than_its_daemon() {
+    let history = |until| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, holds(0, 1024, 50)),
+            (2, granted(1, 1024)),
+            (2, valid(0, 1024, 40)),
+            (20, holds(0, 1024, 70)),
+            (21, holds(0, 1024, 60)),
+            (22, let_go(0)),
+            (23, holds(0, 2048, 90)),
+            (24, valid(0, 1024, until)),
+        ])
+    };
+    // The greatest that its daemon had for this hold, not for the next.
+    let violation = shown(Kind::I6, &history(71), &[4, 8]);
+    assert_eq!(
+        violation.what,
+        "client 0 counted on lock 0, token 1024, until 0.071 s, but its daemon 0 only until \
+         0.070 s"
+    );
+    fine(&history(70));
+    let mut skewed = history(71);
+    skewed.bounds.skew = MS;
+    fine(&skewed);
+    let mut broken = history(71);
+    broken.entries[6].event = clock_broken(0);
+    broken.entries.remove(7);
+    fine(&broken);
+}
+
+#[test]
+fn a_daemon_counts_no_longer_than_the_storage() {
+    let history = |until| {
+        tale(&[
+            (0, leased(0, 60)),
+            (1, holds(0, 1024, 50)),
+            (20, leased(0, 80)),
+            (21, holds(0, 1024, until)),
+        ])
+    };
+    shown(Kind::I6, &history(81), &[2, 3]);
+    fine(&history(80));
+    // Another lease, a shorter one.
+    let mut again = history(80);
+    again.entries.insert(3, crate::Entry { at: 20 * MS, event: unleased() });
+    again.entries.insert(4, crate::Entry { at: 20 * MS, event: leased(0, 70) });
+    shown(Kind::I6, &again, &[4, 5]);
+    again.entries[3].event = leased(1, 90);
+    shown(Kind::I6, &again, &[4, 5]);
+    // None at all for this daemon.
+    let other = tale(&[(0, leased(1, 60)), (1, holds(0, 1024, 50))]);
+    shown(Kind::I6, &other, &[1]);
+    // No storage to compare with.
+    fine(&tale(&[(1, holds(0, 1024, 50))]));
+    // A client's wrong clock may be its daemon's.
+    let broken = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, clock_broken(0)),
+        (0, leased(0, 60)),
+        (1, holds(0, 1024, 70)),
+    ]);
+    fine(&broken);
+    wrong(Kind::I6, &without(&broken, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// The sweep finds an overlap exactly if some pair overlaps.
+    #[test]
+    fn overlaps(spans in vec((0..60u64, 0..12u64), 0..8)) {
+        let mut entries = Vec::new();
+        for (nth, &(from, length)) in (0..).zip(&spans) {
+            entries.push((0, ask(nth, nth as u32, 0)));
+            entries.push((from, granted(nth, nth + 1)));
+            entries.push((from, valid(nth as u32, nth + 1, from + length)));
+        }
+        entries.sort_by_key(|(at, _)| *at);
+        let overlap = |(a, b): ((u64, u64), (u64, u64))| a.0.max(b.0) < (a.0 + a.1).min(b.0 + b.1);
+        let pairs = spans.iter().enumerate().flat_map(|(nth, &a)| {
+            spans[nth + 1..].iter().map(move |&b| (a, b))
+        });
+        let found = check(&tale(&entries)).iter().any(|violation| violation.kind == Kind::I3);
+        prop_assert_eq!(found, pairs.into_iter().any(overlap));
+    }
+}
