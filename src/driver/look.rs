@@ -6,7 +6,11 @@ use std::{
     task::{Context, Poll},
 };
 
+#[cfg(feature = "simulation")]
+use super::LEAP;
 use super::{Driver, State};
+#[cfg(feature = "simulation")]
+use crate::clock::Anchor;
 use crate::{
     clock::{Moment, sleep_until_any},
     error::Problem,
@@ -174,7 +178,11 @@ impl Driver {
     #[must_use]
     pub fn hold(&self, name: &str) -> Option<(u64, Moment)> {
         let name = LockName::parse("", name).ok()?;
-        self.state().sessions.hold(&name)
+        let state = self.state();
+        let (first, until) = state.sessions.hold(&name)?;
+        // What has leapt unseen so far is seen before anything else is done.
+        let leap = state.anchor.leap_until(&Anchor::now());
+        Some((first, if leap > LEAP { until - leap } else { until }))
     }
 
     /// In which state a lock of the default namespace is: its lease, its grant

@@ -350,6 +350,12 @@ impl Locks {
         self.get(lock)?.limit()
     }
 
+    /// Until when its holder may count on the grant at the most.
+    #[must_use]
+    pub fn promised_until(&self, lock: LockId) -> Option<Moment> {
+        self.get(lock)?.promised_until()
+    }
+
     /// How many wait.
     #[must_use]
     pub fn waiting(&self, lock: LockId) -> usize {

@@ -14,6 +14,9 @@ pub(super) enum Step {
     Renew,
     /// Tell the holder that it may be lost.
     Warn,
+    /// It may be over: the clock has leapt, and by the other clock its deadline
+    /// has passed.
+    Doubt,
     /// Count it as lost: its deadline has passed.
     Lose,
 }
@@ -30,8 +33,14 @@ pub(super) struct Term {
     renew_at: Option<Moment>,
     failures: u32,
     warned: bool,
-    /// The clock can't be trusted to know the deadline: nothing new starts on
-    /// this lease, and it is not renewed.
+    /// How far the wall clock has run ahead of ours since the deadline was
+    /// counted from. Perhaps so much less is left (safety rule 5); but perhaps
+    /// somebody only set the wall clock, and the holder goes on until the deadline
+    /// that it knows.
+    leapt: Duration,
+    /// The same since the renewal that is under way was sent.
+    leapt_meanwhile: Duration,
+    /// Nothing new starts on this lease, and it is not renewed.
     spent: bool,
 }
 
@@ -44,13 +53,36 @@ impl Term {
         entropy: &mut Entropy,
     ) -> Self {
         let renew_at = Some(turn(deadline, duration, now, entropy));
-        Self { deadline, duration, renew_at, failures: 0, warned: false, spent: false }
+        Self {
+            deadline,
+            duration,
+            renew_at,
+            failures: 0,
+            warned: false,
+            leapt: Duration::ZERO,
+            leapt_meanwhile: Duration::ZERO,
+            spent: false,
+        }
     }
 
-    /// When the lease counts as lost.
+    /// When the lease counts as lost: before that it is not given away.
     #[must_use]
     pub(super) const fn deadline(&self) -> Moment {
         self.deadline
+    }
+
+    /// Until when it can be counted on, whichever clock is right: no promise
+    /// reaches further.
+    #[must_use]
+    pub(super) fn certain_until(&self) -> Moment {
+        self.deadline - self.leapt
+    }
+
+    /// The wall clock has run ahead by this much. A renewal makes up for it.
+    pub(super) fn leap(&mut self, by: Duration, now: Moment) {
+        self.leapt = self.leapt.saturating_add(by);
+        self.leapt_meanwhile = self.leapt_meanwhile.saturating_add(by);
+        self.renew_at = self.renew_at.map(|at| at.min(now));
     }
 
     /// Its duration.
@@ -67,7 +99,7 @@ impl Term {
     /// Whether a grant may start on this lease (safety rule 6).
     #[must_use]
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        self.spent || now >= self.deadline
+        self.spent || now >= self.certain_until()
     }
 
     /// When to look again.
@@ -76,7 +108,7 @@ impl Term {
         if self.spent {
             return self.deadline;
         }
-        let next = if self.warned { self.deadline } else { self.warn_at() };
+        let next = if self.warned { self.certain_until() } else { self.warn_at() };
         self.renew_at.map_or(next, |renew_at| renew_at.min(next))
     }
 
@@ -88,8 +120,13 @@ impl Term {
         if self.spent {
             return None;
         }
+        if now >= self.certain_until() {
+            self.spent = true;
+            return Some(Step::Doubt);
+        }
         if self.renew_at.is_some_and(|renew_at| now >= renew_at) {
             self.renew_at = None;
+            self.leapt_meanwhile = Duration::ZERO;
             return Some(Step::Renew);
         }
         if !self.warned && now >= self.warn_at() {
@@ -103,8 +140,12 @@ impl Term {
     /// that came too late changes nothing: the loss has been or will be told.
     pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) -> bool {
         self.failures = 0;
-        self.deadline = if self.is_over(now) { self.deadline } else { self.deadline.max(deadline) };
-        self.renew_at = Some(turn(self.deadline, self.duration, now, entropy));
+        if !self.is_over(now) {
+            let certain = self.certain_until().max(deadline - self.leapt_meanwhile);
+            self.deadline = self.deadline.max(deadline);
+            self.leapt = self.deadline.since(certain);
+        }
+        self.renew_at = Some(turn(self.certain_until(), self.duration, now, entropy));
         if self.is_over(now) {
             return false;
         }
@@ -119,7 +160,7 @@ impl Term {
     }
 
     fn warn_at(&self) -> Moment {
-        self.deadline - self.duration / 3
+        self.certain_until() - self.duration / 3
     }
 }
 
@@ -172,6 +213,7 @@ mod tests {
             match step {
                 Step::Renew => term.unclear(now, &mut entropy),
                 Step::Warn => assert_eq!(now, at(118)),
+                Step::Doubt => panic!("no clock has leapt"),
                 Step::Lose => {
                     assert_eq!(now, at(128));
                     steps.push(step);
@@ -183,6 +225,32 @@ mod tests {
         assert!(steps.iter().filter(|step| **step == Step::Renew).count() > 5);
         assert_eq!(steps.iter().filter(|step| **step == Step::Warn).count(), 1);
         assert_eq!(steps.last(), Some(&Step::Lose));
+    }
+
+    #[test]
+    fn after_a_leap_less_is_left_but_nothing_is_given_away_earlier() {
+        let (mut term, mut entropy) = term();
+        term.leap(Duration::from_secs(10), at(100));
+        assert_eq!((term.certain_until(), term.deadline()), (at(118), at(128)));
+        assert!(term.is_over(at(118)) && !term.is_over(at(117)));
+        // A renewal that was sent after the leap makes up for it.
+        assert_eq!(term.step(at(100)), Some(Step::Renew), "at once");
+        term.renewed(at(138), at(111), &mut entropy);
+        assert_eq!((term.certain_until(), term.deadline()), (at(138), at(138)));
+        // One that was under way does not, or not for all of it.
+        assert_eq!(term.step(at(121)), Some(Step::Renew));
+        term.leap(Duration::from_secs(5), at(121));
+        term.renewed(at(149), at(122), &mut entropy);
+        assert_eq!((term.certain_until(), term.deadline()), (at(144), at(149)));
+        // If none comes, its holder hears of it, and then it is over.
+        while let Some(step) = term.step(at(143)) {
+            assert!(step == Step::Renew || step == Step::Warn);
+        }
+        assert_eq!(term.due(), at(144));
+        assert_eq!(term.step(at(144)), Some(Step::Doubt));
+        assert_eq!((term.step(at(144)), term.due()), (None, at(149)));
+        assert!(!term.renewed(at(170), at(145), &mut entropy), "too late");
+        assert_eq!(term.step(at(149)), Some(Step::Lose));
     }
 
     #[test]

@@ -23,6 +23,9 @@ use crate::{
 /// for again.
 const FIRST_POLL: Duration = Duration::from_millis(250);
 
+/// Why a grant is lost after the clock has leapt.
+const LEAPT: &str = "the clock stood still while time went on";
+
 /// The longest that a store may ask to be left alone.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -185,7 +188,7 @@ impl Lock {
                 // All that a hold takes begins at a multiple of 1,024; of tokens
                 // that are used up, the next is beyond.
                 let last = if tokens.is_empty() { next - 1 } else { next };
-                Some((last & !1023, term.deadline()))
+                Some((last & !1023, term.certain_until()))
             }
             _ => None,
         }
@@ -233,11 +236,21 @@ impl Lock {
     }
 
     /// When the grant ends unless the lease is renewed, whatever its session
-    /// does.
+    /// does: no promise reaches further.
     pub(super) fn limit(&self) -> Option<Moment> {
+        self.limited_by(Term::certain_until)
+    }
+
+    /// Until when its holder may count on the grant at the most, by what it was
+    /// promised before.
+    pub(super) fn promised_until(&self) -> Option<Moment> {
+        self.limited_by(Term::deadline)
+    }
+
+    fn limited_by(&self, end: impl Fn(&Term) -> Moment) -> Option<Moment> {
         let hold = self.grant.as_ref().and_then(|grant| grant.hold_until);
         let lease = match &self.lease {
-            Lease::Held { term: Some(term), .. } => Some(term.deadline()),
+            Lease::Held { term: Some(term), .. } => Some(end(term)),
             _ => None,
         };
         earlier(hold, lease)
@@ -372,8 +385,12 @@ impl Lock {
                     let call = Call::Renew { id, duration: term.duration() };
                     cx.out.push(Effect::Call { lock: cx.lock, call });
                 }
+                Some(Step::Doubt) => {
+                    let at = term.deadline();
+                    self.end(at, Cause::LeaseLost { why: LEAPT.into() }, cx);
+                }
                 Some(Step::Warn) => {
-                    let until = term.deadline();
+                    let until = term.certain_until();
                     if let Some(grant) = self.grant.as_ref().filter(|grant| grant.ends_at.is_none())
                     {
                         let (session, handle) = (grant.session, grant.handle);
@@ -406,23 +423,18 @@ impl Lock {
         self.advance(cx);
     }
 
-    /// The wall clock has run ahead of ours by this much: a lease of which less
-    /// is left may have run out unseen, so nothing more is done under it
-    /// (safety rule 5). But perhaps somebody only set the clock, and the holder
-    /// goes on until the deadline that it knows: until then, or until it lets
-    /// go, neither the lock nor the lease is given away.
+    /// The wall clock has run ahead of ours by this much: so much less may be
+    /// left of a lease than our clock shows (safety rule 5). But perhaps somebody
+    /// only set the clock, and the holder goes on until the deadline that it
+    /// knows: until then, or until it lets go, neither the lock nor the lease is
+    /// given away.
     pub(super) fn leapt(&mut self, by: Duration, cx: &mut Cx<'_>) {
         if let Lease::Acquiring { leapt, .. } = &mut self.lease {
             *leapt = leapt.saturating_add(by);
         }
-        if let Lease::Held { term: Some(term), .. } = &mut self.lease
-            && by > term.deadline().since(cx.now)
-        {
-            term.spend();
-            let at = term.deadline();
-            let why = "the clock stood still while time went on".into();
-            self.end(at, Cause::LeaseLost { why }, cx);
-            self.advance(cx);
+        if let Lease::Held { term: Some(term), .. } = &mut self.lease {
+            term.leap(by, cx.now);
+            self.tick(cx);
         }
     }
 

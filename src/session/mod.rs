@@ -256,7 +256,7 @@ impl Sessions {
         let grant = self.locks.grant(lock)?;
         let session = self.sessions.get(grant.session.0 as usize)?;
         let at = grant.ends_at.unwrap_or_else(|| session.deadline());
-        Some(self.locks.limit(lock).map_or(at, |limit| limit.min(at)))
+        Some(self.locks.promised_until(lock).map_or(at, |until| until.min(at)))
     }
 }
 

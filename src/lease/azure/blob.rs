@@ -3,6 +3,7 @@
 //! 4).
 
 use std::{
+    num::NonZero,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
@@ -38,6 +39,10 @@ use crate::{
 
 /// How many blobs a page of a listing has.
 const PAGE: i32 = 5000;
+
+/// A record is one piece. If it is not told so, the SDK asks the operating system
+/// for the number of processors at each call.
+const ONE: Option<NonZero<usize>> = NonZero::new(1);
 
 /// The blobs of a container, called within a budget.
 pub(super) struct Blobs {
@@ -189,6 +194,7 @@ impl Blobs {
                 lease_id: id.map(guid),
                 if_match: matching(version),
                 metadata: Some(record.to_metadata()),
+                parallel: ONE,
                 ..Default::default()
             };
             let write = async {
@@ -220,8 +226,11 @@ impl Blobs {
         why: For,
     ) -> Result<Value, Fault> {
         let blob = self.blob(path);
-        let options =
-            BlobClientDownloadOptions { if_match: Some(version.clone()), ..Default::default() };
+        let options = BlobClientDownloadOptions {
+            if_match: Some(version.clone()),
+            parallel: ONE,
+            ..Default::default()
+        };
         let read = async {
             let mut content = vec![0; bytes.min(LONGEST_VALUE)];
             let answer = blob.download_into(&mut content, Some(options)).await?;
@@ -239,8 +248,11 @@ impl Blobs {
         why: For,
     ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
-        let options =
-            BlobClientUploadOptions { metadata: Some(record.to_metadata()), ..Default::default() };
+        let options = BlobClientUploadOptions {
+            metadata: Some(record.to_metadata()),
+            parallel: ONE,
+            ..Default::default()
+        };
         let create = async {
             let empty = RequestContent::from(Vec::new());
             let answer = blob.upload(empty, Some(options.if_not_exists())).await?;

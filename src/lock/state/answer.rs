@@ -117,11 +117,12 @@ impl Lock {
             }
             Ok(lease::Renew::Unknown { .. }) | Err(_) => term.unclear(cx.now, cx.entropy),
             Ok(lease::Renew::Lost { why }) => {
-                // The holder may act until the deadline that it knows.
+                // The holder may act until the deadline that it knows. Once it
+                // has let go, the lease is released: it may have been broken, and
+                // then others wait for the end of its term.
+                term.spend();
                 let at = term.deadline();
-                // While the lease is there, so are the proclaims to be answered.
                 self.end(at, Cause::LeaseLost { why: why.into() }, cx);
-                self.lease = Lease::None;
             }
         }
     }

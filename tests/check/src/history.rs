@@ -105,13 +105,20 @@ pub enum Event {
     /// is expected of what is stored with it; of grants, everything.
     Tampered { lock: u32 },
 
+    /// An operator took the lease away in the storage itself, behind the daemons'
+    /// backs. Whoever held the lock up to here may believe in it until its
+    /// deadline, and its daemon may hand it on: I2 and I3 are not expected between
+    /// holds from before and holds from after this. I6 is: what was taken away
+    /// is not renewed.
+    Overruled { lock: u32 },
+
     /// Something disturbs a client, a daemon, the storage or the ways between
     /// them; `what` names it, and the same name ends it.
     Disturbed { what: String },
     /// The disturbance of this name is over.
     Undisturbed { what: String },
     /// This client's clock, or that of its daemon, is beyond what the guarantees
-    /// assume: I3 and I6 are not expected of the client's grants from here on.
+    /// assume: I2, I3 and I6 are not expected of the client's grants from here on.
     ClockBroken { client: u32 },
 }
 

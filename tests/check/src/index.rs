@@ -215,6 +215,18 @@ pub(crate) struct Lock {
     pub(crate) places: Vec<usize>,
     pub(crate) has_leases: bool,
     pub(crate) has_stored: bool,
+    /// The greatest token that there could be so far.
+    greatest: u64,
+    /// The same whenever an operator took the lease away.
+    overruled: Vec<u64>,
+}
+
+impl Lock {
+    /// Whether an operator took the lease of the lower token away before there
+    /// was the greater one.
+    pub(crate) fn is_overruled(&self, lower: u64, greater: u64) -> bool {
+        self.overruled.iter().any(|upto| lower <= *upto && *upto < greater)
+    }
 }
 
 #[derive(Debug)]

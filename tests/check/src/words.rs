@@ -71,6 +71,9 @@ impl fmt::Display for Event {
                 write!(f, "daemon {daemon} stored token {token} with lock {lock}")
             }
             Self::Deleted { lock } => write!(f, "the blob of lock {lock} is deleted"),
+            Self::Overruled { lock } => {
+                write!(f, "an operator takes the lease of lock {lock} away in the storage")
+            }
             Self::Tampered { lock } => write!(f, "an operator changes the blob of lock {lock}"),
             Self::Disturbed { what } => write!(f, "begins: {what}"),
             Self::Undisturbed { what } => write!(f, "is over: {what}"),
@@ -102,6 +105,7 @@ impl Event {
             Self::Unleased { .. } => "unleased",
             Self::Stored { .. } => "stored",
             Self::Deleted { .. } => "deleted",
+            Self::Overruled { .. } => "overruled",
             Self::Tampered { .. } => "tampered",
             Self::Disturbed { .. } => "disturbed",
             Self::Undisturbed { .. } => "undisturbed",

@@ -4,7 +4,7 @@ use std::{fs::File, io::BufWriter, path::PathBuf, process::ExitCode, time::Durat
 
 use clap::Parser;
 use leasehold_client::mutant::Mutant;
-use leasehold_sim::run::Run;
+use leasehold_sim::run::traced;
 
 use crate::{
     mutants,
@@ -44,6 +44,9 @@ struct Arguments {
     /// How many at a time; as many as there are processors if nothing is said.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// With --seed: prints each step.
+    #[arg(long, requires = "seed")]
+    trace: bool,
     /// With --seed: writes the history to this file, a line for each entry.
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<PathBuf>,
@@ -63,7 +66,7 @@ pub(crate) fn run() -> ExitCode {
         (Some(key), None) if key == "all" => mutants::table(Mutant::ALL, &limit),
         (Some(key), seed) => match Mutant::ALL.iter().find(|mutant| mutant.key() == key) {
             Some(mutant) => match seed {
-                Some(seed) => one(seed, Some(*mutant), arguments.history),
+                Some(seed) => one(seed, Some(*mutant), arguments.history, arguments.trace),
                 None => mutants::table(&[*mutant], &limit),
             },
             None => {
@@ -71,14 +74,14 @@ pub(crate) fn run() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        (None, Some(seed)) => one(seed, None, arguments.history),
+        (None, Some(seed)) => one(seed, None, arguments.history, arguments.trace),
         (None, None) => many(&limit),
     }
 }
 
 /// One seed, in full.
-fn one(seed: u64, mutant: Option<Mutant>, history: Option<PathBuf>) -> ExitCode {
-    let (first, second) = (run_once(seed, mutant), run_once(seed, mutant));
+fn one(seed: u64, mutant: Option<Mutant>, history: Option<PathBuf>, trace: bool) -> ExitCode {
+    let (first, second) = (traced(seed, mutant, trace), leasehold_sim::run::run(seed, mutant));
     let mut summary = Summary::default();
     summary.add(&first);
     println!("{summary}");
@@ -99,10 +102,6 @@ fn one(seed: u64, mutant: Option<Mutant>, history: Option<PathBuf>) -> ExitCode 
     }
     println!("\ntrace {:016x}, twice", first.hash);
     if first.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn run_once(seed: u64, mutant: Option<Mutant>) -> Run {
-    leasehold_sim::run::run(seed, mutant)
 }
 
 /// Many seeds.

@@ -32,13 +32,17 @@ fn calm() {
     }
 }
 
+/// How long it takes until calls that were made before the end of a disturbance
+/// are over.
+const SETTLE: Nanos = 12 * SECOND;
+
 /// Disturbs for a while.
 fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
     let what = format!("fault {index}");
     record(Event::Disturbed { what: what.clone() });
     scene().world.after(length, move || {
         end();
-        record(Event::Undisturbed { what });
+        scene().world.after(SETTLE, move || record(Event::Undisturbed { what }));
     });
 }
 
@@ -64,6 +68,7 @@ fn alive() -> Vec<u32> {
 #[allow(clippy::too_many_lines, reason = "a list")]
 fn happen(index: usize, fault: Fault) {
     let scene = scene();
+    scene.trace(|| format!("    {fault:?}"));
     match fault {
         Fault::Storm { place, share, kinds, length } => {
             count("faults: storage storm");
@@ -153,10 +158,15 @@ fn happen(index: usize, fault: Fault) {
             if silent {
                 vanish(|connection| connection.client == number);
             }
-            let (machine, place) = {
-                let clients = scene.clients.borrow();
-                (clients[number as usize].machine, clients[number as usize].place)
+            let (machine, place, waits) = {
+                let client = &scene.clients.borrow()[number as usize];
+                (client.machine, client.place, client.pending.is_some())
             };
+            if silent && waits {
+                // Until its session has expired, it may be granted what it waits
+                // for.
+                disturb(index, scene.plan.ttl.as_nanos() as Nanos + SECOND, || {});
+            }
             record(Event::ClientDied { client: number });
             scene.world.crash(machine);
             scene.world.after(down, move || client::start(place));
@@ -229,13 +239,18 @@ fn happen(index: usize, fault: Fault) {
         }
         Fault::BreakLease { lock } => {
             count("operator: lease broken at once");
-            exempt_holders(lock);
+            overrule(lock);
             operator_call(lock, Act::Break { within: Some(0) });
             disturb(index, scene.plan.lease.as_nanos() as Nanos, || {});
         }
         Fault::Delete { lock } => {
+            // Within the second of its creation a blob's tokens are ahead of the
+            // service's clock: what is not guaranteed is not tried.
+            if token_of(lock) >> 20 > scene.date() {
+                return;
+            }
             count("operator: blob deleted");
-            exempt_holders(lock);
+            overrule(lock);
             scene.storage.borrow_mut().remove(&blob_path(lock));
             record(Event::Deleted { lock });
             scene.note_lease(lock);
@@ -243,18 +258,12 @@ fn happen(index: usize, fault: Fault) {
         }
         Fault::Garble { lock, length } => {
             count("operator: blob garbled");
-            exempt_holders(lock);
+            overrule(lock);
             let garbage = [("token".to_owned(), "none".to_owned())].into();
             scene.storage.borrow_mut().put(&blob_path(lock), garbage, scene.date());
             record(Event::Tampered { lock });
             scene.note_lease(lock);
-            disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                exempt_holders(lock);
-                scene.storage.borrow_mut().remove(&blob_path(lock));
-                record(Event::Deleted { lock });
-                scene.note_lease(lock);
-            });
+            disturb(index, length.max(2 * SECOND), move || repair(lock));
         }
         Fault::Restore { lock } => {
             count("operator: old blob restored");
@@ -264,20 +273,14 @@ fn happen(index: usize, fault: Fault) {
             // Later, whoever holds it then.
             disturb(index, scene.plan.calm_from - scene.world.now(), move || {
                 let scene = crate::scene::scene();
-                exempt_holders(lock);
+                overrule(lock);
                 let date = scene.date();
                 scene.storage.borrow_mut().put(&path, old, date);
                 record(Event::Tampered { lock });
                 scene.note_lease(lock);
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
-                scene.world.after(SECOND, move || {
-                    let scene = crate::scene::scene();
-                    exempt_holders(lock);
-                    scene.storage.borrow_mut().remove(&path);
-                    record(Event::Deleted { lock });
-                    scene.note_lease(lock);
-                });
+                scene.world.after(2 * SECOND, move || repair(lock));
             });
         }
         Fault::LeapDate { by, length } => {
@@ -345,6 +348,23 @@ fn operate<F: Future<Output = ()> + Send + 'static>(
     scene.world.as_machine(running.machine, || task::spawn(task));
 }
 
+/// An operator deletes a blob that can't be trusted.
+fn repair(lock: u32) {
+    let scene = scene();
+    overrule(lock);
+    scene.storage.borrow_mut().remove(&blob_path(lock));
+    record(Event::Deleted { lock });
+    scene.note_lease(lock);
+}
+
+/// The token that is stored with a lock.
+fn token_of(lock: u32) -> u64 {
+    let scene = scene();
+    let storage = scene.storage.borrow();
+    let token = storage.blob(&blob_path(lock)).and_then(|blob| blob.metadata.get("token"));
+    token.and_then(|token| token.parse().ok()).unwrap_or(0)
+}
+
 fn operator_call(lock: u32, act: Act) {
     let call = Call { path: blob_path(lock), act, if_match: None, if_absent: false, lease: None };
     scene().apply(None, &call);
@@ -352,17 +372,8 @@ fn operator_call(lock: u32, act: Act) {
 
 /// What an operator does to a leased blob behind the daemons' backs makes two
 /// holders for a while: tokens tell them apart.
-fn exempt_holders(lock: u32) {
-    let scene = scene();
-    let holders: Vec<_> = {
-        let clients = scene.clients.borrow();
-        let holds = |number: &usize| clients[*number].holds.iter().any(|hold| hold.lock == lock);
-        (0..clients.len()).filter(holds).collect()
-    };
-    // Some may be about to be granted it.
-    for number in holders.into_iter().map(|n| n as u32).chain(alive()) {
-        record(Event::ClockBroken { client: number });
-    }
+fn overrule(lock: u32) {
+    record(Event::Overruled { lock });
 }
 
 fn break_clocks(daemon: bool, which: usize) {

@@ -18,6 +18,7 @@ pub mod link;
 pub mod plan;
 pub mod run;
 pub mod scene;
+pub mod sdk;
 pub mod storage;
 pub mod wire;
 pub mod world;

@@ -163,7 +163,7 @@ fn connect(client: u32, place: usize, messages: Incoming) -> Option<Result<Incom
     scene.turned(client, running.number);
     let client_machine = scene.clients.borrow()[client as usize].machine;
     let daemon_machine = running.machine;
-    let serving = serve(running, up.clone(), Feed(down.clone()));
+    let serving = serve(client, running, up.clone(), Feed(down.clone()));
     scene.world.spawn(client_machine, Box::pin(pump(messages, up.clone())));
     scene.world.spawn(daemon_machine, Box::pin(serving));
     Some(Ok(Box::pin(Heard { down, _up: Feed(up) })))
@@ -192,16 +192,21 @@ async fn pump(mut messages: Incoming, up: Pipe) {
 }
 
 /// A daemon's side of a stream.
-async fn serve(daemon: Running, up: Pipe, down: Feed) {
-    let inbound = up.map(|item| {
+async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
+    let number = daemon.number;
+    let inbound = up.map(move |item| {
         let decode = |bytes: Vec<u8>| pb::AttachRequest::decode(bytes.as_slice());
-        item.and_then(|bytes| decode(bytes).map_err(|error| Status::internal(error.to_string())))
+        let broken = |error: prost::DecodeError| Status::internal(error.to_string());
+        let message = item.and_then(|bytes| decode(bytes).map_err(broken));
+        scene().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
+        message
     });
     match rpc::attach(&daemon.driver, inbound) {
         Err(status) => down.0.push(Some(Err(status))),
         Ok(said) => {
             let mut said = Box::pin(said);
             while let Some(item) = said.next().await {
+                scene().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
                 let item = item.map(|message| message.encode_to_vec());
                 scene().mix(item.as_ref().map_or(0, |_| 1));
                 down.0.push(Some(item));

@@ -12,6 +12,7 @@ use crate::{
     faults,
     plan::Plan,
     scene::{Place, Scene, blob_path},
+    sdk,
     storage::Metadata,
     wire::Road,
     world::{BEGINNING, Nanos, World},
@@ -38,20 +39,27 @@ pub struct Run {
 }
 
 /// Runs a seed, with a safety rule broken if there is a mutant.
+#[must_use]
+pub fn run(seed: u64, broken: Option<Mutant>) -> Run {
+    traced(seed, broken, false)
+}
+
+/// The same, and prints each step if that is wanted.
 ///
 /// # Panics
 /// If there is no runtime to be had.
 #[must_use]
 #[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
-pub fn run(seed: u64, broken: Option<Mutant>) -> Run {
+pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
     // Nothing runs in it: but the library asks for one.
     let runtime: Runtime = Builder::new_current_thread().build().expect("a runtime");
     let _entered = runtime.enter();
+    sdk::capture();
     mutant::set(broken);
     let mut dice = Dice::new(seed);
     let plan = Plan::new(&mut dice);
     let (world, inside) = World::enter();
-    let scene = Scene::enter(plan.clone(), plan.habits, plan.bounds(), dice.split());
+    let scene = Scene::enter(plan.clone(), dice.split(), trace);
     for _ in 0..plan.places {
         scene.places.borrow_mut().push(Place { daemon: None, road: Road::default() });
     }

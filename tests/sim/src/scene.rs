@@ -102,6 +102,8 @@ pub struct Scene {
     record: RefCell<Record>,
     daemons: Cell<u32>,
     ops: Cell<u64>,
+    /// Whether each step is printed.
+    trace: bool,
 }
 
 #[derive(Default)]
@@ -187,7 +189,8 @@ pub fn state_name(bit: u32) -> String {
 
 impl Scene {
     /// Sets it up in this thread's world.
-    pub fn enter(plan: Plan, habits: Habits, bounds: Bounds, dice: Dice) -> Rc<Self> {
+    pub fn enter(plan: Plan, dice: Dice, trace: bool) -> Rc<Self> {
+        let (habits, bounds) = (plan.habits, plan.bounds());
         let record =
             Record { history: History { bounds, entries: Vec::new() }, ..Record::default() };
         let scene = Rc::new(Self {
@@ -204,6 +207,7 @@ impl Scene {
             record: RefCell::new(record),
             daemons: Cell::new(0),
             ops: Cell::new(0),
+            trace,
         });
         SCENE.set(Some(Rc::clone(&scene)));
         scene
@@ -236,9 +240,18 @@ impl Scene {
         BEGINNING + self.world.now() / SECOND + self.date_ahead.get()
     }
 
+    /// Prints a step, if that is wanted.
+    #[allow(clippy::print_stdout, reason = "a command's")]
+    pub fn trace(&self, step: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>16.6} s  {}", self.world.now() as f64 / 1e9, step());
+        }
+    }
+
     /// Notes that something happened.
     pub fn record(&self, event: Event) {
         let at = self.world.now();
+        self.trace(|| event.to_string());
         let mut record = self.record.borrow_mut();
         record.mix(at);
         record.mix(event_number(&event));
@@ -260,26 +273,51 @@ impl Scene {
     pub fn apply(&self, daemon: Option<u32>, call: &Call) -> crate::storage::Answer {
         let now = self.world.now();
         let date = self.date();
-        let before = self.storage.borrow().blob(&call.path).map(|blob| blob.etag.clone());
+        let stored = |storage: &Storage| {
+            let blob = storage.blob(&call.path)?;
+            let token = blob.metadata.get("token").and_then(|token| token.parse().ok());
+            Some((blob.etag.clone(), token.unwrap_or(0)))
+        };
+        let before = stored(&self.storage.borrow());
         let answer = self.storage.borrow_mut().answer(call, now, date);
         self.mix(u64::from(answer.status));
+        self.trace(|| {
+            let (status, code) = (answer.status, answer.code);
+            format!("    daemon {daemon:?}: {:?} {} -> {status} {code}", call.act, call.path)
+        });
         let Some(lock) = lock_of(&call.path) else { return answer };
         if let (Act::Acquire { id, .. }, Some(daemon)) = (&call.act, daemon) {
             self.record.borrow_mut().ids.entry(id.clone()).or_insert(daemon);
         }
-        let after = self.storage.borrow().blob(&call.path).map(|blob| blob.etag.clone());
-        if before != after {
-            match (&call.act, daemon) {
-                (Act::SetMetadata { metadata } | Act::Upload { metadata, .. }, Some(daemon)) => {
-                    let token = metadata.get("token").and_then(|token| token.parse().ok());
-                    self.record(Event::Stored { daemon, lock, token: token.unwrap_or(0) });
-                }
-                (Act::Delete, _) => self.record(Event::Deleted { lock }),
-                _ => {}
+        let after = stored(&self.storage.borrow());
+        match (&before, &after, daemon) {
+            // Whoever notes something with a record leaves its token alone.
+            (Some((_, old)), Some((_, token)), Some(daemon)) if old != token => {
+                self.record(Event::Stored { daemon, lock, token: *token });
             }
+            (None, Some((_, token)), Some(daemon)) => {
+                self.record(Event::Stored { daemon, lock, token: *token });
+            }
+            (Some(_), None, _) => self.record(Event::Deleted { lock }),
+            _ => {}
         }
         self.note_lease(lock);
         answer
+    }
+
+    /// A call was carried out whose answer nobody waits for, perhaps long after it
+    /// was made: a lease that came of it is nobody's, and must run out.
+    pub fn unasked(&self, call: &Call, answer: &crate::storage::Answer) {
+        let leases = matches!(call.act, Act::Acquire { .. } | Act::Renew { .. });
+        let until = {
+            let storage = self.storage.borrow();
+            storage.blob(&call.path).and_then(|blob| blob.leased_until(self.world.now()))
+        };
+        if let Some(until) = until.filter(|_| leases && answer.status < 300) {
+            let what = format!("a lease of nobody's until {until}");
+            self.record(Event::Disturbed { what: what.clone() });
+            self.world.at(until, move || record(Event::Undisturbed { what }));
+        }
     }
 
     /// Notes who has the lease on a lock's blob, if that has changed.
@@ -303,6 +341,9 @@ impl Scene {
 
     /// Notes what the process on a machine counts on, if that has changed.
     pub fn look_at(&self, machine: Machine) {
+        if self.world.is_paused(machine) {
+            return;
+        }
         let daemon = {
             let places = self.places.borrow();
             let mut running = places.iter().filter_map(|place| place.daemon.as_ref());
@@ -324,13 +365,17 @@ impl Scene {
             }
             let key = (daemon.number, lock);
             let before = self.record.borrow().holds.get(&key).copied();
-            let held = daemon.driver.hold(&name);
+            let held = self.world.as_machine(daemon.machine, || daemon.driver.hold(&name));
             let held = held.map(|(first, deadline)| {
                 let since_boot =
                     deadline.since(leasehold::clock::Moment::from_boot(std::time::Duration::ZERO));
                 (first, clocks.boot_reaches(since_boot.as_nanos() as Nanos))
             });
-            if before == held {
+            let now = self.world.now();
+            let passed = |held: &(u64, Nanos)| held.1 <= now;
+            if before == held
+                || before.zip(held).is_some_and(|(a, b)| a.0 == b.0 && passed(&a) && passed(&b))
+            {
                 continue;
             }
             let (number, mut record) = (daemon.number, self.record.borrow_mut());
@@ -358,7 +403,7 @@ impl Scene {
             let Some(number) = number else { return };
             let process = &mut clients[number];
             process.holds.retain(|hold| hold.guard.strong_count() > 0);
-            let clocks = self.world.clocks(machine);
+            let (clocks, now) = (self.world.clocks(machine), self.world.now());
             for hold in &mut process.holds {
                 let Some(guard) = hold.guard.upgrade() else { continue };
                 let (deadline, valid) =
@@ -371,7 +416,8 @@ impl Scene {
                 let zero = leasehold::clock::Moment::from_boot(std::time::Duration::ZERO);
                 let shows = deadline.since(zero).as_nanos() as Nanos;
                 let until = clocks.boot_reaches(shows);
-                if until != hold.until {
+                // What has passed has passed, whatever clock it is counted on.
+                if until != hold.until && (until > now || hold.until > now) {
                     hold.until = until;
                     news.push(Event::Valid {
                         client: number as u32,

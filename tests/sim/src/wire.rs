@@ -263,6 +263,9 @@ impl Trip {
         world.after(out, move || {
             let scene = scene();
             let mut answer = scene.apply(Some(self.number), &self.call);
+            if reply.is_none() {
+                scene.unasked(&self.call, &answer);
+            }
             spring(&scene, self.place, self.number, &self.call, Stage::Applied);
             let Some(reply) = reply else { return };
             if let Some(status) = instead {

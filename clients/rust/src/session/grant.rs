@@ -60,9 +60,10 @@ impl Grant {
         self.loss.as_ref()
     }
 
-    /// Until when the daemon keeps the lock from others, as far as is known.
-    pub(crate) fn deadline(&self) -> Moment {
-        let promised = self.validity.deadline();
+    /// Until when the daemon keeps the lock from others, as far as is known and
+    /// either clock shows.
+    pub(crate) fn deadline(&self, now: &Anchor) -> Moment {
+        let promised = self.validity.ends_at(now);
         self.ended.map_or(promised, |ended| ended.min(promised))
     }
 
@@ -154,12 +155,12 @@ mod tests {
         let sent = start();
         let mut grant = grant(validity(3, sent, 10));
         grant.renew(validity(4, sent, 12), &sent);
-        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(12));
+        assert_eq!(grant.deadline(&sent), sent.at() + Duration::from_secs(12));
         grant.renew(validity(5, sent, 2), &sent);
-        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(2));
+        assert_eq!(grant.deadline(&sent), sent.at() + Duration::from_secs(2));
         for (older, seconds) in [(4, 1), (4, 60), (0, 60)] {
             grant.renew(validity(older, sent, seconds), &sent);
-            assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(2));
+            assert_eq!(grant.deadline(&sent), sent.at() + Duration::from_secs(2));
         }
     }
 
@@ -191,12 +192,16 @@ mod tests {
         let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
         let mut grant = grant(validity(0, sent, 10));
         grant.lose(broken.clone());
-        assert_eq!(grant.deadline(), sent.at() + Duration::from_secs(10), "the daemon keeps it");
+        assert_eq!(
+            grant.deadline(&sent),
+            sent.at() + Duration::from_secs(10),
+            "the daemon keeps it"
+        );
         let later = sent.at() + Duration::from_secs(3);
         assert!(!grant.end(not_renewed(), later));
-        assert_eq!((grant.deadline(), grant.loss()), (later, Some(&broken)));
+        assert_eq!((grant.deadline(&sent), grant.loss()), (later, Some(&broken)));
         grant.end(not_renewed(), later + Duration::from_secs(1));
-        assert_eq!(grant.deadline(), later, "it is never moved ahead");
+        assert_eq!(grant.deadline(&sent), later, "it is never moved ahead");
     }
 
     #[test]
@@ -205,9 +210,11 @@ mod tests {
         let mut grant = grant(validity(0, sent, 10));
         let later = Anchor::then(sent.at() + Duration::from_secs(4));
         assert!(!grant.look_at_clocks(&later.leapt(Duration::from_secs(5))));
+        let leapt = later.leapt(Duration::from_secs(5));
+        assert_eq!(grant.deadline(&leapt), later.at() + Duration::from_secs(1));
         assert!(grant.renew(validity(1, later, 10), &later.leapt(Duration::from_secs(6))));
         assert_eq!(grant.loss(), Some(&not_renewed()));
-        assert_eq!(grant.deadline(), later.at());
+        assert_eq!(grant.deadline(&later), later.at());
     }
 
     #[test]

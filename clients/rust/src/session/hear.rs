@@ -106,7 +106,7 @@ impl State {
         }
         // Lost stays lost: who asks now gets a new grant. Until the deadline
         // the guards of this one may not have let go yet.
-        if ticket.is_some() && now.at() >= grant.deadline() {
+        if ticket.is_some() && now.at() >= grant.deadline(&now) {
             if let Some(handle) = grant.handle.take() {
                 self.release(handle);
             }

@@ -29,7 +29,6 @@ pub(crate) use grant::GrantId;
 
 use self::{
     attachment::out_of_reach,
-    grant::Grant,
     shared::{Inner, Reply, Shared, Waiter},
     state::Outcome,
     stream::Watch,
@@ -83,8 +82,9 @@ impl Session {
     /// session was told and both clocks show.
     pub(crate) fn deadline(&self, grant: GrantId) -> Moment {
         self.shared.update(|inner| {
-            let grant = inner.state.look_at(grant, &Anchor::now());
-            grant.map_or(Moment::from_boot(Duration::ZERO), Grant::deadline)
+            let now = Anchor::now();
+            let grant = inner.state.look_at(grant, &now);
+            grant.map_or(Moment::from_boot(Duration::ZERO), |grant| grant.deadline(&now))
         })
     }
 

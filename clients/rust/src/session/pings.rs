@@ -23,9 +23,14 @@ impl Validity {
         self.sent.at() + self.length
     }
 
+    /// When it will be used up, by the clock that shows more time.
+    pub(crate) fn ends_at(&self, now: &Anchor) -> Moment {
+        self.deadline() - self.sent.leap_until(now)
+    }
+
     /// Whether it is used up, by either clock.
     pub(crate) fn is_over(&self, now: &Anchor) -> bool {
-        now.at() >= self.deadline() || self.sent.passed_until(now) >= self.length
+        now.at() >= self.ends_at(now)
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
     let mut needed: Option<Needed> = None;
     for at in order {
         let hold = &index.holds[at];
+        let lower = needed.as_ref().map_or(0, |before| index.holds[before.hold].token);
+        if index.locks[lock].is_overruled(lower, hold.token) {
+            needed = None;
+        }
         if let Some(before) = needed.as_ref() {
             let equal = index.holds[before.hold].token == hold.token;
             if equal || hold.granted.certainly_before(before.point, index.bounds.skew) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Event, Kind,
-    index::{About, Index, Pos},
+    index::{About, Hold, Index, Pos},
     report::Report,
     words::Seconds,
 };
@@ -119,7 +119,12 @@ fn rising(index: &Index<'_>, report: &mut Report) {
         let acquire = &index.acquires[acquire];
         let (Some(before), Some((granted, hold))) = (before, acquire.granted()) else { continue };
         let (before, hold) = (&index.holds[before], &index.holds[hold]);
-        if hold.token >= before.token {
+        let broken = |hold: &Hold| hold.broken.is_some_and(|broken| broken < granted);
+        if hold.token >= before.token
+            || index.locks[hold.lock].is_overruled(hold.token, before.token)
+            || broken(hold)
+            || broken(before)
+        {
             continue;
         }
         report.distrust(hold.lock);

@@ -40,7 +40,10 @@ fn disjoint(
     for &(segment, hold) in segments.iter() {
         for (until, before) in longest.into_iter().chain(other) {
             let to = until.min(segment.to);
-            if token(before) != token(hold) && segment.from.certainly_before(to, index.bounds.skew)
+            let (one, two) = (token(before).min(token(hold)), token(before).max(token(hold)));
+            if one != two
+                && segment.from.certainly_before(to, index.bounds.skew)
+                && !index.locks[lock].is_overruled(one, two)
             {
                 report.distrust(lock);
                 two_holders(index, before, hold, segment.from, to, report);
@@ -207,11 +210,16 @@ fn client_in_daemon(
     report: &mut Report,
 ) {
     let hold = &index.holds[hold];
-    let tenures = &places[index.acquires[hold.acquire].place].tenures;
-    // Their tokens rise, unless I5 and I7 have something to say.
-    let after = tenures.partition_point(|tenure| tenure.first <= hold.token);
-    let own = after.checked_sub(1).map(|at| &tenures[at]).filter(|own| hold.token <= own.last);
-    let Some(tenure) = own.or(tenures.last()) else { return };
+    // Whichever daemon had this token: an acquire may have gone through another
+    // than the one that it began with. If none had it, that is for I5.
+    let places = index.locks[hold.lock].places.iter().map(|place| (*place, &places[*place]));
+    let own = places.filter_map(|(place, believed)| {
+        // Their tokens rise, unless I5 and I7 have something to say.
+        let after = believed.tenures.partition_point(|tenure| tenure.first <= hold.token);
+        let tenure = after.checked_sub(1).map(|at| &believed.tenures[at])?;
+        (hold.token <= tenure.last).then_some((place, tenure))
+    });
+    let Some((place, tenure)) = own.max_by_key(|(_, tenure)| tenure.until) else { return };
     if until <= tenure.until.saturating_add(index.bounds.skew)
         || hold.broken.is_some_and(|broken| broken.pos < pos)
     {
@@ -225,7 +233,7 @@ fn client_in_daemon(
             index.locks[hold.lock].id,
             hold.token,
             Seconds(until),
-            index.daemon_of(hold.acquire).id,
+            index.daemons[index.places[place].daemon].id,
             Seconds(tenure.until)
         )
     });

@@ -144,6 +144,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 if first > last {
                     self.malformed(point.pos, [], "the last token is less than the first");
                 }
+                self.could_be(place, last);
                 About::Place(place)
             }
             &Event::LetGo { daemon, lock } => About::Place(self.place(lock, daemon)),
@@ -156,11 +157,18 @@ impl<'h, 'r> Builder<'h, 'r> {
                 }
                 About::Lock(lock)
             }
-            &Event::Stored { daemon, lock, .. } => {
+            &Event::Stored { daemon, lock, token } => {
                 let place = self.place(lock, daemon);
+                self.could_be(place, token.saturating_add(1023));
                 let lock = self.index.places[place].lock;
                 self.index.locks[lock].has_stored = true;
                 About::Place(place)
+            }
+            Event::Overruled { lock } => {
+                let lock = self.lock(*lock);
+                let known = &mut self.index.locks[lock];
+                known.overruled.push(known.greatest);
+                About::Lock(lock)
             }
             Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),
             Event::Disturbed { what } => {
@@ -196,6 +204,11 @@ impl<'h, 'r> Builder<'h, 'r> {
                 About::Nothing
             }
         }
+    }
+
+    fn could_be(&mut self, place: usize, token: u64) {
+        let lock = &mut self.index.locks[self.index.places[place].lock];
+        lock.greatest = lock.greatest.max(token);
     }
 
     fn daemon_died(&mut self, point: Point, daemon: u32) -> About {
@@ -257,6 +270,8 @@ impl<'h, 'r> Builder<'h, 'r> {
                 places: Vec::new(),
                 has_leases: false,
                 has_stored: false,
+                greatest: 0,
+                overruled: Vec::new(),
             });
             locks.len() - 1
         })
