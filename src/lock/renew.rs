@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::clock::{Entropy, Moment};
+use crate::{
+    clock::{Entropy, Moment},
+    mutant::{self, Mutant},
+};
 
 /// The shortest wait before a failed renewal is tried again.
 const SHORTEST_RETRY: Duration = Duration::from_millis(250);
@@ -99,7 +102,7 @@ impl Term {
     /// Whether a grant may start on this lease (safety rule 6).
     #[must_use]
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        self.spent || now >= self.certain_until()
+        self.spent || (now >= self.certain_until() && !mutant::is(Mutant::ChecksByTimerOnly))
     }
 
     /// When to look again.

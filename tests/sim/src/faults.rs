@@ -7,7 +7,7 @@ use crate::{
     client,
     clock::Stop,
     daemon,
-    plan::Fault,
+    plan::{Fault, LONGEST_LEASE},
     scene::{Scene, blob_path, count, lock_name, record, scene},
     storage::{Act, Call},
     wire::Trap,
@@ -223,7 +223,7 @@ fn happen(index: usize, fault: Fault) {
                 },
                 lock,
             );
-            disturb(index, 15 * SECOND, || {});
+            disturb(index, scene.plan.ttl.as_nanos() as Nanos + 15 * SECOND, || {});
         }
         Fault::StepDown { place, lock } => {
             count("operator: step down");
@@ -241,7 +241,7 @@ fn happen(index: usize, fault: Fault) {
             count("operator: lease broken at once");
             overrule(lock);
             operator_call(lock, Act::Break { within: Some(0) });
-            disturb(index, scene.plan.lease.as_nanos() as Nanos, || {});
+            disturb(index, LONGEST_LEASE, || {});
         }
         Fault::Delete { lock } => {
             // Within the second of its creation a blob's tokens are ahead of the
@@ -254,7 +254,7 @@ fn happen(index: usize, fault: Fault) {
             scene.storage.borrow_mut().remove(&blob_path(lock));
             record(Event::Deleted { lock });
             scene.note_lease(lock);
-            disturb(index, scene.plan.lease.as_nanos() as Nanos, || {});
+            disturb(index, LONGEST_LEASE, || {});
         }
         Fault::Garble { lock, length } => {
             count("operator: blob garbled");
@@ -264,14 +264,14 @@ fn happen(index: usize, fault: Fault) {
             record(Event::Tampered { lock });
             scene.note_lease(lock);
             disturb(index, length.max(2 * SECOND), move || repair(lock));
+            disturb(1000 + index, LONGEST_LEASE, || {});
         }
-        Fault::Restore { lock } => {
+        Fault::Restore { lock, length } => {
             count("operator: old blob restored");
             let path = blob_path(lock);
             let old = scene.storage.borrow().blob(&path).map(|blob| blob.metadata.clone());
             let Some(old) = old else { return };
-            // Later, whoever holds it then.
-            disturb(index, scene.plan.calm_from - scene.world.now(), move || {
+            disturb(index, length, move || {
                 let scene = crate::scene::scene();
                 overrule(lock);
                 let date = scene.date();
@@ -280,7 +280,8 @@ fn happen(index: usize, fault: Fault) {
                 scene.note_lease(lock);
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
-                scene.world.after(2 * SECOND, move || repair(lock));
+                scene.world.after(SETTLE / 2, move || repair(lock));
+                disturb(1000 + index, LONGEST_LEASE, || {});
             });
         }
         Fault::LeapDate { by, length } => {

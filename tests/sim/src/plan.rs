@@ -18,7 +18,7 @@ use crate::{
 const DRIFT: u64 = 1_000_000;
 
 /// The longest lease that clients ask for.
-const LONGEST_LEASE: Nanos = 60 * SECOND;
+pub const LONGEST_LEASE: Nanos = 60 * SECOND;
 
 /// A seed's plan.
 #[derive(Clone, Debug)]
@@ -101,8 +101,8 @@ pub enum Fault {
     Delete { lock: u32 },
     /// An operator makes a blob unreadable, and deletes it later.
     Garble { lock: u32, length: Nanos },
-    /// An operator restores an old copy of a blob that nobody leases.
-    Restore { lock: u32 },
+    /// An operator restores a blob as it was a while ago, whoever leases it.
+    Restore { lock: u32, length: Nanos },
     /// The storage service's clock is ahead for a while.
     LeapDate { by: u64, length: Nanos },
 }
@@ -142,8 +142,40 @@ impl Plan {
             let fault = plan.fault(at, dice);
             plan.faults.push((at, fault));
         }
+        if dice.permille(50) {
+            plan.make_lone(dice);
+        }
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
+    }
+
+    /// A single daemon that is never restarted, and so has seen everything; an
+    /// old blob is restored while the storage service's clock is of no use. Then
+    /// only what the daemon remembers keeps tokens from falling.
+    fn make_lone(&mut self, dice: &mut Dice) {
+        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
+        self.collect_after = Duration::ZERO;
+        self.faults.retain(|(_, fault)| {
+            matches!(
+                fault,
+                Fault::Storm { place: 0, .. }
+                    | Fault::Cut { place: 0, .. }
+                    | Fault::PauseClient { .. }
+                    | Fault::KillClient { .. }
+                    | Fault::CutLink { .. }
+                    | Fault::ResetLink { .. }
+            )
+        });
+        for _ in 0..dice.within(1..4) {
+            let at = dice.within(0..self.calm_from);
+            let left = self.calm_from - at;
+            let leap = Fault::LeapDate { by: 172_800, length: left.min(60 * SECOND) };
+            self.faults.push((at, leap));
+            let lock = dice.within(0..u64::from(self.locks)) as u32;
+            let at = at + dice.within(0..left.min(30 * SECOND));
+            let length = dice.millis(100..20_000);
+            self.faults.push((at, Fault::Restore { lock, length }));
+        }
     }
 
     /// A new machine's clocks.
@@ -242,7 +274,7 @@ impl Plan {
                     0 => Fault::BreakLease { lock },
                     1 => Fault::Delete { lock },
                     2 => Fault::Garble { lock, length },
-                    _ => Fault::Restore { lock },
+                    _ => Fault::Restore { lock, length },
                 },
                 _ => continue,
             };

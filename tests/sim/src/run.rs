@@ -58,7 +58,7 @@ pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
     mutant::set(broken);
     let mut dice = Dice::new(seed);
     let plan = Plan::new(&mut dice);
-    let (world, inside) = World::enter();
+    let (world, inside) = World::enter(dice.split());
     let scene = Scene::enter(plan.clone(), dice.split(), trace);
     for _ in 0..plan.places {
         scene.places.borrow_mut().push(Place { daemon: None, road: Road::default() });

@@ -298,7 +298,10 @@ impl Scene {
             (None, Some((_, token)), Some(daemon)) => {
                 self.record(Event::Stored { daemon, lock, token: *token });
             }
-            (Some(_), None, _) => self.record(Event::Deleted { lock }),
+            (Some(_), None, _) => {
+                count("storage: idle blob collected");
+                self.record(Event::Deleted { lock });
+            }
             _ => {}
         }
         self.note_lease(lock);

@@ -104,6 +104,7 @@ pub struct World {
     dues: RefCell<Slab<Due>>,
     timers_made: Cell<u64>,
     polls: Cell<u64>,
+    dice: RefCell<Dice>,
 }
 
 thread_local! {
@@ -207,7 +208,7 @@ impl Drop for Inside {
 impl World {
     /// A world without anything in it, entered by this thread.
     #[must_use]
-    pub fn enter() -> (Rc<Self>, Inside) {
+    pub fn enter(dice: Dice) -> (Rc<Self>, Inside) {
         let world = Rc::new(Self {
             now: Cell::new(0),
             current: Cell::new(None),
@@ -219,6 +220,7 @@ impl World {
             dues: RefCell::default(),
             timers_made: Cell::new(0),
             polls: Cell::new(0),
+            dice: RefCell::new(dice),
         });
         HERE.set(Some(Rc::clone(&world)));
         (world, Inside { _window: simulation::enter(Rc::new(Window)) })
@@ -378,8 +380,7 @@ impl World {
     pub fn run_until(&self, end: Nanos, mut look: impl FnMut(Machine)) {
         loop {
             loop {
-                let next = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                let Some(id) = next else { break };
+                let Some(id) = self.next_ready() else { break };
                 if let Some(machine) = self.poll(id) {
                     look(machine);
                 }
@@ -397,6 +398,20 @@ impl World {
             }
         }
         self.now.set(end.max(self.now()));
+    }
+
+    /// One of those that are ready: the first as a rule, but no order can be
+    /// relied on.
+    fn next_ready(&self) -> Option<TaskId> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if ready.len() > 1 {
+            let mut dice = self.dice.borrow_mut();
+            if dice.permille(250) {
+                let other = dice.index(ready.len());
+                ready.swap(0, other);
+            }
+        }
+        ready.pop_front()
     }
 
     fn poll(&self, id: TaskId) -> Option<Machine> {
