@@ -243,6 +243,14 @@ fn happen(index: usize, fault: Fault) {
             operator_call(lock, Act::Break { within: Some(0) });
             disturb(index, LONGEST_LEASE, || {});
         }
+        Fault::Usurp { lock } => {
+            count("operator: lease usurped");
+            overrule(lock);
+            operator_call(lock, Act::Break { within: Some(0) });
+            let id = "00000000-0000-0000-0000-000000000000".to_owned();
+            operator_call(lock, Act::Acquire { id, seconds: 15 });
+            disturb(index, LONGEST_LEASE, || {});
+        }
         Fault::Delete { lock } => {
             // Within the second of its creation a blob's tokens are ahead of the
             // service's clock: what is not guaranteed is not tried.

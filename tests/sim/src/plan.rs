@@ -97,6 +97,8 @@ pub enum Fault {
     StepDown { place: usize, lock: u32 },
     /// An operator breaks a lease in the storage itself, at once.
     BreakLease { lock: u32 },
+    /// Somebody else takes a lease in the storage itself, and lets it run out.
+    Usurp { lock: u32 },
     /// An operator deletes a blob, whoever leases it.
     Delete { lock: u32 },
     /// An operator makes a blob unreadable, and deletes it later.
@@ -270,8 +272,9 @@ impl Plan {
                 }
                 // A clock that went back, and then a deleted blob: then nothing
                 // is left that tokens could be raised by.
-                23 if !self.leaping_date => match dice.within(0..4) {
+                23 if !self.leaping_date => match dice.within(0..5) {
                     0 => Fault::BreakLease { lock },
+                    4 => Fault::Usurp { lock },
                     1 => Fault::Delete { lock },
                     2 => Fault::Garble { lock, length },
                     _ => Fault::Restore { lock, length },
