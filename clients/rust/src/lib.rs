@@ -100,7 +100,12 @@
 //! needs a tokio runtime with its timers and I/O enabled.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "guard-azure")]
+pub mod azure;
 pub mod clock;
+pub mod designated;
+#[cfg(feature = "guard-azure")]
+pub mod guard_azure;
 
 #[doc(hidden)]
 pub mod mutant;
@@ -116,6 +121,7 @@ mod client;
 mod connection;
 mod election;
 mod error;
+mod fence;
 mod guard;
 mod holder;
 mod info;
@@ -130,6 +136,7 @@ pub use builder::ClientBuilder;
 pub use client::Client;
 pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
 pub use error::{Error, Reason};
+pub use fence::Fence;
 pub use guard::{Guard, Loss, Risk};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
