@@ -11,7 +11,11 @@ mod transfer;
 
 use std::{env, process::Command};
 
-use leasehold_client::{azure::Account, guard_azure::table::Table};
+use leasehold_client::{
+    Client, Fence,
+    azure::Account,
+    guard_azure::table::{Error, Table, Transaction},
+};
 use nix::{
     sys::{
         signal::Signal,
@@ -39,6 +43,11 @@ fn begin(daemon: &Daemon, arguments: &str) -> Running {
     Running::start(command.env("AZURE_STORAGE_CONNECTION_STRING", account))
 }
 
+fn account() -> Account {
+    let account = Azurite::tables_via(Azurite::shared().table_port());
+    Account::from_connection_string(&account).unwrap()
+}
+
 /// What the first worker said, and what is in all purses afterwards.
 async fn scenario(table: &str, more: &str) -> (String, i64) {
     let scene = Scene::new().await;
@@ -55,8 +64,7 @@ async fn scenario(table: &str, more: &str) -> (String, i64) {
     first.signal(Signal::SIGCONT);
     let said = first.rest();
     assert_eq!(first.code(), Some(0), "{said}");
-    let account = Azurite::tables_via(Azurite::shared().table_port());
-    let table = Table::new(&Account::from_connection_string(&account).unwrap(), table).unwrap();
+    let table = Table::new(&account(), table).unwrap();
     let purses = table.query(Some(transfer::BANK)).all::<transfer::Purse>().await.unwrap();
     assert_eq!(purses.len(), 3, "{purses:?}");
     (said, purses.iter().map(|purse| purse.value.amount).sum())
@@ -80,4 +88,63 @@ async fn without_the_guard_its_write_makes_money() {
     let (said, sum) = scenario("unguardedpurses", " --unguarded").await;
     assert!(!said.contains("refused"), "{said}");
     assert_eq!(sum, 330, "{said}");
+}
+
+/// The next test runs this by `leasehold lock`.
+#[tokio::test]
+#[ignore = "is what another test runs"]
+async fn writer() {
+    let Ok(account) = env::var("AZURE_STORAGE_CONNECTION_STRING") else { return };
+    let table = Table::new(&Account::from_connection_string(&account).unwrap(), "byenv").unwrap();
+    let partition = table.guarded(Fence::from_env().unwrap()).partition("p").await.unwrap();
+    let purse = transfer::Purse { amount: 7 };
+    partition.commit(&Transaction::new().insert("by the command", &purse)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_and_a_program_agree_on_the_lock_of_a_table() {
+    let daemon = Daemon::start();
+    let table = Table::new(&account(), "byenv").unwrap();
+    table.create().await.unwrap();
+    let client = Client::connect(&*daemon.endpoint).await.unwrap();
+    let guard = client.table_lock(account().name(), "ByEnv").unwrap().acquire().await.unwrap();
+    let earlier = table.guarded(&guard).partition("p").await.unwrap();
+    let lock = ["lock", "--table", "byenv", "--account", "devstoreaccount1"];
+    let held = daemon.run(&[&lock[..], &["--no-wait", "--", "true"]].concat());
+    assert_eq!(held.status.code(), Some(75), "it is the same lock: {held:?}");
+    guard.release().await.unwrap();
+
+    let program = env::current_exe().unwrap();
+    let run = ["--", program.to_str().unwrap(), "--ignored", "--exact", "writer", "--nocapture"];
+    let string = Azurite::tables_via(Azurite::shared().table_port());
+    let mut command = daemon.command(&[&lock[..], &run].concat());
+    let output = command.env("AZURE_STORAGE_CONNECTION_STRING", string).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let written = table.get::<transfer::Purse>("p", "by the command").await.unwrap().unwrap();
+    assert_eq!(written.value.amount, 7);
+    // Its token was greater: so the one of before is fenced.
+    let late = Transaction::new().upsert("late", &transfer::Purse { amount: 1 });
+    let error = earlier.commit(&late).await.unwrap_err();
+    assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
+}
+
+#[test]
+fn the_command_line_derives_the_names_of_locks() {
+    let daemon = Daemon::start();
+    let said = |arguments: &[&str]| {
+        let script = ["--", "sh", "-c", "echo $LEASEHOLD_LOCK"];
+        let output = daemon.run(&[arguments, &script].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap().trim().to_owned(), error)
+    };
+    let (code, lock, _) = said(&["lock", "--blob", "reports/2026/a b.csv", "--account", "acme"]);
+    assert_eq!((code, lock.as_str()), (Some(0), "azure/acme/blob/reports/2026/a%20b.csv"));
+    let (code, lock, _) = said(&["elect", "--queue", "jobs", "--account", "acme"]);
+    assert_eq!((code, lock.as_str()), (Some(0), "azure/acme/queue/jobs"));
+    let (code, _, error) = said(&["lock", "--share", "team"]);
+    assert_eq!(code, Some(64));
+    assert!(error.contains("give --account"), "{error}");
+    let (code, _, error) = said(&["lock", "--container", "Reports", "--account", "acme"]);
+    assert_eq!(code, Some(65));
+    assert!(error.contains("small letters"), "{error}");
 }
