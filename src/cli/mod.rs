@@ -111,7 +111,7 @@ enum Command {
     /// Say whether the store can be used, and what to do about it
     Doctor(doctor::Doctor),
     /// Run a command while holding a lock
-    Lock(lock::Lock),
+    Lock(Box<lock::Lock>),
     /// Run a command while leading an election
     Elect(Box<elect::Elect>),
     /// Say who leads an election

@@ -75,7 +75,7 @@ fn by_sas(sas: &str) -> Account {
 }
 
 /// Each kind of call.
-async fn uses(account: &Account, name: &str) {
+pub(crate) async fn uses(account: &Account, name: &str) {
     let table = Table::new(account, name).unwrap();
     let partition = guarded(&table, 1).partition("p").await.unwrap();
     partition

@@ -9,6 +9,7 @@ mod fencing;
 mod limits;
 mod races;
 mod rows;
+mod token;
 mod unclear;
 
 use std::time::Duration;

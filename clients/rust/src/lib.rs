@@ -68,6 +68,23 @@
 //! # }
 //! ```
 //!
+//! # Resources of a storage account
+//!
+//! The lock that is [designated] for a table, a blob, a container,
+//! a queue or a file share has a name that follows from the resource, so that
+//! all programs that touch it agree without talking:
+//!
+//! ```no_run
+//! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+//! let guard = client.table_lock("acme", "orders")?.acquire().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With the feature `guard-azure`, the storage itself refuses a holder that was
+//! overtaken, as the first section asks for: see the module
+//! `guard_azure::table`.
+//!
 //! # Elections
 //!
 //! An election is a lock whose holder shows a value: "exactly one of my

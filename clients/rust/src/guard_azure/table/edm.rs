@@ -39,12 +39,6 @@ impl DateTime {
     }
 }
 
-impl From<std::time::SystemTime> for DateTime {
-    fn from(moment: std::time::SystemTime) -> Self {
-        Self::new(moment.into())
-    }
-}
-
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&to_rfc3339(&self.0))
