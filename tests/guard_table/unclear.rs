@@ -187,3 +187,20 @@ async fn a_call_that_hangs_is_given_up() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_service_that_wants_to_be_left_alone_is_and_nothing_is_written() {
+    let proxy = proxy();
+    let table = table_behind(&proxy, "alone").await;
+    let partition = held(&table, 1).await;
+    let busy = Refusal::busy(Duration::from_secs(30));
+    proxy.when(batches()).times(1).then(Fault::Answer(busy));
+    let change = Transaction::new().insert("a", &stock(1));
+    let error = partition.commit(&change).await.unwrap_err();
+    let Error::Unavailable { written, retry_after, place, .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((*written, *retry_after), (Written::No, Duration::from_secs(30)), "{error}");
+    assert_eq!(place.token, Some(1));
+    partition.commit(&change).await.unwrap();
+}

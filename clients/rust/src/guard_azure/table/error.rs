@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Place, fault::remedy};
+use super::{
+    Place,
+    fault::{is_missing_row, remedy},
+};
 use crate::azure::Fault;
 
 /// What can go wrong. The message says which table, partition, row and token,
@@ -104,6 +107,17 @@ impl Error {
         Self::Invalid { place: Box::new(place.clone()), message: message.into() }
     }
 
+    /// The same error, of something that was tried with a token.
+    pub(super) fn with_token(mut self, token: u64) -> Self {
+        let (Self::Fenced { place, .. }
+        | Self::Conflict { place, .. }
+        | Self::Unavailable { place, .. }
+        | Self::Invalid { place, .. }
+        | Self::NeedsOperator { place, .. }) = &mut self;
+        place.token = Some(token);
+        self
+    }
+
     pub(super) fn needs_operator(place: &Place, message: impl Into<String>) -> Self {
         Self::NeedsOperator { place: Box::new(place.clone()), message: message.into() }
     }
@@ -123,10 +137,8 @@ impl Error {
             Fault::Busy { why, .. } | Fault::Unsent { why } | Fault::Unclear { why } => {
                 unavailable(why)
             }
+            fault if is_missing_row(fault) => Self::Conflict { place, conflict: Conflict::Missing },
             Fault::Refused { status, code, message } => match (*status, code.as_str()) {
-                (404, "ResourceNotFound" | "EntityNotFound") => {
-                    Self::Conflict { place, conflict: Conflict::Missing }
-                }
                 (409, "EntityAlreadyExists") => {
                     Self::Conflict { place, conflict: Conflict::Exists }
                 }

@@ -1,5 +1,4 @@
-//! What the table service's error codes mean. The only file that knows them,
-//! besides those of [`Error::of`](super::Error) that are about one row.
+//! What the table service's error codes mean.
 
 use std::time::Duration;
 
@@ -27,6 +26,18 @@ pub(super) fn code_and_message(body: &[u8]) -> (Option<String>, String) {
     // What follows is the number and the time of the request.
     let message = message.lines().next().unwrap_or_default();
     (error["code"].as_str().map(str::to_owned), message.to_owned())
+}
+
+/// Whether there is a table, but not this row in it.
+pub(super) fn is_missing_row(fault: &Fault) -> bool {
+    matches!(fault, Fault::Refused { status: 404, code, .. }
+        if ["ResourceNotFound", "EntityNotFound"].contains(&code.as_str()))
+}
+
+/// Whether somebody else was there first: nothing was done, and another look
+/// shows what is there now.
+pub(super) const fn is_contended(fault: &Fault) -> bool {
+    matches!(fault, Fault::Refused { status: 409 | 412, .. })
 }
 
 /// For people: what happened, and what to do.

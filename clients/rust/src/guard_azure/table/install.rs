@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     ETag, Entity, Error, Place, Table, Written,
+    fault::{is_contended, is_missing_row},
     fence::{FenceRow, Properties},
     patience::Patience,
     place::{HEAD, fence_row},
@@ -80,9 +81,7 @@ pub(super) async fn install(
         let again = match (&failed.fault, refused) {
             // Safe to leave out: it can't come back, because the head has
             // passed its token.
-            (Fault::Refused { status: 404, code, .. }, Some(change))
-                if change.kind == Kind::Delete && code != "TableNotFound" =>
-            {
+            (fault, Some(change)) if change.kind == Kind::Delete && is_missing_row(fault) => {
                 old_fence_is_gone = true;
                 true
             }
@@ -91,7 +90,7 @@ pub(super) async fn install(
             {
                 return Err(contradiction(place, token));
             }
-            (Fault::Refused { status: 409 | 412, .. }, _) => others.again(Duration::ZERO).await,
+            (fault, _) if is_contended(fault) => others.again(Duration::ZERO).await,
             (fault, _) => fault.may_pass() && service.again(fault.retry_after()).await,
         };
         if !again {

@@ -91,6 +91,7 @@ mod property;
 mod query;
 mod rest;
 mod transaction;
+mod write;
 
 #[cfg(test)]
 mod tests;

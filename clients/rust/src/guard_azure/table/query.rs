@@ -15,7 +15,8 @@ use super::{
 #[must_use = "nothing is read before the first page is asked for"]
 pub struct Query {
     table: Table,
-    partition: Option<String>,
+    /// With the partition, if it is about one.
+    place: Place,
     filter: Option<String>,
     page_size: Option<u32>,
     next: Next,
@@ -36,9 +37,8 @@ enum Next {
 }
 
 impl Query {
-    pub(super) fn new(table: Table, partition: Option<&str>) -> Self {
-        let partition = partition.map(str::to_owned);
-        Self { table, partition, filter: None, page_size: None, next: Next::First }
+    pub(super) fn new(table: Table, place: Place) -> Self {
+        Self { table, place, filter: None, page_size: None, next: Next::First }
     }
 
     /// Only rows for which this OData filter holds, such as `Amount gt 5L`.
@@ -82,10 +82,7 @@ impl Query {
     }
 
     async fn raw_page(&self) -> Result<Option<Page>, Error> {
-        let place = self.place();
-        if self.partition.is_some() {
-            check_partition(&place)?;
-        }
+        check_partition(&self.place)?;
         let filter = self.whole_filter();
         let top = self.page_size.map(|rows| rows.to_string());
         let mut query = Vec::new();
@@ -96,24 +93,17 @@ impl Query {
             Next::At(keys) => query.extend(keys.iter().map(|(name, key)| (*name, key.as_str()))),
             Next::Nowhere => return Ok(None),
         }
-        self.table.page(&query, &place).await.map(Some)
+        self.table.page(&query, &self.place).await.map(Some)
     }
 
     fn whole_filter(&self) -> Option<String> {
-        let partition = self.partition.as_deref().map(quoted);
+        let partition = self.place.partition.as_deref().map(quoted);
         match (partition, &self.filter) {
             (Some(partition), Some(filter)) => {
                 Some(format!("PartitionKey eq {partition} and ({filter})"))
             }
             (Some(partition), None) => Some(format!("PartitionKey eq {partition}")),
             (None, filter) => filter.clone(),
-        }
-    }
-
-    fn place(&self) -> Place {
-        match &self.partition {
-            Some(partition) => self.table.place().partition(partition),
-            None => self.table.place(),
         }
     }
 }

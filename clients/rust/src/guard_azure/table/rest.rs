@@ -13,7 +13,7 @@ use super::{
     ETag, Entity, Error, GuardedTable, Place, Query, Transaction,
     batch::{self, Batch, Failed},
     entity::Raw,
-    fault::fault,
+    fault::{fault, is_missing_row},
     patience::Patience,
     place::{check_key, entity_path},
     query::Page,
@@ -127,14 +127,18 @@ impl Table {
                 })?;
                 raw.read(&self.name).map(Some)
             }
-            Err(Fault::Refused { status: 404, code, .. }) if code != "TableNotFound" => Ok(None),
+            Err(fault) if is_missing_row(&fault) => Ok(None),
             Err(fault) => Err(Error::of(&fault, &place, false)),
         }
     }
 
     /// Reads the rows of one partition, or of all.
     pub fn query(&self, partition: Option<&str>) -> Query {
-        Query::new(self.clone(), partition)
+        let place = match partition {
+            Some(partition) => self.place().partition(partition),
+            None => self.place(),
+        };
+        Query::new(self.clone(), place)
     }
 
     /// Makes changes to rows of one partition, all or none, **without a
