@@ -7,7 +7,14 @@ use leasehold_client::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use crate::{Stock, amount, guarded, held, stock, table};
+use crate::{
+    Stock, amount, guarded, held, stock,
+    support::{
+        azurite::Azurite,
+        proxy::{Fault, Match, Proxy},
+    },
+    table,
+};
 
 async fn guard_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
     let head = table.get::<BTreeMap<String, Value>>("p", "~leasehold.head").await.unwrap().unwrap();
@@ -148,4 +155,67 @@ async fn a_fence_that_somebody_deleted_stops_its_holder_and_not_the_next() {
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
     held(&table, 6).await.commit(&change).await.unwrap();
     is_fenced(&holder.commit(&change).await.unwrap_err(), 5, 6);
+}
+
+#[tokio::test]
+async fn a_head_that_somebody_deleted_leaves_no_fence_behind() {
+    let table = table("headless").await;
+    let old = held(&table, 5).await;
+    let head = "headless(PartitionKey='p',RowKey='~leasehold.head')";
+    crate::access::raw("DELETE", head, None).await;
+    let change = Transaction::new().upsert("a", &stock(1));
+    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
+    let new = held(&table, 6).await;
+    is_fenced(&old.commit(&change).await.unwrap_err(), 5, 6);
+    new.commit(&change).await.unwrap();
+}
+
+/// The head of token 5, without its fence.
+async fn without_fence(name: &str) -> Table {
+    let table = table(name).await;
+    held(&table, 5).await;
+    let row = "~leasehold.fence.00000000000000000005";
+    crate::access::raw("DELETE", &format!("{name}(PartitionKey='p',RowKey='{row}')"), None).await;
+    table
+}
+
+/// Somebody deleted a fence; and while a newer holder finds that out, another
+/// puts up its own, which must not be overlooked then.
+#[tokio::test]
+async fn a_fence_that_is_missing_does_not_hide_another() {
+    let past = without_fence("hides").await;
+    let proxy = Proxy::start(Azurite::shared().table_port());
+    let table = Table::new(&crate::account(proxy.port()), "hides").unwrap();
+    proxy.when(Match::any().container("$batch")).times(1).then(Fault::HoldAnswer);
+    let (newest, between) = tokio::join!(held(&table, 9), async {
+        proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
+        let between = held(&past, 7).await;
+        proxy.let_go();
+        between
+    });
+    let change = Transaction::new().upsert("a", &stock(1));
+    is_fenced(&between.commit(&change).await.unwrap_err(), 7, 9);
+    newest.commit(&change).await.unwrap();
+}
+
+/// The same, and the call of the one that was overtaken arrives late.
+#[tokio::test]
+async fn a_fence_that_comes_late_is_not_put_up() {
+    let past = without_fence("comeslate").await;
+    let proxy = Proxy::start(Azurite::shared().table_port());
+    let table = crate::table_behind(&proxy, "comeslate").await;
+    // The first finds out that the old fence is missing, the second leaves it
+    // out.
+    proxy.when(Match::any().container("$batch")).nth(2).times(1).then(Fault::Hold);
+    let overtaken = guarded(&table, 6);
+    let (error, newer) = tokio::join!(overtaken.partition("p"), async {
+        proxy.wait_for(|seen| seen.fault.is_some()).await;
+        held(&past, 7).await
+    });
+    is_fenced(&error.unwrap_err(), 6, 7);
+    proxy.let_go();
+    proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
+    assert_eq!(guard_rows(&past).await[0].1["Token"], 7);
+    newer.commit(&Transaction::new().upsert("a", &stock(1))).await.unwrap();
 }

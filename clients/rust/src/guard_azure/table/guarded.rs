@@ -44,7 +44,8 @@ impl GuardedTable {
     }
 
     /// Puts up this holder's fence in a partition: from then on no earlier
-    /// holder can write to it. Costs two calls the first time, none after that.
+    /// holder can write to it. Costs two calls the first time (three if nobody
+    /// held it before), none after that.
     ///
     /// # Errors
     /// [`Error::Fenced`] if a newer holder was there already; else as

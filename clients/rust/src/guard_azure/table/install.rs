@@ -10,7 +10,7 @@ use super::{
     fault::{is_contended, is_missing_row},
     fence::{FenceRow, Properties},
     patience::Patience,
-    place::{HEAD, fence_row},
+    place::{HEAD, fence_row, quoted},
     transaction::{Change, Kind},
 };
 use crate::{Fence, azure::Fault};
@@ -39,13 +39,20 @@ pub(super) async fn install(
     let content = json!({ "Token": signed, "Lock": fence.qualified_lock() });
     let head_change = |kind, etag: Option<&ETag>| Change::new(HEAD, kind, etag, Some(&content));
     let (mut others, mut service) = (Patience::with_others(), Patience::with_service());
-    let mut old_fence_is_gone = false;
-    let mut without_fence = None;
+    // The version of the head to which there is no fence, as was seen.
+    let mut without_fence: Option<ETag> = None;
     loop {
         let head = Head::read(table, place).await?;
         let mut changes = Vec::new();
         match &head {
-            None => changes.push(head_change(Kind::Insert, None)),
+            None => {
+                changes.push(head_change(Kind::Insert, None));
+                // None, unless somebody deleted the head alone. Of the own,
+                // the insert below tells.
+                let orphans = fences(table, place).await?;
+                let others = orphans.into_iter().filter(|row| *row != fence_row(token));
+                changes.extend(others.map(|row| Change::delete(row, None)));
+            }
             Some(head) => {
                 head.check_lock(place, fence)?;
                 if head.token > token {
@@ -64,7 +71,7 @@ pub(super) async fn install(
                     continue;
                 }
                 changes.push(head_change(Kind::Replace, Some(&head.etag)));
-                if !old_fence_is_gone {
+                if without_fence.as_ref() != Some(&head.etag) {
                     changes.push(Change::delete(fence_row(head.token), None));
                 }
             }
@@ -79,10 +86,10 @@ pub(super) async fn install(
         };
         let refused = failed.index.and_then(|index| changes.get(index));
         let again = match (&failed.fault, refused) {
-            // Safe to leave out: it can't come back, because the head has
-            // passed its token.
+            // Safe to leave out as long as the head is the same: then nobody
+            // has put up another.
             (fault, Some(change)) if change.kind == Kind::Delete && is_missing_row(fault) => {
-                old_fence_is_gone = true;
+                without_fence = head.map(|head| head.etag);
                 true
             }
             (Fault::Refused { status: 409, code, .. }, Some(change))
@@ -98,6 +105,18 @@ pub(super) async fn install(
             return Err(Error::of(&failed.fault, place, false));
         }
     }
+}
+
+/// The fences that stand in a partition.
+async fn fences(table: &Table, place: &Place) -> Result<Vec<String>, Error> {
+    let partition = quoted(place.partition.as_deref().unwrap_or_default());
+    let filter = format!(
+        "PartitionKey eq {partition} and RowKey ge {} and RowKey le {}",
+        quoted(&fence_row(0)),
+        quoted(&fence_row(u64::MAX))
+    );
+    let (rows, _) = table.page(&[("$filter", &filter)], place).await?;
+    Ok(rows.iter().map(|raw| raw.row().to_owned()).collect())
 }
 
 /// What a write is told whose fence is gone.

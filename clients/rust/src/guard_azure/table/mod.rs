@@ -46,7 +46,8 @@
 //! - Tokens of different locks can't be compared. The partition remembers which
 //!   lock guards it, and refuses holders of another.
 //! - The rows that begin with `~leasehold.` are the guard's own. Whoever deletes
-//!   them takes the protection away until the next holder comes.
+//!   all of them takes the memory of the greatest token away: then the next
+//!   that comes is believed to be the newest.
 //!
 //! # How it works
 //!
