@@ -81,6 +81,12 @@ fn http_is_served_in_one_place() {
 }
 
 #[test]
+fn azure_stays_where_the_storage_is() {
+    let allowed = ["src/lease/azure/", "clients/rust/src/azure/", "clients/rust/src/guard_azure/"];
+    none(offenders(|name| !in_any(name, &allowed), &["azure_core", "azure_storage", "reqwest"]));
+}
+
+#[test]
 fn statuses_are_built_in_one_file() {
     let covers = |name: &str| name.starts_with("src/") && name != "src/rpc/status.rs";
     none(offenders(covers, &["Status::new", "Status::with_", "Status::invalid_", "Status::un"]));

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::{
     Globals,
+    designated::Which,
     exit::Failure,
     output::Output,
     process::{self, Signals},
@@ -22,6 +23,10 @@ environment. No shell is in between; signals are passed on to it.
 Hand LEASEHOLD_TOKEN to the resource that NAME protects, and let the resource refuse a token that \
 is smaller than one it has seen. No lock service can stop a command that was paused while it was \
 writing; the token can.
+
+A lock can be designated for a resource of a storage account (--table and the like): its name \
+follows from the resource, so that all programs that touch it agree without talking. The locks of a \
+table and of one of its partitions are two, and so are those of a container and of a blob in it.
 
 When the lock is lost, or can't be kept alive, the command and its whole process group get SIGTERM \
 early, and SIGKILL shortly before the lock could be granted to somebody else. This holds also if \
@@ -41,10 +46,14 @@ Exit codes:
 Examples:
   leasehold lock nightly-report -- ./report.sh
   leasehold lock deploy --no-wait -- make deploy
+  leasehold lock --table orders --account acme -- ./import
   leasehold lock orders --wait 30s --longest-hold 5m -- sh -c './import --fence $LEASEHOLD_TOKEN'"
 )]
 pub(super) struct Lock {
-    /// The lock: 1 to 256 bytes without control characters
+    #[command(flatten)]
+    which: Which,
+    /// What that comes to.
+    #[arg(skip)]
     name: String,
     /// How long to wait for it; without this, for ever
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -72,7 +81,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(mut self, globals: &Globals) -> Result<ExitCode, Failure> {
+        self.name = self.which.lock_name()?;
         let client = self.connect(globals).await?;
         let notes = Notes::begin(globals.output)?;
         process::reap_orphans()?;

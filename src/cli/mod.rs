@@ -2,6 +2,7 @@
 
 mod bench;
 mod configuration;
+mod designated;
 mod doctor;
 mod elect;
 mod election;
@@ -110,7 +111,7 @@ enum Command {
     /// Say whether the store can be used, and what to do about it
     Doctor(doctor::Doctor),
     /// Run a command while holding a lock
-    Lock(lock::Lock),
+    Lock(Box<lock::Lock>),
     /// Run a command while leading an election
     Elect(Box<elect::Elect>),
     /// Say who leads an election
@@ -268,6 +269,11 @@ mod tests {
         for line in [
             "leasehold",
             "leasehold lock x",
+            "leasehold lock -- true",
+            "leasehold lock x --table orders -- true",
+            "leasehold lock --table orders --blob a/b -- true",
+            "leasehold lock x --account acme -- true",
+            "leasehold elect --queue jobs --partition p -- true",
             "leasehold lock x --wait 1s --no-wait -- true",
             "leasehold lock x --wait soon -- true",
             "leasehold lock x --label novalue -- true",

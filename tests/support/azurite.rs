@@ -4,8 +4,8 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, ErrorKind, Write},
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::OnceLock,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, OnceLock, PoisonError},
     time::SystemTime,
 };
 
@@ -19,11 +19,33 @@ const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 const REMEDY: &str = "install Node.js 20 or newer with npm (https://nodejs.org): \
                       the tests run against Azurite, Microsoft's storage emulator";
 
-/// A running Azurite: its blob service, in memory, on a free port of 127.0.0.1.
+/// A running Azurite, in memory, on free ports of 127.0.0.1: its blob service,
+/// and the others from when they are first asked for.
 pub struct Azurite {
     child: Child,
-    output: BufReader<ChildStdout>,
+    talk: Mutex<Talk>,
     port: u16,
+    tables: OnceLock<u16>,
+    queues: OnceLock<u16>,
+}
+
+/// It is told something by a line, and answers by another.
+struct Talk {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    fn tell(&mut self, what: &str) -> String {
+        writeln!(self.input, "{what}").unwrap();
+        self.hear()
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
 }
 
 impl Azurite {
@@ -46,31 +68,49 @@ impl Azurite {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = begin(&mut command);
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut azurite = Self { child, output, port: 0 };
-        azurite.port = azurite.line().parse().expect("it says where it listens");
-        azurite
+        let mut talk = Talk { input: child.stdin.take().unwrap(), output };
+        let port = talk.hear().parse().expect("it says where it listens");
+        let (tables, queues) = (OnceLock::new(), OnceLock::new());
+        Self { child, talk: Mutex::new(talk), port, tables, queues }
+    }
+
+    /// The port of the table service.
+    pub fn table_port(&self) -> u16 {
+        *self.tables.get_or_init(|| self.tell("table").parse().expect("it says where it listens"))
+    }
+
+    /// The port of the queue service.
+    pub fn queue_port(&self) -> u16 {
+        *self.queues.get_or_init(|| self.tell("queue").parse().expect("it says where it listens"))
+    }
+
+    /// Another table service, by https and with tokens. None of them is checked
+    /// for who gave it. It stores nothing that the other knows.
+    pub fn tables_with_tokens(&self, certificate: &Path, key: &Path) -> u16 {
+        let told = self.tell(&format!("table {} {}", certificate.display(), key.display()));
+        told.parse().expect("it says where it listens")
+    }
+
+    /// The account, for its tables, through a port: the service's own, or that
+    /// of a proxy.
+    pub fn tables_via(port: u16) -> String {
+        let url = blob_url(port);
+        format!("AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={url};")
     }
 
     /// Ends all connections and refuses others from now on. What is stored
     /// stays, and leases run out meanwhile.
     pub fn stop(&mut self) {
-        self.tell("stop", "stopped");
+        assert_eq!(self.tell("stop"), "stopped");
     }
 
     /// Ends what [`Self::stop`] began, on the same port.
     pub fn restart(&mut self) {
-        self.tell("start", "started");
+        assert_eq!(self.tell("start"), "started");
     }
 
-    fn tell(&mut self, what: &str, done: &str) {
-        writeln!(self.child.stdin.as_ref().unwrap(), "{what}").unwrap();
-        assert_eq!(self.line(), done, "what Azurite says to {what:?}");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+    fn tell(&self, what: &str) -> String {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner).tell(what)
     }
 
     pub fn port(&self) -> u16 {
@@ -102,8 +142,8 @@ pub fn blob_url(port: u16) -> String {
 
 impl Drop for Azurite {
     fn drop(&mut self) {
-        // The end of its input is what it waits for.
-        drop(self.child.stdin.take());
+        // Nothing that it holds outlives it anyway.
+        _ = self.child.kill();
         _ = self.child.wait();
     }
 }

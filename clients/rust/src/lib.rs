@@ -68,6 +68,23 @@
 //! # }
 //! ```
 //!
+//! # Resources of a storage account
+//!
+//! The lock that is [designated] for a table, a blob, a container,
+//! a queue or a file share has a name that follows from the resource, so that
+//! all programs that touch it agree without talking:
+//!
+//! ```no_run
+//! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+//! let guard = client.table_lock("acme", "orders")?.acquire().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With the feature `guard-azure`, the storage itself refuses a holder that was
+//! overtaken, as the first section asks for: see the module
+//! `guard_azure::table`.
+//!
 //! # Elections
 //!
 //! An election is a lock whose holder shows a value: "exactly one of my
@@ -100,7 +117,12 @@
 //! needs a tokio runtime with its timers and I/O enabled.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "guard-azure")]
+pub mod azure;
 pub mod clock;
+pub mod designated;
+#[cfg(feature = "guard-azure")]
+pub mod guard_azure;
 
 #[doc(hidden)]
 pub mod mutant;
@@ -116,6 +138,7 @@ mod client;
 mod connection;
 mod election;
 mod error;
+mod fence;
 mod guard;
 mod holder;
 mod info;
@@ -130,6 +153,7 @@ pub use builder::ClientBuilder;
 pub use client::Client;
 pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
 pub use error::{Error, Reason};
+pub use fence::Fence;
 pub use guard::{Guard, Loss, Risk};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};

@@ -19,6 +19,7 @@ use self::{
 };
 use super::{
     Globals,
+    designated::Which,
     exit::Failure,
     output::{Output, length},
     process::{self, Signal, Signals},
@@ -75,7 +76,10 @@ Examples:
   leasehold elect batch --progress-within 1m -- \\
     sh -c 'while ./next-item; do touch \"$LEASEHOLD_PROGRESS_FILE\"; done'")]
 pub(super) struct Elect {
-    /// The election: 1 to 256 bytes without control characters
+    #[command(flatten)]
+    which: Which,
+    /// What that comes to.
+    #[arg(skip)]
     name: String,
     /// What everybody sees while this leads, such as an address: at most 4096 bytes
     #[arg(long, value_name = "VALUE", default_value = "", hide_default_value = true)]
@@ -111,7 +115,8 @@ pub(super) struct Elect {
 }
 
 impl Elect {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(mut self, globals: &Globals) -> Result<ExitCode, Failure> {
+        self.name = self.which.lock_name()?;
         // Better now than when others wait for us to lead.
         self.health.begin()?;
         let client = self.connect(globals).await?;

@@ -11,6 +11,7 @@ use super::call::{Kind, Seen};
 #[derive(Clone, Debug, Default)]
 pub struct Match {
     kind: Option<Kind>,
+    container: String,
     blob: String,
 }
 
@@ -32,8 +33,17 @@ impl Match {
         self
     }
 
+    /// Only about containers whose name contains this. Of tables, this is the
+    /// first part of the path: an entity's address, or `$batch`.
+    pub fn container(mut self, part: &str) -> Self {
+        part.clone_into(&mut self.container);
+        self
+    }
+
     pub fn fits(&self, seen: &Seen) -> bool {
-        self.kind.is_none_or(|kind| kind == seen.kind) && seen.blob.contains(&self.blob)
+        self.kind.is_none_or(|kind| kind == seen.kind)
+            && seen.container.contains(&self.container)
+            && seen.blob.contains(&self.blob)
     }
 }
 

@@ -1,0 +1,84 @@
+//! Against the file that the tests of other languages read too, which was
+//! written by another program.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::name;
+
+fn vectors(list: &str) -> Vec<Value> {
+    let file: Value = serde_json::from_str(include_str!("../../../designated-locks.json")).unwrap();
+    file[list].as_array().unwrap().clone()
+}
+
+fn derived(vector: &Value) -> Result<String, Error> {
+    let get = |field: &str| vector[field].as_str().unwrap_or_else(|| panic!("{field}: {vector}"));
+    let account = get("account");
+    let resource = match get("kind") {
+        "table" => Resource::Table { account, table: get("table") },
+        "partition" => {
+            Resource::Partition { account, table: get("table"), partition: get("partition") }
+        }
+        "blob" => Resource::Blob { account, container: get("container"), blob: get("blob") },
+        "container" => Resource::Container { account, container: get("container") },
+        "queue" => Resource::Queue { account, queue: get("queue") },
+        "share" => Resource::Share { account, share: get("share") },
+        other => panic!("{other}"),
+    };
+    resource.lock_name()
+}
+
+#[test]
+fn names_are_derived_as_specified() {
+    let mut seen: HashMap<String, Value> = HashMap::new();
+    for vector in vectors("locks") {
+        let lock = derived(&vector).unwrap();
+        assert_eq!(lock, vector["lock"].as_str().unwrap(), "{vector}");
+        assert!(name::lock_ref("", &lock).is_ok(), "{lock}");
+        if let Some(other) = seen.insert(lock, vector.clone()) {
+            panic!("{other} and {vector} have one lock");
+        }
+    }
+}
+
+#[test]
+fn what_can_t_exist_is_refused() {
+    for vector in vectors("refused") {
+        match derived(&vector) {
+            Err(Error::Invalid { field, .. }) => assert_eq!(field, vector["field"], "{vector}"),
+            other => panic!("{vector}: {other:?}"),
+        }
+    }
+}
+
+/// The short and the long, with what needs an escape and what looks like one.
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-c%/~ é]{0,6}", "[%2F/]{0,5}", "[x%é~]{180,240}"]
+}
+
+fn resource(kind: u8, key: &str) -> Resource<'_> {
+    let account = "acme";
+    match kind {
+        0 => Resource::Partition { account, table: "orders", partition: key },
+        1 => Resource::Partition { account, table: "orders2", partition: key },
+        2 => Resource::Blob { account, container: "orders", blob: key },
+        _ => Resource::Blob { account, container: "table", blob: key },
+    }
+}
+
+proptest! {
+    #[test]
+    fn different_resources_have_different_locks(
+        first in (0_u8..4, key()),
+        second in (0_u8..4, key()),
+    ) {
+        let locks = (resource(first.0, &first.1).lock_name(), resource(second.0, &second.1).lock_name());
+        if let (Ok(one), Ok(other)) = locks {
+            prop_assert_eq!(one == other, first == second, "{} {}", one, other);
+            prop_assert!(name::lock_ref("", &one).is_ok(), "{}", one);
+        }
+    }
+}

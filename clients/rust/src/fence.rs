@@ -1,0 +1,87 @@
+//! What a guarded resource is told of whoever writes to it.
+
+use std::{env, fmt};
+
+use crate::{Error, Guard, Leadership};
+
+/// The lock under which something is written, and the token of its holder. A
+/// guarded resource refuses a token that is lower than the greatest that it has
+/// seen of this lock; tokens of different locks can't be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    namespace: String,
+    lock: String,
+    token: u64,
+}
+
+impl Fence {
+    /// By name. An empty namespace is the default one.
+    pub fn new(namespace: impl Into<String>, lock: impl Into<String>, token: u64) -> Self {
+        let namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        Self { namespace, lock: lock.into(), token }
+    }
+
+    /// From what `leasehold lock` and `leasehold elect` tell the command that
+    /// they run: `LEASEHOLD_NAMESPACE`, `LEASEHOLD_LOCK` and `LEASEHOLD_TOKEN`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if one of them is not there: then this process was
+    /// not started under a lock.
+    pub fn from_env() -> Result<Self, Error> {
+        let read = |variable: &str| {
+            env::var(variable).map_err(|_| {
+                let why = "is not set: run this program by `leasehold lock NAME -- PROGRAM`";
+                Error::invalid(variable, format!("{variable} {why}"))
+            })
+        };
+        let token = read("LEASEHOLD_TOKEN")?;
+        let token = token.parse().map_err(|_| {
+            Error::invalid("LEASEHOLD_TOKEN", format!("LEASEHOLD_TOKEN is no number: {token:?}"))
+        })?;
+        Ok(Self::new(read("LEASEHOLD_NAMESPACE")?, read("LEASEHOLD_LOCK")?, token))
+    }
+
+    /// The namespace that the lock's name belongs to.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// The holder's token.
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The lock as resources remember it. A namespace has no slash, so the
+    /// first one divides.
+    #[cfg(feature = "guard-azure")]
+    pub(crate) fn qualified_lock(&self) -> String {
+        format!("{}/{}", self.namespace, self.lock)
+    }
+}
+
+impl From<&Guard> for Fence {
+    fn from(guard: &Guard) -> Self {
+        Self::new(guard.namespace(), guard.name(), guard.token())
+    }
+}
+
+impl From<&Leadership> for Fence {
+    fn from(leadership: &Leadership) -> Self {
+        Self::new(leadership.namespace(), leadership.name(), leadership.token())
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lock {:?} in namespace {}, token {}", self.lock, self.namespace, self.token)
+    }
+}

@@ -1,0 +1,112 @@
+//! Tables that refuse a holder that was overtaken.
+//!
+//! # Use
+//!
+//! ```no_run
+//! use leasehold_client::{Client, azure::Account, guard_azure::table::{Table, Transaction}};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Stock {
+//!     amount: i64,
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let account = Account::from_connection_string(&std::env::var("AZURE_STORAGE_CONNECTION_STRING")?)?;
+//! let client = Client::connect("http://127.0.0.1:7420").await?;
+//!
+//! // All programs that guard this table get the same lock, without a word.
+//! let guard = client.table_lock(account.name(), "stock")?.acquire().await?;
+//! let table = Table::new(&account, "stock")?.guarded(&guard);
+//!
+//! // From here on, no earlier holder can write to this partition.
+//! let shelf = table.partition("shelf-7").await?;
+//! if let Some(nuts) = shelf.get::<Stock>("nuts").await? {
+//!     let fewer = Stock { amount: nuts.value.amount - 1 };
+//!     // Refused as a whole if a newer holder has taken over meanwhile.
+//!     shelf.commit(&Transaction::new().replace("nuts", &fewer)).await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is guaranteed, and what not
+//!
+//! **No write with an older token lands in a partition after a newer holder has
+//! called [`GuardedTable::partition`] for it**, however long the older one was
+//! paused and whatever its clock says. So what the newer holder reads from then
+//! on is changed by nobody else.
+//!
+//! - This holds for writes through a [`GuardedTable`]. Whoever writes past it
+//!   ([`Table::commit`], other programs) is not stopped.
+//! - It holds for each partition from the moment when the newer holder first
+//!   touches *that partition*. A lock of the whole table covers them all, but
+//!   the fence is put up one by one, because a transaction has one partition.
+//! - A *read* of a holder that was overtaken is not refused. Its next write is.
+//! - Tokens of different locks can't be compared. The partition remembers which
+//!   lock guards it, and refuses holders of another.
+//! - The rows that begin with `~leasehold.` are the guard's own. Whoever deletes
+//!   all of them takes the memory of the greatest token away: then the next
+//!   that comes is believed to be the newest.
+//!
+//! # How it works
+//!
+//! Each partition has a row `~leasehold.head`, with the greatest token and the
+//! name of the lock, and a row `~leasehold.fence.TOKEN` of the present holder.
+//! A new holder's first touch is one transaction: raise the head from the
+//! version that was read, delete the old fence, insert the own. A write is one
+//! transaction too: the own fence row is moved on to its next version, and the
+//! changes are made. If the fence is gone, nothing is written, and the answer is
+//! [`Error::Fenced`].
+//!
+//! Each write names the version of the fence that it moves on from. So writes
+//! of one holder to one partition go one after the other, and one whose answer
+//! was lost is either found in the fence row, which has the numbers of the last
+//! writes, or is made impossible by moving the fence on past it: then it is
+//! tried again. Only if the storage can't be reached for that either, or a newer
+//! holder has come in between, is it [not known](Written::Unknown) whether it
+//! was written; nothing is read or written through this guard then before that
+//! is settled.
+//!
+//! # Types
+//!
+//! A value is a struct (or a map) whose fields are plain: `i64`, `u64` and `u32`
+//! are stored as `Edm.Int64`, smaller whole numbers as `Edm.Int32`, floats as
+//! `Edm.Double`, texts and unit variants of enums as `Edm.String`, booleans as
+//! they are; [`Guid`], [`DateTime`] and [`Binary`] as their names say. `None`
+//! is left out. What is nested must be serialized by the user.
+
+mod batch;
+mod decode;
+mod edm;
+mod encode;
+mod entity;
+mod error;
+mod fault;
+mod fence;
+mod guarded;
+mod install;
+mod patience;
+mod place;
+mod property;
+mod query;
+mod rest;
+mod transaction;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use edm::{Binary, DateTime, Guid};
+pub use entity::{ETag, Entity};
+pub use error::{Conflict, Error, Written};
+pub use guarded::{GuardedPartition, GuardedTable};
+pub use place::Place;
+pub use query::Query;
+pub use rest::{Receipt, Table};
+pub use transaction::{MOST_CHANGES, Transaction};
+
+/// What identifies things, as in [`Guid`].
+pub use azure_core::Uuid;
+/// A moment, as in [`DateTime`] and [`Entity::changed`].
+pub use azure_core::time::OffsetDateTime;

@@ -1,0 +1,183 @@
+//! Values and limits, without a service.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+use super::{place::HEAD, transaction::Kind, *};
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum Colour {
+    Red,
+    #[serde(rename = "light blue")]
+    Blue,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Everything {
+    small: i32,
+    large: i64,
+    unsigned: u64,
+    byte: u8,
+    float: f64,
+    odd: f64,
+    text: String,
+    letter: char,
+    yes: bool,
+    id: Guid,
+    at: DateTime,
+    bytes: Binary,
+    there: Option<i64>,
+    not_there: Option<String>,
+    colour: Colour,
+    #[serde(rename = "Other Name")]
+    renamed: Wrapped,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Wrapped(String);
+
+fn everything() -> Everything {
+    Everything {
+        small: -7,
+        large: i64::MIN,
+        unsigned: (1 << 53) + 1,
+        byte: 255,
+        float: 1.0,
+        odd: f64::NEG_INFINITY,
+        text: "Zürich\n\"quoted\" \u{1F512}".to_owned(),
+        letter: 'ß',
+        yes: true,
+        id: Guid(Uuid::from_u128(7)),
+        at: DateTime::new(
+            OffsetDateTime::from_unix_timestamp_nanos(1_763_000_000_123_456_789).unwrap(),
+        ),
+        bytes: Binary(vec![0, 255, 7]),
+        there: Some(5),
+        not_there: None,
+        colour: Colour::Blue,
+        renamed: Wrapped("w".to_owned()),
+    }
+}
+
+fn sent(value: &impl Serialize) -> Map<String, Value> {
+    let change = transaction::Change::new("r", Kind::Insert, None, Some(value));
+    serde_json::from_str(&change.body("p").unwrap()).unwrap()
+}
+
+fn back<T: DeserializeOwned>(mut entity: Map<String, Value>) -> Result<Entity<T>, Error> {
+    entity.insert("odata.etag".to_owned(), "W/\"1\"".into());
+    entity.insert("Timestamp".to_owned(), "2026-11-16T16:11:56.8464493Z".into());
+    entity::Raw::new(Value::Object(entity)).unwrap().read("orders")
+}
+
+#[test]
+fn values_come_back_as_they_were() {
+    let entity = back::<Everything>(sent(&everything())).unwrap();
+    assert_eq!(entity.value, everything());
+    assert_eq!((entity.partition.as_str(), entity.row.as_str()), ("p", "r"));
+    assert_eq!(entity.etag.as_str(), "W/\"1\"");
+    assert_eq!(entity.changed.unwrap().nanosecond(), 846_449_300);
+}
+
+#[test]
+fn types_that_json_lacks_are_annotated() {
+    let sent = sent(&everything());
+    for (name, value, kind) in [
+        ("small", json!(-7), None),
+        ("large", json!("-9223372036854775808"), Some("Edm.Int64")),
+        ("unsigned", json!("9007199254740993"), Some("Edm.Int64")),
+        ("float", json!(1.0), Some("Edm.Double")),
+        ("odd", json!("-Infinity"), Some("Edm.Double")),
+        ("id", json!("00000000-0000-0000-0000-000000000007"), Some("Edm.Guid")),
+        ("at", json!("2025-11-13T02:13:20.1234567Z"), Some("Edm.DateTime")),
+        ("bytes", json!("AP8H"), Some("Edm.Binary")),
+        ("colour", json!("light blue"), None),
+        ("yes", json!(true), None),
+    ] {
+        assert_eq!(sent[name], value, "{name}");
+        let annotation = sent.get(&format!("{name}@odata.type")).and_then(Value::as_str);
+        assert_eq!(annotation, kind, "{name}");
+    }
+    assert!(!sent.contains_key("not_there"));
+}
+
+#[test]
+fn what_is_nested_or_too_large_is_refused_by_name() {
+    #[derive(Serialize)]
+    struct Bad<T> {
+        amount: T,
+    }
+    fn refused(value: &impl Serialize) -> String {
+        let place = Place::table("orders").partition("p");
+        let error = Transaction::new().insert("r", value).check(&place).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        error.to_string()
+    }
+    let start = "table \"orders\", partition \"p\", row \"r\": ";
+    for (text, hint) in [
+        (refused(&Bad { amount: vec![1, 2] }), "amount: a table holds plain values only"),
+        (refused(&Bad { amount: Bad { amount: 1 } }), "amount: a table holds plain values only"),
+        (refused(&Bad { amount: u64::MAX }), "amount: 18446744073709551615 is over 64 bits"),
+        (refused(&7), "an entity is a struct or a map"),
+        (refused(&[1, 2]), "an entity is a struct or a map"),
+        (refused(&BTreeMap::from([(1, 2)])), "an entity is a struct or a map"),
+        (refused(&json!({ "RowKey": "x" })), "the property RowKey is the service's own"),
+        (refused(&json!({ "x@odata.type": "x" })), "is the service's own"),
+        (refused(&Bad { amount: "x".repeat(32_769) }), "amount has 65538 bytes"),
+        (refused(&Bad { amount: Binary(vec![0; 65_537]) }), "amount has 65537 bytes"),
+        (refused(&many(17, 32_768)), "at most 1 MiB is allowed"),
+        (refused(&many(253, 1)), "253 properties are too many"),
+    ] {
+        assert!(text.starts_with(start) && text.contains(hint), "{text}");
+    }
+    let place = Place::table("orders").partition("p");
+    let fits = Transaction::new().insert("a", &many(15, 32_768)).insert("b", &many(252, 1));
+    fits.insert("c", &Bad { amount: Binary(vec![0; 65_536]) }).check(&place).unwrap();
+}
+
+fn many(count: usize, length: usize) -> BTreeMap<String, String> {
+    (0..count).map(|number| (format!("p{number}"), "x".repeat(length))).collect()
+}
+
+#[test]
+fn what_does_not_fit_the_type_is_named() {
+    #[derive(Debug, Deserialize)]
+    struct Stock {
+        #[allow(dead_code, reason = "only its type counts")]
+        amount: i64,
+    }
+    let read = |entity: Value| {
+        let Value::Object(entity) = entity else { panic!() };
+        back::<Stock>(entity).unwrap_err().to_string()
+    };
+    let text = read(json!({ "PartitionKey": "p", "RowKey": "r", "amount": "x" }));
+    assert!(text.contains("row \"r\"") && text.contains("expected i64"), "{text}");
+    let text = read(json!({ "PartitionKey": "p", "RowKey": "r" }));
+    assert!(text.contains("missing field `amount`"), "{text}");
+    let entity = json!({ "RowKey": "r", "amount": "x", "amount@odata.type": "Edm.Int64" });
+    assert!(read(entity).contains("the property amount is no whole number"));
+}
+
+#[test]
+fn transactions_have_limits() {
+    let place = Place::table("orders").partition("p").token(7);
+    let value = json!({ "x": 1 });
+    let of = |count: usize| {
+        (0..count).fold(Transaction::new(), |all, number| all.upsert(number.to_string(), &value))
+    };
+    of(98).check(&place).unwrap();
+    for (transaction, hint) in [
+        (of(99), "99 changes are too many"),
+        (of(101), "101 changes are too many"),
+        (Transaction::new(), "nothing to write"),
+        (of(2).delete("1"), "row \"1\", token 7: the row is changed twice"),
+        (of(2).delete(HEAD), "the guard's own"),
+        (of(2).delete("a/b"), "it has '/' in it"),
+    ] {
+        let error = transaction.check(&place).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}

@@ -1,0 +1,235 @@
+//! Which lock a command is about: by its name, or by the resource of a storage
+//! account that it is designated for.
+
+use std::env;
+
+use leasehold_client::designated::Resource;
+
+use super::exit::{Failure, USAGE};
+
+/// The name of a lock, or a resource of which it follows.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    #[command(flatten)]
+    one: One,
+    /// Of the table, only the entities with this partition key
+    #[arg(long, value_name = "KEY", requires = "table", allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["name", "blob", "container", "queue", "share"])]
+    #[arg(help_heading = "Designated locks")]
+    partition: Option<String>,
+    /// The storage account of the resource; without this, the one that LEASEHOLD_AZURE_ACCOUNT_URL
+    /// or LEASEHOLD_AZURE_CONNECTION_STRING names
+    #[arg(long, value_name = "ACCOUNT", conflicts_with = "name")]
+    #[arg(help_heading = "Designated locks")]
+    account: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct One {
+    /// The name: 1 to 256 bytes without control characters
+    name: Option<String>,
+    /// In place of NAME: the lock that is designated for this table
+    #[arg(long, value_name = "TABLE", help_heading = "Designated locks")]
+    table: Option<String>,
+    /// In place of NAME: the lock that is designated for this blob
+    #[arg(long, value_name = "CONTAINER/BLOB", help_heading = "Designated locks")]
+    blob: Option<String>,
+    /// In place of NAME: the lock that is designated for this container
+    #[arg(long, value_name = "CONTAINER", help_heading = "Designated locks")]
+    container: Option<String>,
+    /// In place of NAME: the lock that is designated for this queue
+    #[arg(long, value_name = "QUEUE", help_heading = "Designated locks")]
+    queue: Option<String>,
+    /// In place of NAME: the lock that is designated for this file share
+    #[arg(long, value_name = "SHARE", help_heading = "Designated locks")]
+    share: Option<String>,
+}
+
+impl Which {
+    /// The name of the lock.
+    pub(super) fn lock_name(&self) -> Result<String, Failure> {
+        match &self.one.name {
+            Some(name) => Ok(name.clone()),
+            None => self.designated(|variable| env::var(variable).ok()),
+        }
+    }
+
+    fn designated(&self, lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failure> {
+        let account = match &self.account {
+            Some(account) => account.clone(),
+            None => account_from(lookup)?,
+        };
+        let account = account.as_str();
+        let resource = match &self.one {
+            One { table: Some(table), .. } => match &self.partition {
+                Some(partition) => Resource::Partition { account, table, partition },
+                None => Resource::Table { account, table },
+            },
+            One { blob: Some(path), .. } => {
+                let (container, blob) = path.split_once('/').unwrap_or(("$root", path));
+                Resource::Blob { account, container, blob }
+            }
+            One { container: Some(container), .. } => Resource::Container { account, container },
+            One { queue: Some(queue), .. } => Resource::Queue { account, queue },
+            One { share: Some(share), .. } => Resource::Share { account, share },
+            _ => return Err(Failure::new(USAGE, "usage", "the name of a lock is missing")),
+        };
+        Ok(resource.lock_name()?)
+    }
+}
+
+const ACCOUNT_URL: &str = "LEASEHOLD_AZURE_ACCOUNT_URL";
+const CONNECTION_STRING: &str = "LEASEHOLD_AZURE_CONNECTION_STRING";
+
+/// The account that the environment names. Whoever derives another name waits
+/// for another lock, so nothing is guessed. No message quotes a value: they may
+/// be secrets.
+fn account_from(lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failure> {
+    let given = |variable: &str| lookup(variable).filter(|text| !text.trim().is_empty());
+    let usage = |message: String| Err(Failure::new(USAGE, "usage", message));
+    let (variable, account) = match (given(ACCOUNT_URL), given(CONNECTION_STRING)) {
+        (Some(url), None) => (ACCOUNT_URL, account_of_url(&url)),
+        (None, Some(text)) => (CONNECTION_STRING, account_of_string(&text)),
+        (Some(_), Some(_)) => {
+            return usage(format!(
+                "{ACCOUNT_URL} and {CONNECTION_STRING} both name an account: say by --account \
+                 which is meant"
+            ));
+        }
+        (None, None) => {
+            return usage(format!(
+                "the account is missing: give --account, or set {ACCOUNT_URL} or \
+                 {CONNECTION_STRING}"
+            ));
+        }
+    };
+    match account {
+        Some(account) => Ok(account),
+        None => usage(format!("{variable} does not tell the account's name: give --account")),
+    }
+}
+
+/// `https://ACCOUNT.blob.…`, or for emulators `http://HOST:PORT/ACCOUNT`.
+fn account_of_url(url: &str) -> Option<String> {
+    let (_, rest) = url.trim().split_once("://")?;
+    let rest = rest.split(['?', '#']).next()?;
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let path = path.trim_matches('/');
+    let account = match host.split_once('.') {
+        _ if !path.is_empty() => path,
+        Some((account, domain)) if format!(".{domain}").contains(".blob.") => account,
+        _ => return None,
+    };
+    (!account.contains('/')).then(|| account.to_owned())
+}
+
+fn account_of_string(text: &str) -> Option<String> {
+    let value = |wanted: &str| {
+        text.split(';').find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            name.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
+        })
+    };
+    let emulator = value("UseDevelopmentStorage").map(|_| "devstoreaccount1".to_owned());
+    let named = value("AccountName").filter(|name| !name.is_empty());
+    named.or(emulator).or_else(|| account_of_url(&value("BlobEndpoint")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        which: Which,
+    }
+
+    fn named(line: &str, environment: &[(&str, &str)]) -> Result<String, String> {
+        let line =
+            Line::try_parse_from(format!("x {line}").split(' ')).map_err(|e| e.to_string())?;
+        let lookup = |wanted: &str| {
+            environment
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        match &line.which.one.name {
+            Some(name) => Ok(name.clone()),
+            None => line.which.designated(lookup).map_err(|failure| format!("{failure:?}")),
+        }
+    }
+
+    #[test]
+    fn resources_stand_for_their_locks() {
+        for (line, lock) in [
+            ("orders", "orders"),
+            ("--table Orders --account acme", "azure/acme/table/orders"),
+            (
+                "--table Orders --partition Zürich --account acme",
+                "azure/acme/table/orders/Z%C3%BCrich",
+            ),
+            ("--blob reports/2026/a.csv --account acme", "azure/acme/blob/reports/2026/a.csv"),
+            ("--blob a.csv --account acme", "azure/acme/blob/$root/a.csv"),
+            ("--container reports --account acme", "azure/acme/container/reports"),
+            ("--queue jobs --account acme", "azure/acme/queue/jobs"),
+            ("--share team --account acme", "azure/acme/share/team"),
+        ] {
+            assert_eq!(named(line, &[]).as_deref(), Ok(lock), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_account_comes_from_the_environment_of_the_daemon() {
+        for (variable, value, account) in [
+            (ACCOUNT_URL, "https://acme.blob.core.windows.net", "acme"),
+            (ACCOUNT_URL, "https://acme.privatelink.blob.core.windows.net/?sig=hush", "acme"),
+            (ACCOUNT_URL, "http://127.0.0.1:10000/devstoreaccount1/", "devstoreaccount1"),
+            (CONNECTION_STRING, "UseDevelopmentStorage=true", "devstoreaccount1"),
+            (CONNECTION_STRING, "a=b; accountname = acme ;AccountKey=hush", "acme"),
+            (
+                CONNECTION_STRING,
+                "BlobEndpoint=https://acme.blob.x/;SharedAccessSignature=sig=hush",
+                "acme",
+            ),
+        ] {
+            let lock = format!("azure/{account}/queue/jobs");
+            assert_eq!(named("--queue jobs", &[(variable, value)]), Ok(lock), "{value}");
+        }
+        let given = [(ACCOUNT_URL, "https://acme.blob.core.windows.net")];
+        let lock = named("--queue jobs --account other", &given);
+        assert_eq!(lock.as_deref(), Ok("azure/other/queue/jobs"));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_without_secrets() {
+        for (line, environment, hint) in [
+            ("--queue jobs", vec![], "the account is missing"),
+            ("--queue jobs", vec![(ACCOUNT_URL, "https://hush.example/")], "does not tell"),
+            ("--queue jobs", vec![(CONNECTION_STRING, "AccountKey=hush")], "does not tell"),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "https://hush"), (CONNECTION_STRING, "hush")],
+                "both name an account",
+            ),
+            ("--queue Jobs --account acme", vec![], "small letters"),
+            ("--table orders --queue jobs", vec![], "cannot be used with"),
+            ("orders --queue jobs", vec![], "cannot be used with"),
+            ("orders --account acme", vec![], "cannot be used with"),
+            ("--queue jobs --partition p", vec![], "cannot be used with"),
+            ("--partition p --account acme", vec![], "required"),
+            ("", vec![], "required"),
+        ] {
+            let problem = if line.is_empty() {
+                Line::try_parse_from(["x"]).unwrap_err().to_string()
+            } else {
+                named(line, &environment).unwrap_err()
+            };
+            assert!(problem.contains(hint), "{line}: {problem}");
+            assert!(!problem.contains("hush"), "{problem}");
+        }
+    }
+}
