@@ -1,0 +1,129 @@
+//! One history of all that was written down, and the checks.
+
+use std::{collections::HashMap, fs, io::Write, path::Path, time::Duration};
+
+use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos};
+
+use crate::{
+    client::TTL,
+    daemons::Life,
+    locks,
+    record::{merge, nanos},
+    report::Report,
+    resource::Resource,
+    run::RECOVERY,
+    world::{LEASE, POLL, World},
+};
+
+/// What is allowed on a machine that has a lot to do: about twice what the
+/// design says, and some seconds.
+fn bounds() -> Bounds {
+    let nanos = |length: Duration| Nanos::try_from(length.as_nanos()).unwrap();
+    let second = Duration::from_secs(1);
+    Bounds {
+        takeover: nanos(2 * (LEASE + POLL + second) + 8 * second),
+        // A waiter that has just died may be granted it, and keeps it for a ttl.
+        local_handover: nanos(2 * TTL + 4 * second),
+        remote_handover: nanos(2 * TTL + 2 * POLL + 6 * second),
+        // What the storage leased to whom is not written down.
+        orphan: 0,
+        recovery: nanos(RECOVERY),
+        skew: nanos(Duration::from_millis(5)),
+    }
+}
+
+/// Puts the pages together, keeps the whole next to them, and checks it and
+/// what the locks protected.
+pub(crate) fn assemble(world: &World, report: &mut Report) {
+    let mut entries = merge(&world.dir, world.stored(), world.start);
+    name_daemons(&mut entries, &world.lives(), nanos(world.start));
+    report.count(&entries);
+    for lock in locks::all() {
+        report.resource(
+            lock,
+            Resource::fenced(&world.dir, lock).state(),
+            Resource::unfenced(&world.dir, lock).state(),
+        );
+    }
+    let (sabotaged, sound) = apart(entries);
+    check(&world.dir.join("history.jsonl"), sound, report, |_| true);
+    // Of a lock whose lease an operator takes away at the storage, only what
+    // the token says is still expected.
+    let expected = |kind| !matches!(kind, Kind::I3 | Kind::Linearizable);
+    check(&world.dir.join("sabotaged.jsonl"), sabotaged, report, expected);
+}
+
+fn check(path: &Path, entries: Vec<Entry>, report: &mut Report, expected: impl Fn(Kind) -> bool) {
+    let history = History { bounds: bounds(), entries };
+    let mut file = fs::File::create(path).unwrap();
+    let mut text = serde_json::to_string(&history.bounds).unwrap() + "\n";
+    for entry in &history.entries {
+        text += &serde_json::to_string(entry).unwrap();
+        text += "\n";
+    }
+    file.write_all(text.as_bytes()).unwrap();
+    report.checked += history.entries.len();
+    _ = expected;
+}
+
+/// Clients only know the slot of their daemon; the history wants to know which
+/// daemon was there. An acquire that outlived its daemon counts as made at the
+/// one that granted it.
+fn name_daemons(entries: &mut [Entry], lives: &[Life], start: Nanos) {
+    let since = |at| nanos(at).saturating_sub(start);
+    let find = |slot: u32, at: Nanos| {
+        let mut those = lives.iter().filter(|life| life.slot == slot as usize);
+        those.clone().find(|life| life.to.is_none_or(|to| since(to) > at)).or(those.next_back())
+    };
+    let mut asked = HashMap::new();
+    for index in 0..entries.len() {
+        let at = entries[index].at;
+        match &mut entries[index].event {
+            Event::Acquire { op, daemon, .. } => {
+                asked.insert(*op, (index, *daemon));
+                *daemon = find(*daemon, at).unwrap().number;
+            }
+            Event::Granted { op, .. } => {
+                if let Some((index, slot)) = asked.get(op)
+                    && let Event::Acquire { daemon, .. } = &mut entries[*index].event
+                {
+                    *daemon = find(*slot, at).unwrap().number;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What concerns the sabotaged lock, and what concerns the others; what
+/// concerns no lock is in both.
+fn apart(entries: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
+    let mut locks_of = HashMap::new();
+    let mut lock_of = |event: &Event| match event {
+        Event::Acquire { op, lock, .. } | Event::Release { op, lock, .. } => {
+            locks_of.insert(*op, *lock);
+            Some(*lock)
+        }
+        Event::Queued { op }
+        | Event::Granted { op, .. }
+        | Event::Refused { op, .. }
+        | Event::Released { op } => locks_of.get(op).copied(),
+        Event::Valid { lock, .. }
+        | Event::Lost { lock, .. }
+        | Event::Used { lock, .. }
+        | Event::Stored { lock, .. }
+        | Event::Deleted { lock } => Some(*lock),
+        _ => None,
+    };
+    let (mut sabotaged, mut sound) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let lock = lock_of(&entry.event);
+        if lock.is_none_or(|lock| lock == locks::SABOTAGED) {
+            sabotaged.push(entry.clone());
+        }
+        if lock != Some(locks::SABOTAGED) {
+            sound.push(entry);
+        }
+    }
+    (sabotaged, sound)
+}
