@@ -12,26 +12,59 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// kill -9, and another in its place afterwards.
-    KillDaemon { slot: usize },
+    KillDaemon {
+        slot: usize,
+    },
     /// SIGTERM, and another in its place when it has ended.
-    DrainDaemon { slot: usize },
-    StopDaemon { slot: usize },
+    DrainDaemon {
+        slot: usize,
+    },
+    StopDaemon {
+        slot: usize,
+    },
     /// A process of clients, as the following.
-    KillClients { process: usize },
-    StopClients { process: usize },
+    KillClients {
+        process: usize,
+    },
+    StopClients {
+        process: usize,
+    },
     /// Between a holder's last look at its guard and its write.
-    StopInside { process: usize },
-    StopBoth { slot: usize, process: usize },
-    Storage { slot: usize, way: Way },
+    StopInside {
+        process: usize,
+    },
+    StopBoth {
+        slot: usize,
+        process: usize,
+    },
+    Storage {
+        slot: usize,
+        way: Way,
+    },
     /// Some calls of a daemon to its storage: `None`, of any kind.
-    Calls { slot: usize, kind: Option<Kind>, fault: proxy::Fault, times: usize },
+    Calls {
+        slot: usize,
+        kind: Option<Kind>,
+        fault: proxy::Fault,
+        times: usize,
+    },
     /// The way from one process of clients, or all, to a daemon. At its end,
     /// what was on the way arrives late or, with `reset`, never.
-    Link { slot: usize, process: Option<usize>, passage: Passage, reset: bool },
+    Link {
+        slot: usize,
+        process: Option<usize>,
+        passage: Passage,
+        reset: bool,
+    },
     /// By an operator, through any daemon.
-    Break { slot: usize, lock: u32 },
+    Break {
+        slot: usize,
+        lock: u32,
+    },
     /// A lock's blob, while nobody has leased it.
-    DeleteIdle { lock: u32 },
+    DeleteIdle {
+        lock: u32,
+    },
     /// A lock's blob with the lease that is on it.
     DeleteHeld,
 }

@@ -1,8 +1,8 @@
 //! One history of all that was written down, and the checks.
 
-use std::{collections::HashMap, fs, io::Write, path::Path, time::Duration};
+use std::{collections::HashMap, fs::File, io::BufWriter, path::Path, time::Duration};
 
-use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos};
+use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos, Stats, check, write};
 
 use crate::{
     client::TTL,
@@ -46,24 +46,32 @@ pub(crate) fn assemble(world: &World, report: &mut Report) {
         );
     }
     let (sabotaged, sound) = apart(entries);
-    check(&world.dir.join("history.jsonl"), sound, report, |_| true);
+    let sound = examine(&world.dir.join("history.jsonl"), sound, report, |_| true);
+    report.figures = Stats::of(&sound);
     // Of a lock whose lease an operator takes away at the storage, only what
     // the token says is still expected.
     let expected = |kind| !matches!(kind, Kind::I3 | Kind::Linearizable);
-    check(&world.dir.join("sabotaged.jsonl"), sabotaged, report, expected);
+    examine(&world.dir.join("sabotaged.jsonl"), sabotaged, report, expected);
 }
 
-fn check(path: &Path, entries: Vec<Entry>, report: &mut Report, expected: impl Fn(Kind) -> bool) {
+/// Keeps a history in a file that `leasehold-check` reads, and checks it.
+fn examine(
+    path: &Path,
+    entries: Vec<Entry>,
+    report: &mut Report,
+    expected: impl Fn(Kind) -> bool,
+) -> History {
     let history = History { bounds: bounds(), entries };
-    let mut file = fs::File::create(path).unwrap();
-    let mut text = serde_json::to_string(&history.bounds).unwrap() + "\n";
-    for entry in &history.entries {
-        text += &serde_json::to_string(entry).unwrap();
-        text += "\n";
-    }
-    file.write_all(text.as_bytes()).unwrap();
+    write(&history, BufWriter::new(File::create(path).unwrap())).unwrap();
     report.checked += history.entries.len();
-    _ = expected;
+    for violation in check(&history) {
+        if expected(violation.kind) {
+            report.fail(violation.to_string());
+        } else {
+            report.tolerate(violation.kind);
+        }
+    }
+    history
 }
 
 /// Clients only know the slot of their daemon; the history wants to know which

@@ -73,18 +73,9 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
             stopped(|signal| clients.signal(signal), end).await
         }
         Fault::StopInside { process } => {
-            let clients = &world.clients[process];
-            fs::write(clients.stop_sign(), "").unwrap();
-            let limit = Moment::now() + INSIDE;
-            while clients.stop_sign().exists() && !limit.has_passed() {
-                sleep(Duration::from_millis(5)).await;
-            }
-            // Nobody came: it is stopped wherever it is.
-            if fs::remove_file(clients.stop_sign()).is_ok() {
-                clients.signal(Signal::SIGSTOP);
-            }
+            stop_inside(world, process).await;
             sleep_until(end).await;
-            clients.carry_on();
+            world.clients[process].carry_on();
             Outcome::Done
         }
         Fault::StopBoth { slot, process } => {
@@ -142,6 +133,20 @@ async fn stopped(signal: impl Fn(Signal) -> bool, end: Moment) -> Outcome {
     sleep_until(end).await;
     signal(Signal::SIGCONT);
     Outcome::Done
+}
+
+/// Stops a process of clients while one of them holds a lock, between its last
+/// look at its guard and its write; if none gets there, wherever they are.
+pub(crate) async fn stop_inside(world: &World, process: usize) {
+    let clients = &world.clients[process];
+    fs::write(clients.stop_sign(), "").unwrap();
+    let limit = Moment::now() + INSIDE;
+    while clients.stop_sign().exists() && !limit.has_passed() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    if fs::remove_file(clients.stop_sign()).is_ok() {
+        clients.signal(Signal::SIGSTOP);
+    }
 }
 
 async fn restart(world: &Arc<World>, slot: usize) -> Outcome {

@@ -84,7 +84,8 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Task {
             filter => filters.push(filter.to_owned()),
         }
     }
-    let fits = |filter: &String| if exact { filter == NAME } else { NAME.contains(filter.as_str()) };
+    let fits =
+        |filter: &String| if exact { filter == NAME } else { NAME.contains(filter.as_str()) };
     let wanted = (filters.is_empty() || filters.iter().any(fits)) && !skipped.iter().any(fits);
     match (wanted && !only_ignored, list) {
         (true, true) => Task::Say(format!("{NAME}: test")),

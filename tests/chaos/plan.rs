@@ -254,7 +254,8 @@ impl Dealer {
         lasts: Duration,
     ) -> Option<usize> {
         let untouched = |slot: &usize| {
-            !self.is_busy(Subject::Daemon(*slot), now) && !self.is_busy(Subject::Storage(*slot), now)
+            !self.is_busy(Subject::Daemon(*slot), now)
+                && !self.is_busy(Subject::Storage(*slot), now)
         };
         let untouched: Vec<_> = (0..DAEMONS).filter(untouched).collect();
         let may_be = |slot: &usize| {
@@ -322,8 +323,7 @@ impl Dealer {
         ];
         let times = self.chance.random_range(1..12);
         let faults = faults.map(|fault| Fault::Calls { slot, kind, fault, times });
-        let fit: Vec<_> =
-            faults.iter().filter(|fault| lasts + fault.aftermath() <= room).collect();
+        let fit: Vec<_> = faults.iter().filter(|fault| lasts + fault.aftermath() <= room).collect();
         (**fit.choose(&mut self.chance).unwrap_or(&&faults[0]), lasts)
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     history,
-    inject::{Outcome, inject, kill_clients},
+    inject::{Outcome, inject, kill_clients, stop_inside},
     locks,
     options::Options,
     plan::{Plan, Planned, Round},
@@ -57,9 +57,11 @@ async fn carry_out(plan: &Plan, dir: &std::path::Path, options: &Options) -> Rep
         make_faults(&world, round, &mut report).await;
         recover(&world, &format!("after the faults of round {number}"), &mut report).await;
         // In calm, so that it is known how long the others had to wait.
-        kill_clients(&world, number % PROCESSES);
-        world.clients[number % PROCESSES].start();
-        recover(&world, "after a process of clients was killed in calm", &mut report).await;
+        let process = number % PROCESSES;
+        stop_inside(&world, process).await;
+        kill_clients(&world, process);
+        world.clients[process].start();
+        recover(&world, "after a holder was killed in calm", &mut report).await;
         if plan.0.len() > 1 {
             let slot = number % DAEMONS;
             if let Some((daemon, at)) = world.slots[slot].kill() {
@@ -123,12 +125,16 @@ async fn recover(world: &World, when: &str, report: &mut Report) {
             }
         }
         waiting.clear();
-        waiting.extend(locks::all().filter(|lock| {
-            granted.get(lock).is_none_or(|clients| clients.len() < ENOUGH)
-        }));
+        waiting.extend(
+            locks::all()
+                .filter(|lock| granted.get(lock).is_none_or(|clients| clients.len() < ENOUGH)),
+        );
         if waiting.is_empty() {
             let took = Moment::now().since(start);
-            println!("{when}: all locks were granted to {ENOUGH} within {:.1} s", took.as_secs_f64());
+            println!(
+                "{when}: all locks were granted to {ENOUGH} within {:.1} s",
+                took.as_secs_f64()
+            );
             return report.recovered(took);
         }
         if Moment::now().since(start) > RECOVERY {
