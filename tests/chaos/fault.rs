@@ -112,12 +112,13 @@ impl Fault {
     /// How much longer than planned its effects may come.
     pub(crate) fn aftermath(&self) -> Duration {
         match self {
-            Self::Calls { fault, .. } => match fault {
-                proxy::Fault::Delay(length)
-                | proxy::Fault::DelayAnswer(length)
-                | proxy::Fault::Duplicate { after: length } => *length,
-                _ => Duration::ZERO,
-            },
+            Self::Calls {
+                fault:
+                    proxy::Fault::Delay(length)
+                    | proxy::Fault::DelayAnswer(length)
+                    | proxy::Fault::Duplicate { after: length },
+                ..
+            } => *length,
             _ => Duration::ZERO,
         }
     }

@@ -48,7 +48,10 @@ impl Plan {
         };
         let rounds = (options.length.as_secs_f64() / ROUND.as_secs_f64()).round().max(1.0);
         let length = options.length.div_f64(rounds);
-        Self((0..rounds as usize).map(|_| dealer.round(length)).collect())
+        // Dense faults overlap more; between sparse ones more is granted.
+        let paces = [1.0, 0.6, 1.6, 3.0];
+        let paces = paces.into_iter().cycle().take(rounds as usize);
+        Self(paces.map(|pace| dealer.round(length, pace)).collect())
     }
 }
 
@@ -132,7 +135,8 @@ struct Dealer {
 }
 
 impl Dealer {
-    fn round(&mut self, length: Duration) -> Round {
+    /// `pace` is the mean time between two faults, in seconds.
+    fn round(&mut self, length: Duration, pace: f64) -> Round {
         self.busy.clear();
         let mut faults = Vec::new();
         let mut from = Duration::from_millis(500);
@@ -143,7 +147,7 @@ impl Dealer {
                 faults.push(Planned { number: self.dealt, from, lasts, fault });
                 self.dealt += 1;
             }
-            from += self.between(300, 1300);
+            from += self.between(400, 1600).mul_f64(pace);
         }
         Round { length, faults }
     }

@@ -99,11 +99,11 @@ impl Report {
                 Event::DaemonDied { daemon: dead } => {
                     last.values_mut().filter(|last| last.daemon == *dead).for_each(|h| h.die(*at));
                 }
-                Event::Used { lock, token, fenced: true, accepted: true, .. } => {
-                    // Of each grant, the first access is the read.
-                    if !reads.insert((*lock, *token)) {
-                        *self.accepted.entry(*lock).or_default() += 1;
-                    }
+                // Of each grant, the first access is the read.
+                Event::Used { lock, token, fenced: true, accepted: true, .. }
+                    if !reads.insert((*lock, *token)) =>
+                {
+                    *self.accepted.entry(*lock).or_default() += 1;
                 }
                 _ => {}
             }
