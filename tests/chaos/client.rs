@@ -24,8 +24,11 @@ use crate::{
     resource::Resource,
 };
 
-/// The ttl of all sessions.
+/// The ttl of most sessions: it ends before their leases do.
 pub(crate) const TTL: Duration = Duration::from_secs(4);
+
+/// The ttl of the others: what they hold ends with its lease.
+const LONG_TTL: Duration = Duration::from_secs(20);
 
 /// How often a holder looks at its deadline.
 const LOOK: Duration = Duration::from_millis(50);
@@ -124,8 +127,9 @@ impl User {
 
     async fn connect(&self, endpoint: &str) -> Option<Client> {
         let name = format!("client {}", self.number);
+        let ttl = if self.number % 3 == 2 { LONG_TTL } else { TTL };
         while !self.is_ending() {
-            let client = Client::builder(endpoint).client_name(&name).ttl(TTL);
+            let client = Client::builder(endpoint).client_name(&name).ttl(ttl);
             match client.connect().await {
                 Ok(client) => return Some(client),
                 Err(_) => sleep(Duration::from_millis(200)).await,
@@ -182,9 +186,11 @@ impl User {
     }
 
     /// How long a lock is held: mostly short, at times longer than a ttl or a
-    /// third of a lease.
-    fn length(&mut self) -> Duration {
+    /// third of a lease. One lock is there for those who need it for longer
+    /// than a lease lasts.
+    fn length(&mut self, lock: u32) -> Duration {
         Duration::from_millis(match self.chance.random_range(0..100) {
+            0..50 if lock == locks::LONG => self.chance.random_range(6000..20_000),
             0..96 => self.chance.random_range(5..80),
             96..99 => self.chance.random_range(500..2500),
             _ => self.chance.random_range(4000..7000),
@@ -193,7 +199,7 @@ impl User {
 
     async fn hold(&mut self, guard: Guard, lock: u32) {
         let (client, token) = (self.number, guard.token());
-        let length = self.length();
+        let length = self.length(lock);
         let mut until = guard.deadline();
         self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
         let (fenced, unfenced) = (&self.fenced[lock as usize], &self.unfenced[lock as usize]);

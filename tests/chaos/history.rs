@@ -5,7 +5,6 @@ use std::{collections::HashMap, fs::File, io::BufWriter, path::Path, time::Durat
 use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos, Stats, check, write};
 
 use crate::{
-    client::TTL,
     daemons::Life,
     locks,
     record::{merge, nanos},
@@ -22,9 +21,8 @@ fn bounds() -> Bounds {
     let second = Duration::from_secs(1);
     Bounds {
         takeover: nanos(2 * (LEASE + POLL + second) + 8 * second),
-        // A waiter that has just died may be granted it, and keeps it for a ttl.
-        local_handover: nanos(2 * TTL + 4 * second),
-        remote_handover: nanos(2 * TTL + 2 * POLL + 6 * second),
+        local_handover: nanos(4 * second),
+        remote_handover: nanos(2 * POLL + 5 * second),
         // What the storage leased to whom is not written down.
         orphan: 0,
         recovery: nanos(RECOVERY),

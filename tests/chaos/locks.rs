@@ -7,6 +7,9 @@ use rand::{RngExt, rngs::StdRng};
 const NAMES: [&str; 8] =
     ["orders", "invoices", "stock", "prices", "mail", "audit", "quiet", "sabotaged"];
 
+/// Held for longer than the others.
+pub(crate) const LONG: u32 = 5;
+
 /// Wanted less often than the others, so that it is idle at times.
 pub(crate) const QUIET: u32 = 6;
 

@@ -197,7 +197,11 @@ impl Dealer {
                 (Fault::StopBoth { slot: self.daemon(now, lasts)?, process }, lasts)
             }
             Card::Storage(way) => {
+                // A daemon that is cut off goes on for as long as its leases
+                // last: every other time it is for longer than that.
+                let beyond = LEASE + self.between(1000, 6000);
                 let lasts = self.pause(room);
+                let lasts = if self.chance.random() && beyond < room { beyond } else { lasts };
                 (Fault::Storage { slot: self.slot(Subject::Storage, now, lasts)?, way }, lasts)
             }
             Card::Calls => self.calls(slot, room),
