@@ -10,7 +10,7 @@ Runs daemons and clients as processes, does to them what networks, storages and
 operators do, and checks what the clients saw.
 
   --seed N       which schedule of faults; the same number, the same schedule (1)
-  --minutes N    for about how long faults are made (0.6)
+  --minutes N    for about how long faults are made (0.53)
   --keep         keep the histories and logs also if all is well
   --plan         only print the schedule
 
@@ -19,7 +19,7 @@ others change nothing, because there is one test and it prints what it finds.";
 
 /// How long faults are made if nothing is said: with start and healing, a
 /// little more than a minute.
-const SHORT: Duration = Duration::from_secs(36);
+const SHORT: Duration = Duration::from_secs(32);
 
 /// What to do.
 pub(crate) enum Task {
