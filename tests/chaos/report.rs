@@ -61,6 +61,11 @@ impl Report {
         }
     }
 
+    /// How many updates were lost where nobody looked at the token.
+    pub(crate) fn unfenced_lost(&self) -> u64 {
+        self.resources.iter().map(|(_, _, unfenced)| unfenced.lost()).sum()
+    }
+
     pub(crate) fn recovered(&mut self, took: Duration) {
         self.longest_recovery = self.longest_recovery.max(took);
     }

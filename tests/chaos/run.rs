@@ -28,6 +28,9 @@ use crate::{
 pub(crate) const RECOVERY: Duration =
     Duration::from_secs(2 * (LEASE.as_secs() + 2) + 2 * POLL.as_secs() + 10);
 
+/// In so many rounds a paused process must have written where it should not.
+const MANY: usize = 3;
+
 /// So many clients must be granted each lock again.
 fn enough(lock: u32) -> usize {
     if lock == locks::LONG { 1 } else { 3 }
@@ -77,6 +80,10 @@ async fn carry_out(plan: &Plan, dir: &std::path::Path, options: &Options) -> Rep
     }
     world.end().await;
     history::assemble(&world, &mut report);
+    // Otherwise the pauses did not hit what they are for.
+    if plan.0.len() >= MANY && report.unfenced_lost() == 0 {
+        report.fail("nothing was lost where the lock alone was trusted".to_owned());
+    }
     report
 }
 
