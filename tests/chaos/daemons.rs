@@ -87,6 +87,12 @@ impl Slot {
         running.as_ref().inspect(|running| running.signal(signal)).is_some()
     }
 
+    /// The one that runs.
+    pub(crate) fn number(&self) -> Option<u32> {
+        let running = self.running.lock().unwrap();
+        running.as_ref().and_then(|_| self.lives().last().map(|life| life.number))
+    }
+
     /// Goes on if it was stopped.
     pub(crate) fn carry_on(&self) {
         self.signal(Signal::SIGCONT);

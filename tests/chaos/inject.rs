@@ -158,13 +158,16 @@ async fn restart(world: &Arc<World>, slot: usize) -> Outcome {
 
 async fn drain(world: &Arc<World>, slot: usize, end: Moment) -> Outcome {
     let daemon = &world.slots[slot];
-    if !daemon.signal(Signal::SIGTERM) {
+    let told = daemon.number();
+    if told.is_none() || !daemon.signal(Signal::SIGTERM) {
         return Outcome::Missed;
     }
     let limit = Moment::now() + DRAIN;
     let ended = loop {
         match daemon.has_ended() {
             Some(ended) => break ended,
+            // Killed meanwhile, by one who starts the next.
+            None if daemon.number() != told => return Outcome::Done,
             None if limit.has_passed() => {
                 return Outcome::Failed(format!("daemon {slot} was told to end and did not"));
             }
