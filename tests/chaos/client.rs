@@ -45,9 +45,10 @@ pub(crate) struct Orders {
     pub(crate) first: u32,
     /// For each client, the slot of its daemon and the way to it.
     pub(crate) daemons: Vec<(u32, String)>,
-    /// If there is such a file, whoever finds it between its last look at its
-    /// guard and its write takes it away and stops the process.
-    pub(crate) stop_sign: PathBuf,
+    /// If there is such a file, the first client of all processes that finds it
+    /// between its last look at its guard and its write makes it its own, under
+    /// the second name, and stops its process.
+    pub(crate) stop_sign: (PathBuf, PathBuf),
 }
 
 /// Runs until standard input ends.
@@ -89,7 +90,7 @@ struct User {
     chance: StdRng,
     fenced: Vec<Resource>,
     unfenced: Vec<Resource>,
-    stop_sign: PathBuf,
+    stop_sign: (PathBuf, PathBuf),
 }
 
 /// How an acquire is made.
@@ -125,11 +126,14 @@ impl User {
         u64::from(self.number) << 32 | self.operations
     }
 
+    fn ttl(&self) -> Duration {
+        if self.number % 3 == 2 { LONG_TTL } else { TTL }
+    }
+
     async fn connect(&self, endpoint: &str) -> Option<Client> {
         let name = format!("client {}", self.number);
-        let ttl = if self.number % 3 == 2 { LONG_TTL } else { TTL };
         while !self.is_ending() {
-            let client = Client::builder(endpoint).client_name(&name).ttl(ttl);
+            let client = Client::builder(endpoint).client_name(&name).ttl(self.ttl());
             match client.connect().await {
                 Ok(client) => return Some(client),
                 Err(_) => sleep(Duration::from_millis(200)).await,
@@ -229,7 +233,8 @@ impl User {
         // As a careful program does; but nothing keeps it from being stopped
         // between the look and the write.
         if guard.is_valid() {
-            if fs::remove_file(&self.stop_sign).is_ok() {
+            let (sign, own) = &self.stop_sign;
+            if self.ttl() == TTL && fs::rename(sign, own).is_ok() {
                 raise(Signal::SIGSTOP).unwrap();
             }
             read.into_iter().for_each(write);

@@ -1,7 +1,7 @@
 //! The processes that clients live in.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -59,7 +59,7 @@ impl Clients {
             page: format!("clients-{first:05}"),
             first,
             daemons: self.daemons.clone(),
-            stop_sign: self.stop_sign(),
+            stop_sign: (stop_sign(&self.dir), self.stopped()),
         };
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(SUBCOMMAND).arg(serde_json::to_string(&orders).unwrap());
@@ -67,9 +67,14 @@ impl Clients {
         *self.running.lock().unwrap() = Some(Running { child, first });
     }
 
-    /// See [`Orders::stop_sign`].
-    pub(crate) fn stop_sign(&self) -> PathBuf {
-        self.dir.join(format!("stop-{}", self.process))
+    /// What becomes of the stop sign when one of these clients has found it.
+    fn stopped(&self) -> PathBuf {
+        self.dir.join(format!("stopped-{}", self.process))
+    }
+
+    /// Whether the process has stopped itself since the last call.
+    pub(crate) fn has_stopped_itself(&self) -> bool {
+        fs::remove_file(self.stopped()).is_ok()
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> bool {
@@ -101,6 +106,11 @@ impl Clients {
         let mut running = self.running.lock().unwrap();
         running.as_mut().is_some_and(|running| matches!(running.child.try_wait(), Ok(None)))
     }
+}
+
+/// See [`Orders::stop_sign`].
+pub(crate) fn stop_sign(dir: &Path) -> PathBuf {
+    dir.join("stop")
 }
 
 impl Drop for Clients {

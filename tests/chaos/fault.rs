@@ -29,10 +29,9 @@ pub(crate) enum Fault {
     StopClients {
         process: usize,
     },
-    /// Between a holder's last look at its guard and its write.
-    StopInside {
-        process: usize,
-    },
+    /// The first process of clients of which one is between its last look at
+    /// its guard and its write.
+    StopInside,
     StopBoth {
         slot: usize,
         process: usize,
@@ -87,7 +86,7 @@ impl Fault {
             Self::StopDaemon { .. } => "daemon stopped",
             Self::KillClients { .. } => "clients killed",
             Self::StopClients { .. } => "clients stopped",
-            Self::StopInside { .. } => "client stopped between look and write",
+            Self::StopInside => "client stopped between look and write",
             Self::StopBoth { .. } => "daemon and clients stopped",
             Self::Storage { way, .. } => match way {
                 Way::Refused => "storage: connections refused",
@@ -132,9 +131,9 @@ impl fmt::Display for Fault {
             | Self::DrainDaemon { slot }
             | Self::StopDaemon { slot }
             | Self::Storage { slot, .. } => write!(f, " (daemon {slot})"),
-            Self::KillClients { process }
-            | Self::StopClients { process }
-            | Self::StopInside { process } => write!(f, " (process {process})"),
+            Self::KillClients { process } | Self::StopClients { process } => {
+                write!(f, " (process {process})")
+            }
             Self::StopBoth { slot, process } => write!(f, " (daemon {slot}, process {process})"),
             Self::Calls { slot, kind, times, .. } => match kind {
                 Some(kind) => write!(f, " (daemon {slot}, {times} × {kind:?})"),
@@ -151,7 +150,7 @@ impl fmt::Display for Fault {
                 write!(f, " ({} through daemon {slot})", locks::name(*lock))
             }
             Self::DeleteIdle { lock } => write!(f, " ({})", locks::name(*lock)),
-            Self::DeleteHeld => Ok(()),
+            Self::StopInside | Self::DeleteHeld => Ok(()),
         }
     }
 }

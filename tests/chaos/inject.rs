@@ -7,6 +7,7 @@ use leasehold_check::Event;
 use nix::sys::signal::Signal;
 
 use crate::{
+    clients::{Clients, stop_sign},
     fault::{Fault, Way},
     link::{Link, Passage},
     locks,
@@ -22,8 +23,9 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// When a fault is over, connections come back and sessions are taken up again.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How long a process has to get between its look and its write.
-const INSIDE: Duration = Duration::from_secs(3);
+/// Until a holder gets between its look and its write: they can be rare while
+/// many things fail at once.
+const INSIDE: Duration = Duration::from_secs(5);
 
 /// What became of a fault.
 #[derive(Debug)]
@@ -72,9 +74,10 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
             let clients = &world.clients[process];
             stopped(|signal| clients.signal(signal), end).await
         }
-        Fault::StopInside { process } => {
-            stop_inside(world, process).await;
-            sleep_until(end).await;
+        Fault::StopInside => {
+            let lasts = end.remaining();
+            let Some(process) = stop_inside(world).await else { return Outcome::Missed };
+            sleep(lasts).await;
             world.clients[process].carry_on();
             Outcome::Done
         }
@@ -135,17 +138,20 @@ async fn stopped(signal: impl Fn(Signal) -> bool, end: Moment) -> Outcome {
     Outcome::Done
 }
 
-/// Stops a process of clients while one of them holds a lock, between its last
-/// look at its guard and its write; if none gets there, wherever they are.
-pub(crate) async fn stop_inside(world: &World, process: usize) {
-    let clients = &world.clients[process];
-    fs::write(clients.stop_sign(), "").unwrap();
+/// Lets a process of clients be stopped while one of them holds a lock, between
+/// its last look at its guard and its write. None if nobody gets there.
+pub(crate) async fn stop_inside(world: &World) -> Option<usize> {
+    let _one_at_a_time = world.stop_sign.lock().await;
+    let sign = stop_sign(&world.dir);
+    fs::write(&sign, "").unwrap();
     let limit = Moment::now() + INSIDE;
-    while clients.stop_sign().exists() && !limit.has_passed() {
+    loop {
+        let too_late = limit.has_passed() && fs::remove_file(&sign).is_ok();
+        let found = world.clients.iter().position(Clients::has_stopped_itself);
+        if found.is_some() || too_late {
+            return found;
+        }
         sleep(Duration::from_millis(5)).await;
-    }
-    if fs::remove_file(clients.stop_sign()).is_ok() {
-        clients.signal(Signal::SIGSTOP);
     }
 }
 

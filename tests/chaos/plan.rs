@@ -188,8 +188,7 @@ impl Dealer {
             }
             Card::StopInside => {
                 // Long enough for somebody else to be granted the lock.
-                let lasts = self.pause(room).max(TTL * 3 / 2).min(room);
-                (Fault::StopInside { process: self.process(now, lasts)? }, lasts)
+                (Fault::StopInside, self.pause(room).max(TTL * 3 / 2).min(room))
             }
             Card::StopBoth => {
                 let lasts = self.pause(room);

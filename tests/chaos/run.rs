@@ -62,8 +62,7 @@ async fn carry_out(plan: &Plan, dir: &std::path::Path, options: &Options) -> Rep
         make_faults(&world, round, &mut report).await;
         recover(&world, &format!("after the faults of round {number}"), &mut report).await;
         // In calm, so that it is known how long the others had to wait.
-        let process = number % PROCESSES;
-        stop_inside(&world, process).await;
+        let process = stop_inside(&world).await.unwrap_or(number % PROCESSES);
         kill_clients(&world, process);
         world.clients[process].start();
         recover(&world, "after a holder was killed in calm", &mut report).await;

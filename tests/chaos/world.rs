@@ -8,6 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use leasehold::clock::{Moment, sleep};
 use leasehold_check::{Entry, Event};
+use tokio::sync::Mutex;
 
 use crate::{
     clients::Clients,
@@ -41,6 +42,8 @@ pub(crate) struct World {
     pub(crate) recorder: Recorder,
     pub(crate) slots: Vec<Slot>,
     pub(crate) clients: Vec<Clients>,
+    /// Who has it may put up the stop sign.
+    pub(crate) stop_sign: Mutex<()>,
     /// By process, then by slot.
     pub(crate) links: Vec<Vec<Link>>,
     // Dropped last: the others use it.
@@ -65,7 +68,9 @@ impl World {
             .map(|process| Clients::new(process, &dir, options.seed, &links[process]))
             .collect();
         let start = Moment::now();
-        let world = Arc::new(Self { dir, start, recorder, slots, clients, links, azurite });
+        let stop_sign = Mutex::default();
+        let world = Self { dir, start, recorder, slots, clients, stop_sign, links, azurite };
+        let world = Arc::new(world);
         for slot in 0..DAEMONS {
             assert!(world.start_daemon(slot).await, "daemon {slot} does not start");
         }
