@@ -160,10 +160,11 @@ impl User {
         let (op, daemon) = (self.operation(), self.slot);
         let (recorder, mut queued) = (Arc::clone(&self.recorder), false);
         let request = client.lock(locks::name(lock)).on_progress(move |progress| {
+            // Again, if it had to ask again.
             if progress.position > 0 && !queued {
-                queued = true;
                 recorder.now(Event::Queued { op });
             }
+            queued = progress.position > 0;
         });
         let (request, dropped_after) = match patience {
             Patience::NoWait => (request.no_wait(), Duration::MAX),

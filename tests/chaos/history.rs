@@ -1,6 +1,12 @@
 //! One history of all that was written down, and the checks.
 
-use std::{collections::HashMap, fs::File, io::BufWriter, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::BufWriter,
+    path::Path,
+    time::Duration,
+};
 
 use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos, Stats, check, write};
 
@@ -73,32 +79,65 @@ fn examine(
 }
 
 /// Clients only know the slot of their daemon; the history wants to know which
-/// daemon was there. An acquire that outlived its daemon counts as made at the
-/// one that granted it.
-fn name_daemons(entries: &mut [Entry], lives: &[Life], start: Nanos) {
+/// daemon was there. An acquire that outlived its daemon was asked for again at
+/// the next one, which nobody wrote down: it becomes two.
+fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
     let since = |at| nanos(at).saturating_sub(start);
-    let find = |slot: u32, at: Nanos| {
-        let mut those = lives.iter().filter(|life| life.slot == slot as usize);
-        those.clone().find(|life| life.to.is_none_or(|to| since(to) > at)).or(those.next_back())
-    };
+    let mut asked_again = HashMap::new();
     let mut asked = HashMap::new();
-    for index in 0..entries.len() {
-        let at = entries[index].at;
-        match &mut entries[index].event {
-            Event::Acquire { op, daemon, .. } => {
-                asked.insert(*op, (index, *daemon));
-                *daemon = find(*daemon, at).unwrap().number;
+    let holds = holds(entries);
+    for entry in entries.iter_mut() {
+        let at = entry.at;
+        match &mut entry.event {
+            Event::Acquire { op, client, daemon, lock } => {
+                let mut those = lives.iter().filter(|life| life.slot == *daemon as usize);
+                let there = |life: &&Life| life.to.is_none_or(|to| since(to) > at);
+                let life = those.clone().find(there).or(those.next_back()).unwrap();
+                *daemon = life.number;
+                asked.insert(*op, (*client, *lock, *daemon));
             }
-            Event::Granted { op, .. } => {
-                if let Some((index, slot)) = asked.get(op)
-                    && let Event::Acquire { daemon, .. } = &mut entries[*index].event
-                {
-                    *daemon = find(*slot, at).unwrap().number;
+            Event::Granted { op, token } => {
+                let (client, lock, daemon) = asked[op];
+                let Some(granted_by) = hold(&holds, lock, *token) else { continue };
+                if granted_by != daemon {
+                    let life = lives.iter().find(|life| life.number == granted_by).unwrap();
+                    asked_again.insert(*op, (since(life.from), client, granted_by, lock));
                 }
             }
             _ => {}
         }
     }
+    // Numbers of operations do not reach as far as this bit.
+    let again = |op: u64| op | 1 << 31;
+    for Entry { at, event } in entries.iter_mut() {
+        if let Event::Queued { op } | Event::Granted { op, .. } = event
+            && asked_again.get(op).is_some_and(|(from, ..)| from <= at)
+        {
+            *op = again(*op);
+        }
+    }
+    for (op, (at, client, daemon, lock)) in asked_again {
+        let why = "its daemon died".to_owned();
+        entries.push(Entry { at, event: Event::Refused { op, why } });
+        let event = Event::Acquire { op: again(op), client, daemon, lock };
+        entries.push(Entry { at, event });
+    }
+    entries.sort_by_key(|entry| entry.at);
+}
+
+/// By lock and first token: which daemon had it stored.
+fn holds(entries: &[Entry]) -> BTreeMap<(u32, u64), u32> {
+    let stored = entries.iter().filter_map(|entry| match entry.event {
+        Event::Stored { daemon, lock, token } => Some(((lock, token), daemon)),
+        _ => None,
+    });
+    stored.collect()
+}
+
+/// The daemon of the hold that a token belongs to: each has 1,024.
+fn hold(holds: &BTreeMap<(u32, u64), u32>, lock: u32, token: u64) -> Option<u32> {
+    let ((_, first), daemon) = holds.range((lock, 0)..=(lock, token)).next_back()?;
+    (token - first < 1024).then_some(*daemon)
 }
 
 /// What concerns the sabotaged lock, and what concerns the others; what
