@@ -30,6 +30,10 @@ pub(crate) const TTL: Duration = Duration::from_secs(4);
 /// The ttl of the others: what they hold ends with its lease.
 const LONG_TTL: Duration = Duration::from_secs(20);
 
+/// A deadline is as exact as two clocks that are read one after the other. Much
+/// less than the skew that is allowed for.
+const WOBBLE: Duration = Duration::from_millis(1);
+
 /// How often a holder looks at its deadline.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -222,7 +226,8 @@ impl User {
                 () = sleep(end.remaining().min(LOOK)) => {}
             }
             let now = guard.deadline();
-            if guard.is_valid() && now != until {
+            let moved = now.since(until).max(until.since(now));
+            if guard.is_valid() && moved > WOBBLE {
                 until = now;
                 self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
             }
