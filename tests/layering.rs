@@ -100,7 +100,7 @@ fn the_core_is_pure() {
 
 #[test]
 fn only_clocks_read_time_and_draw_random_numbers() {
-    let clocks = ["src/clock.rs", "clients/rust/src/clock.rs"];
+    let clocks = ["src/clock.rs", "clients/rust/src/clock.rs", "clients/rust/src/simulation.rs"];
     let words = [
         "Instant::now",
         "SystemTime",

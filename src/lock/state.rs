@@ -250,11 +250,6 @@ impl Lock {
     fn limited_by(&self, end: impl Fn(&Term) -> Moment) -> Option<Moment> {
         let hold = self.grant.as_ref().and_then(|grant| grant.hold_until);
         let lease = match &self.lease {
-            Lease::Held { term: Some(term), .. }
-                if mutant::is(Mutant::GrantWhenOver) && end(term).has_passed() =>
-            {
-                None
-            }
             Lease::Held { term: Some(term), .. } => Some(end(term)),
             _ => None,
         };
@@ -548,7 +543,7 @@ impl Lock {
                 lock: cx.lock,
                 handle: grant.handle,
                 token: grant.token,
-                limit: self.limit(),
+                limit: self.limit().filter(|at| cx.now < *at || !mutant::is(Mutant::GrantWhenOver)),
             });
         }
     }

@@ -286,6 +286,13 @@ impl Index<'_> {
         &self.daemons[self.places[self.acquires[acquire].place].daemon]
     }
 
+    /// When the calm began that there is at a moment; the moment itself, if there
+    /// is none.
+    pub(crate) fn calm_since(&self, at: Nanos) -> Nanos {
+        let calm = self.calm.get(self.calm.partition_point(|calm| calm.to <= at));
+        calm.map_or(at, |calm| calm.from.min(at))
+    }
+
     /// The calm spans that overlap with a span, cut to it.
     pub(crate) fn calm_in(&self, span: Span) -> impl Iterator<Item = Span> + '_ {
         let first = self.calm.partition_point(|calm| calm.to <= span.from);

@@ -9,13 +9,13 @@ use std::{
 
 use crate::client::Held;
 use leasehold::driver::Driver;
-use leasehold_check::{Bounds, Entry, Event, History};
+use leasehold_check::{Entry, Event, History};
 
 use crate::{
     dice::Dice,
     link::Connection,
     plan::Plan,
-    storage::{Act, Call, Habits, Storage},
+    storage::{Act, Call, Storage},
     wire::{Road, Trap},
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
 };

@@ -78,9 +78,13 @@ pub struct Seen {
     pub with_lease_id: bool,
     /// The duration of the lease that it asks for.
     pub lease_seconds: Option<i64>,
+    /// The token that it wants to be kept with the blob.
+    pub token: Option<u64>,
     pub if_match: bool,
     pub if_none_match: bool,
     pub came: Moment,
+    /// When it was first sent on to the upstream.
+    pub forwarded: Option<Moment>,
     /// When it was answered, or ended without an answer.
     pub ended: Option<Moment>,
     /// What the client was answered.
@@ -114,9 +118,11 @@ impl Seen {
             blob,
             with_lease_id: header(head, "x-ms-lease-id").is_some(),
             lease_seconds: header(head, "x-ms-lease-duration").and_then(|text| text.parse().ok()),
+            token: header(head, "x-ms-meta-token").and_then(|text| text.parse().ok()),
             if_match: header(head, "if-match").is_some(),
             if_none_match: header(head, "if-none-match").is_some(),
             came,
+            forwarded: None,
             ended: None,
             status: None,
             upstream: None,

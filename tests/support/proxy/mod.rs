@@ -147,13 +147,17 @@ impl Proxy {
         self.shared.let_go.send_replace(());
     }
 
-    /// Ends all rules, and any cut or freeze; lets go of what is held. New connections are accepted when
-    /// this returns.
+    /// Ends any cut or freeze. New connections are accepted when this returns.
+    pub fn open(&self) {
+        self.shared.link.send_replace(Link::OPEN);
+        self.command(Command::Open);
+    }
+
+    /// The same, and ends all rules; lets go of what is held.
     pub fn heal(&self) {
         self.shared.record.remove_all();
         self.let_go();
-        self.shared.link.send_replace(Link::OPEN);
-        self.command(Command::Open);
+        self.open();
     }
 
     /// All calls since the start or the last [`Proxy::clear`], in the order in

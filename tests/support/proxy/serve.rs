@@ -8,7 +8,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use leasehold::clock;
+use leasehold::clock::{self, Moment};
 use tokio::{
     net::TcpStream,
     sync::{mpsc, watch},
@@ -148,6 +148,7 @@ impl Call {
 
     /// An upstream that is not there, or leaves, looks like a broken connection.
     async fn forward(&self) -> Result<Response<Full<Bytes>>, Silence> {
+        self.shared.record.update(self.id, |seen| seen.forwarded = Some(Moment::now()));
         let answer = self.shared.upstream.send(self.request.clone()).await;
         let answer = answer.map_err(|_| Silence::Reset)?;
         let status = answer.status().as_u16();

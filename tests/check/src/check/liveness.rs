@@ -283,7 +283,9 @@ fn too_long(
                 None => bounds.remote_handover,
             };
             waited.from = waited.from.max(queued.map_or(0, |queued| queued.at));
-            let late = calm.from > stretch.span.from && limit > 0;
+            // Whatever started the time anew meanwhile: that it was released counts.
+            let released = stretch.last.map_or(stretch.span.from, |last| held(index, last).to);
+            let late = index.calm_since(calm.from) > released && limit > 0;
             (Kind::L2, if late { limit.max(bounds.recovery) } else { limit })
         }
         Cause::Unclear => return false,

@@ -144,6 +144,10 @@ fn when_a_release_may_take_longer() {
     heard.insert(7, crate::Entry { at: 6_000 * MS, event: cut[1].1.clone() });
     let mut history = History { bounds: bounds(), entries: heard };
     fine(&history);
+    let mut given_up = history.clone();
+    given_up.entries.insert(8, crate::Entry { at: 7_000 * MS, event: ask(3, 2, 2) });
+    given_up.entries.insert(9, crate::Entry { at: 8_000 * MS, event: refused(3) });
+    fine(&given_up);
     history.entries[8].at += MS;
     wrong(Kind::L2, &history);
 }

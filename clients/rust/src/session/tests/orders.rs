@@ -252,9 +252,10 @@ impl World {
 
     fn check(&mut self) {
         self.daemon.expire(self.now);
+        let now = Anchor::then(self.now);
         for (grant, was_lost) in &mut self.guards {
             let grant = self.state.grant(*grant).expect("a guard stands for it");
-            let lost = grant.loss().is_some() || self.now >= grant.deadline();
+            let lost = grant.loss().is_some() || self.now >= grant.deadline(&now);
             assert!(lost || !*was_lost, "a lost grant came back");
             *was_lost = lost;
             if lost {
@@ -266,7 +267,7 @@ impl World {
                 .any(|held| matches!(held, Held::Ours { handle: h, .. } if *h == handle));
             assert!(known, "the client believes in a grant that the daemon does not know");
             let promised = self.daemon.ping.1.map(|came| came + TTL);
-            assert!(Some(grant.deadline()) <= promised, "more than was promised");
+            assert!(Some(grant.deadline(&now)) <= promised, "more than was promised");
         }
     }
 

@@ -144,7 +144,7 @@ impl Subject {
     }
 
     pub(super) fn deadline(&self, grant: GrantId) -> Moment {
-        self.state.grant(grant).expect("it has users").deadline()
+        self.state.grant(grant).expect("it has users").deadline(&self.clocks())
     }
 
     pub(super) fn lost_by(&self, grant: GrantId) -> Option<Reason> {

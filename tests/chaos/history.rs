@@ -1,0 +1,174 @@
+//! One history of all that was written down, and the checks.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io::BufWriter,
+    path::Path,
+    time::Duration,
+};
+
+use leasehold_check::{Bounds, Entry, Event, History, Kind, Nanos, Stats, check, write};
+
+use crate::{
+    daemons::Life,
+    locks,
+    record::{merge, nanos},
+    report::Report,
+    resource::Resource,
+    run::RECOVERY,
+    world::{LEASE, POLL, World},
+};
+
+/// What is allowed on a machine that has a lot to do: about twice what the
+/// design says, and some seconds.
+fn bounds() -> Bounds {
+    let nanos = |length: Duration| Nanos::try_from(length.as_nanos()).unwrap();
+    let second = Duration::from_secs(1);
+    Bounds {
+        takeover: nanos(2 * (LEASE + POLL + second) + 8 * second),
+        local_handover: nanos(4 * second),
+        remote_handover: nanos(2 * POLL + 5 * second),
+        // What the storage leased to whom is not written down.
+        orphan: 0,
+        recovery: nanos(RECOVERY),
+        skew: nanos(Duration::from_millis(5)),
+    }
+}
+
+/// Puts the pages together, keeps the whole next to them, and checks it and
+/// what the locks protected.
+pub(crate) fn assemble(world: &World, report: &mut Report) {
+    let mut entries = merge(&world.dir, world.stored(), world.start);
+    name_daemons(&mut entries, &world.lives(), nanos(world.start));
+    report.count(&entries);
+    for lock in locks::all() {
+        report.resource(
+            lock,
+            Resource::fenced(&world.dir, lock).state(),
+            Resource::unfenced(&world.dir, lock).state(),
+        );
+    }
+    let (sabotaged, sound) = apart(entries);
+    let sound = examine(&world.dir.join("history.jsonl"), sound, report, |_| true);
+    report.figures = Stats::of(&sound);
+    // Of a lock whose lease an operator takes away at the storage, only what
+    // the token says is still expected.
+    let expected = |kind| !matches!(kind, Kind::I3 | Kind::Linearizable);
+    examine(&world.dir.join("sabotaged.jsonl"), sabotaged, report, expected);
+}
+
+/// Keeps a history in a file that `leasehold-check` reads, and checks it.
+fn examine(
+    path: &Path,
+    entries: Vec<Entry>,
+    report: &mut Report,
+    expected: impl Fn(Kind) -> bool,
+) -> History {
+    let history = History { bounds: bounds(), entries };
+    write(&history, BufWriter::new(File::create(path).unwrap())).unwrap();
+    report.checked += history.entries.len();
+    for violation in check(&history) {
+        if expected(violation.kind) {
+            report.fail(violation.to_string());
+        } else {
+            report.tolerate(violation.kind);
+        }
+    }
+    history
+}
+
+/// Clients only know the slot of their daemon; the history wants to know which
+/// daemon was there. An acquire that outlived its daemon was asked for again at
+/// the next one, which nobody wrote down: it becomes two.
+fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
+    let since = |at| nanos(at).saturating_sub(start);
+    let mut asked_again = HashMap::new();
+    let mut asked = HashMap::new();
+    let holds = holds(entries);
+    for entry in entries.iter_mut() {
+        let at = entry.at;
+        match &mut entry.event {
+            Event::Acquire { op, client, daemon, lock } => {
+                let mut those = lives.iter().filter(|life| life.slot == *daemon as usize);
+                let there = |life: &&Life| life.to.is_none_or(|to| since(to) > at);
+                let life = those.clone().find(there).or(those.next_back()).unwrap();
+                *daemon = life.number;
+                asked.insert(*op, (*client, *lock, *daemon));
+            }
+            Event::Granted { op, token } => {
+                let (client, lock, daemon) = asked[op];
+                let Some(granted_by) = hold(&holds, lock, *token) else { continue };
+                if granted_by != daemon {
+                    let life = lives.iter().find(|life| life.number == granted_by).unwrap();
+                    asked_again.insert(*op, (since(life.from), client, granted_by, lock));
+                }
+            }
+            _ => {}
+        }
+    }
+    // Numbers of operations do not reach as far as this bit.
+    let again = |op: u64| op | 1 << 31;
+    for Entry { at, event } in entries.iter_mut() {
+        if let Event::Queued { op } | Event::Granted { op, .. } = event
+            && asked_again.get(op).is_some_and(|(from, ..)| from <= at)
+        {
+            *op = again(*op);
+        }
+    }
+    for (op, (at, client, daemon, lock)) in asked_again {
+        let why = "its daemon died".to_owned();
+        entries.push(Entry { at, event: Event::Refused { op, why } });
+        let event = Event::Acquire { op: again(op), client, daemon, lock };
+        entries.push(Entry { at, event });
+    }
+    entries.sort_by_key(|entry| entry.at);
+}
+
+/// By lock and first token: which daemon had it stored.
+fn holds(entries: &[Entry]) -> BTreeMap<(u32, u64), u32> {
+    let stored = entries.iter().filter_map(|entry| match entry.event {
+        Event::Stored { daemon, lock, token } => Some(((lock, token), daemon)),
+        _ => None,
+    });
+    stored.collect()
+}
+
+/// The daemon of the hold that a token belongs to: each has 1,024.
+fn hold(holds: &BTreeMap<(u32, u64), u32>, lock: u32, token: u64) -> Option<u32> {
+    let ((_, first), daemon) = holds.range((lock, 0)..=(lock, token)).next_back()?;
+    (token - first < 1024).then_some(*daemon)
+}
+
+/// What concerns the sabotaged lock, and what concerns the others; what
+/// concerns no lock is in both.
+fn apart(entries: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
+    let mut locks_of = HashMap::new();
+    let mut lock_of = |event: &Event| match event {
+        Event::Acquire { op, lock, .. } | Event::Release { op, lock, .. } => {
+            locks_of.insert(*op, *lock);
+            Some(*lock)
+        }
+        Event::Queued { op }
+        | Event::Granted { op, .. }
+        | Event::Refused { op, .. }
+        | Event::Released { op } => locks_of.get(op).copied(),
+        Event::Valid { lock, .. }
+        | Event::Lost { lock, .. }
+        | Event::Used { lock, .. }
+        | Event::Stored { lock, .. }
+        | Event::Deleted { lock } => Some(*lock),
+        _ => None,
+    };
+    let (mut sabotaged, mut sound) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let lock = lock_of(&entry.event);
+        if lock.is_none_or(|lock| lock == locks::SABOTAGED) {
+            sabotaged.push(entry.clone());
+        }
+        if lock != Some(locks::SABOTAGED) {
+            sound.push(entry);
+        }
+    }
+    (sabotaged, sound)
+}

@@ -1,0 +1,96 @@
+//! The command line: what libtest understands, and what this test adds.
+
+use std::time::Duration;
+
+/// What this test is called in lists and filters.
+pub(crate) const NAME: &str = "chaos";
+
+const HELP: &str = "\
+Runs daemons and clients as processes, does to them what networks, storages and
+operators do, and checks what the clients saw.
+
+  --seed N       which schedule of faults; the same number, the same schedule (1)
+  --minutes N    for about how long faults are made (0.53)
+  --keep         keep the histories and logs also if all is well
+  --plan         only print the schedule
+
+Of libtest's arguments, filters, --exact, --skip and --list are honoured; the
+others change nothing, because there is one test and it prints what it finds.";
+
+/// How long faults are made if nothing is said: with start and healing, a
+/// little more than a minute.
+const SHORT: Duration = Duration::from_secs(32);
+
+/// What to do.
+pub(crate) enum Task {
+    Run(Options),
+    /// Print this and end well.
+    Say(String),
+    /// Print this and fail.
+    Refuse(String),
+}
+
+/// How a run is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) seed: u64,
+    pub(crate) length: Duration,
+    pub(crate) keep: bool,
+    pub(crate) only_plan: bool,
+}
+
+impl Options {
+    /// The command that does the same again.
+    pub(crate) fn command(&self) -> String {
+        let release = if cfg!(debug_assertions) { "" } else { " --release" };
+        let minutes = self.length.as_secs_f64() / 60.0;
+        format!("cargo test{release} --test chaos -- --seed {} --minutes {minutes}", self.seed)
+    }
+}
+
+pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Task {
+    let mut options = Options { seed: 1, length: SHORT, keep: false, only_plan: false };
+    let (mut filters, mut skipped) = (Vec::new(), Vec::new());
+    let (mut list, mut exact, mut only_ignored) = (false, false, false);
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        let (key, joined) = match argument.split_once('=') {
+            Some((key, value)) if key.starts_with("--") => (key.to_owned(), Some(value.to_owned())),
+            _ => (argument, None),
+        };
+        let mut value = || joined.clone().or_else(|| arguments.next()).unwrap_or_default();
+        match key.as_str() {
+            "--seed" => match value().parse() {
+                Ok(seed) => options.seed = seed,
+                Err(error) => return Task::Refuse(format!("--seed needs a number: {error}")),
+            },
+            "--minutes" => match value().parse() {
+                Ok(minutes) if (0.2..=600.0).contains(&minutes) => {
+                    options.length = Duration::from_secs_f64(60.0 * minutes);
+                }
+                _ => return Task::Refuse("--minutes needs a number from 0.2 to 600".to_owned()),
+            },
+            "--keep" => options.keep = true,
+            "--plan" => options.only_plan = true,
+            "--help" | "-h" => return Task::Say(HELP.to_owned()),
+            "--list" => list = true,
+            "--exact" => exact = true,
+            "--ignored" => only_ignored = true,
+            "--skip" => skipped.push(value()),
+            "--test-threads" | "--color" | "--format" | "--logfile" | "--shuffle-seed" | "-Z" => {
+                value();
+            }
+            flag if flag.starts_with('-') => {}
+            filter => filters.push(filter.to_owned()),
+        }
+    }
+    let fits =
+        |filter: &String| if exact { filter == NAME } else { NAME.contains(filter.as_str()) };
+    let wanted = (filters.is_empty() || filters.iter().any(fits)) && !skipped.iter().any(fits);
+    match (wanted && !only_ignored, list) {
+        (true, true) => Task::Say(format!("{NAME}: test")),
+        (true, false) => Task::Run(options),
+        (false, true) => Task::Say(String::new()),
+        (false, false) => Task::Say("0 tests were meant".to_owned()),
+    }
+}
