@@ -17,6 +17,21 @@ mod repetition;
 mod sdk;
 #[path = "../support/mod.rs"]
 mod support;
+mod twin;
+
+/// The simulated service's protocol and its states.
+#[path = "../sim/src/http.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod http;
+#[path = "../sim/src/storage.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod storage;
+
+/// What it is told of time.
+mod world {
+    pub type Nanos = u64;
+    pub const SECOND: Nanos = 1_000_000_000;
+}
 
 use std::time::Duration;
 

@@ -45,10 +45,12 @@ mutants! {
     EndlessCall, 4, "4", "calls of the storage have no time limit";
     ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
     BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
-    ChecksByTimerOnly, 5, "5c", "deadlines are looked at by timers only";
+    LeapForgotten, 5, "5c", "a leap of the wall clock by less than what is left changes nothing";
+    ChecksByTimerOnly, 5, "5d", "deadlines are looked at by timers only";
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
+    BrokenLeaseKept, 7, "7c", "a broken lease is not released once its holder has let go";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
     ResumedEpoch, 10, "10", "a daemon that finds its own record goes on with the tokens in it";

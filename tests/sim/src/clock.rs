@@ -138,10 +138,15 @@ impl Clocks {
         }
     }
 
-    /// It goes on.
-    pub fn go_on(&mut self, now: Nanos) {
+    /// It goes on. Whoever froze it sets its wall clock right: if that were wrong
+    /// too, nothing would be left to notice by.
+    pub fn go_on(&mut self, how: Stop, right: Nanos, now: Nanos) {
         self.timers.run(true, now);
         self.boot.run(true, now);
+        if how == Stop::Frozen {
+            self.wall.rebase(now);
+            self.wall.base = self.wall.base.max(right);
+        }
     }
 }
 
@@ -170,10 +175,10 @@ mod tests {
         clocks.stop(Stop::Suspended, 10 * S);
         assert_eq!((clocks.timers(50 * S), clocks.boot(50 * S)), (10 * S, 50 * S));
         assert_eq!(clocks.timers_reach(11 * S), Nanos::MAX);
-        clocks.go_on(50 * S);
+        clocks.go_on(Stop::Suspended, 0, 50 * S);
         assert_eq!(clocks.timers_reach(11 * S), 51 * S);
         clocks.stop(Stop::Frozen, 60 * S);
-        clocks.go_on(90 * S);
+        clocks.go_on(Stop::Frozen, 90 * S, 90 * S);
         assert_eq!((clocks.boot(91 * S), clocks.wall(91 * S)), (61 * S, 91 * S));
     }
 }

@@ -126,7 +126,7 @@ impl Plan {
             locks: *dice.pick(&[1, 1, 2, 3]),
             lease,
             poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000, 5000])),
-            linger: Duration::from_millis(*dice.pick(&[0, 0, 0, 1000, 5000])),
+            linger: Duration::from_millis(*dice.pick(&[0, 0, 1000, 5000])),
             ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
             drain: Duration::from_millis(*dice.pick(&[0, 1000, 10_000])),
             collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),

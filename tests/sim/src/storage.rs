@@ -249,12 +249,12 @@ impl Storage {
                 }
                 match act {
                     Act::SetMetadata { metadata } => {
-                        blob.may_write(call, now)?;
+                        blob.may_write(call, habits.emulator, now)?;
                         blob.metadata.clone_from(metadata);
                         blob.written(version, call.lease.is_some(), answer);
                     }
                     Act::Delete => {
-                        blob.may_write(call, now)?;
+                        blob.may_write(call, habits.emulator, now)?;
                         answer.status = 202;
                         self.blobs.remove(&call.path);
                         return Ok(());
@@ -279,13 +279,13 @@ impl Storage {
         now: Nanos,
         answer: &mut Answer,
     ) -> Result<(), Refusal> {
-        let emulator = self.habits.emulator;
+        let habits = self.habits;
         let version = self.next_version();
         answer.status = 201;
         match self.blobs.get_mut(&call.path) {
             Some(blob) if call.if_absent => {
                 let leased = blob.leased_until(now).is_some();
-                Err(if leased && !emulator {
+                Err(if leased && !habits.emulator {
                     (412, "LeaseIdMissing")
                 } else {
                     (409, "BlobAlreadyExists")
@@ -295,7 +295,7 @@ impl Storage {
                 if call.if_match.as_ref().is_some_and(|etag| *etag != blob.etag) {
                     return Err((412, "ConditionNotMet"));
                 }
-                blob.may_write(call, now)?;
+                blob.may_write(call, habits.emulator, now)?;
                 blob.metadata.clone_from(metadata);
                 blob.content = content.to_vec();
                 blob.written(version, call.lease.is_some(), answer);
@@ -325,7 +325,7 @@ impl Storage {
 }
 
 impl Blob {
-    fn may_write(&self, call: &Call, now: Nanos) -> Result<(), Refusal> {
+    fn may_write(&self, call: &Call, emulator: bool, now: Nanos) -> Result<(), Refusal> {
         match (self.lease.at(now), &call.lease) {
             (Standing::Leased | Standing::Breaking, Some(id)) if self.lease.is(id) => Ok(()),
             (Standing::Leased | Standing::Breaking, Some(_)) => {
@@ -333,6 +333,9 @@ impl Blob {
             }
             (Standing::Leased | Standing::Breaking, None) => Err((412, "LeaseIdMissing")),
             (Standing::Available, Some(_)) => Err((412, "LeaseNotPresentWithBlobOperation")),
+            (Standing::Expired | Standing::Broken, Some(_)) if emulator => {
+                Err((412, "LeaseNotPresentWithBlobOperation"))
+            }
             (Standing::Expired | Standing::Broken, Some(_)) => Err((412, "LeaseLost")),
             (Standing::Available | Standing::Expired | Standing::Broken, None) => Ok(()),
         }

@@ -338,15 +338,21 @@ impl World {
     /// It goes on after a pause.
     pub fn go_on(&self, machine: Machine, how: Option<Stop>) {
         let now = self.now();
-        let parked = {
+        let mut parked = {
             let mut machines = self.machines.borrow_mut();
             let state = &mut machines[machine.0];
             state.pauses = state.pauses.saturating_sub(1);
-            if how.is_some() {
-                state.clocks.go_on(now);
+            if let Some(how) = how {
+                state.clocks.go_on(how, BEGINNING * SECOND + now, now);
             }
             if state.pauses == 0 { std::mem::take(&mut state.parked) } else { Vec::new() }
         };
+        // What was kept waiting runs in any order.
+        let mut dice = self.dice.borrow_mut();
+        for last in (1..parked.len()).rev() {
+            parked.swap(last, dice.index(last + 1));
+        }
+        drop(dice);
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).extend(parked);
         if how.is_some() {
             self.wake_all(machine);

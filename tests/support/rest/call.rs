@@ -63,6 +63,16 @@ impl Call {
         self.header("if-none-match", etag)
     }
 
+    /// What it consists of: method, path with account and container, query, and
+    /// headers.
+    pub fn parts(&self) -> (String, String, String, Vec<(String, String)>) {
+        let query: Vec<String> =
+            self.query.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let headers = self.headers.clone().into_iter().collect();
+        let path = format!("/{ACCOUNT}/{}", self.target.path);
+        (self.method.to_string(), path, query.join("&"), headers)
+    }
+
     /// Makes the call; an error if no answer came.
     pub async fn send(mut self) -> Result<Reply, Error> {
         let now = to_rfc7231(&clock::wall().into());

@@ -1,0 +1,82 @@
+//! Some seeds in each test run; many more with the command.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+use leasehold_client::mutant::Mutant;
+use leasehold_sim::run::run;
+
+/// A seed for each mutant that shows it, as found by `leasehold-sim --mutant all`.
+const KEPT: &str = include_str!("../seeds.txt");
+
+/// Runs something for each of these numbers, on all processors.
+fn each(numbers: std::ops::Range<u64>, act: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(numbers.start);
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    if number >= numbers.end {
+                        return;
+                    }
+                    act(number);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn nothing_that_was_promised_is_broken() {
+    each(0..100, |seed| {
+        let run = run(seed, None);
+        let found = run.violations.first().map(ToString::to_string);
+        assert_eq!(found, None, "seed {seed}");
+        assert!(run.history.entries.len() > 10, "seed {seed}: hardly anything happened");
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_course_of_events() {
+    let traces: BTreeSet<u64> = (500..510)
+        .map(|seed| {
+            let (one, other) = (run(seed, None), run(seed, None));
+            assert_eq!(one.hash, other.hash, "seed {seed}");
+            assert_eq!(one.history, other.history, "seed {seed}");
+            one.hash
+        })
+        .collect();
+    assert_eq!(traces.len(), 10, "another seed, another course");
+}
+
+/// Each safety rule is broken in turn, under a seed that is known to show it.
+/// When the simulation has changed, other seeds may: `leasehold-sim --mutant all`
+/// looks for them.
+#[test]
+fn a_broken_safety_rule_is_found_out() {
+    let mut kept: Vec<(Mutant, u64)> = Vec::new();
+    for line in KEPT.lines().filter(|line| !line.starts_with('#')) {
+        let (key, seed) = line.split_once(' ').expect("a mutant and a seed");
+        let mutant = Mutant::ALL.iter().find(|mutant| mutant.key() == key);
+        kept.push((*mutant.expect("a mutant of this name"), seed.trim().parse().unwrap()));
+    }
+    for mutant in Mutant::ALL {
+        assert!(kept.iter().any(|(known, _)| known == mutant), "no seed for {mutant:?}");
+    }
+    let rules: BTreeSet<u8> = Mutant::ALL.iter().map(|mutant| mutant.rule()).collect();
+    assert_eq!(rules, (1..=14).collect(), "each rule can be broken");
+    each(0..kept.len() as u64, |number| {
+        let (mutant, seed) = kept[number as usize];
+        let broken = run(seed, Some(mutant));
+        assert!(!broken.violations.is_empty(), "seed {seed} does not show {mutant:?}");
+        let whole = run(seed, None);
+        assert_eq!(whole.violations, [], "seed {seed} is not the mutant's fault");
+    });
+}
