@@ -98,6 +98,18 @@ impl Daemon {
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
         let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
+        Ok(Self::new(config, store, entropy, listeners, http_listeners))
+    }
+
+    /// A daemon on a store that is open, with listeners that are bound.
+    #[must_use]
+    pub fn new(
+        config: Config,
+        store: Arc<dyn LeaseStore>,
+        entropy: Entropy,
+        listeners: Vec<rpc::Listener>,
+        http_listeners: Vec<rpc::Listener>,
+    ) -> Self {
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             longest_ttl: config.longest_ttl,
@@ -112,7 +124,14 @@ impl Daemon {
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
         let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
-        Ok(Self { config, driver, store, listeners, http_listeners })
+        Self { config, driver, store, listeners, http_listeners }
+    }
+
+    /// What it consists of, for those who watch a simulation.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     /// Where it listens.

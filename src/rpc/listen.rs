@@ -31,7 +31,21 @@ pub enum Listener {
     /// A path. The file goes first when this is dropped: whoever finds it can
     /// still connect.
     Unix(SocketFile, UnixListener),
+    /// Made up, in a simulated network.
+    #[cfg(feature = "simulation")]
+    Simulated(Sockets),
 }
+
+/// Connections of a simulated network, as they come.
+#[cfg(feature = "simulation")]
+pub type Sockets = Pin<Box<dyn Stream<Item = io::Result<Box<dyn Duplex>>> + Send>>;
+
+/// What can be read from and written to.
+#[cfg(feature = "simulation")]
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+#[cfg(feature = "simulation")]
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// The file of a Unix socket.
 pub struct SocketFile(PathBuf);
@@ -68,6 +82,8 @@ impl Listener {
                 listener.local_addr().map_or_else(|_| "unknown".to_owned(), |at| at.to_string())
             }
             Self::Unix(file, _) => format!("unix:{}", file.0.display()),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => "simulated".to_owned(),
         }
     }
 }
@@ -115,7 +131,7 @@ impl Stream for Incoming {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            let socket = match &self.listener {
+            let socket = match &mut self.listener {
                 Listener::Tcp(listener) => ready!(listener.poll_accept(cx)).map(|(stream, _)| {
                     _ = stream.set_nodelay(true);
                     Socket::Tcp(stream)
@@ -123,6 +139,11 @@ impl Stream for Incoming {
                 Listener::Unix(_, listener) => {
                     ready!(listener.poll_accept(cx)).map(|(stream, _)| Socket::Unix(stream))
                 }
+                #[cfg(feature = "simulation")]
+                Listener::Simulated(sockets) => match ready!(sockets.as_mut().poll_next(cx)) {
+                    Some(accepted) => accepted.map(Socket::Simulated),
+                    None => return Poll::Ready(None),
+                },
             };
             let socket = match socket {
                 Ok(socket) => socket,
@@ -144,6 +165,8 @@ impl Stream for Incoming {
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    #[cfg(feature = "simulation")]
+    Simulated(Box<dyn Duplex>),
 }
 
 /// A connection of either kind.
@@ -164,6 +187,8 @@ macro_rules! either {
         match &mut $self.get_mut().socket {
             Socket::Tcp(socket) => Pin::new(socket).$method($($argument),*),
             Socket::Unix(socket) => Pin::new(socket).$method($($argument),*),
+            #[cfg(feature = "simulation")]
+            Socket::Simulated(socket) => Pin::new(socket).$method($($argument),*),
         }
     };
 }
@@ -199,6 +224,8 @@ impl AsyncWrite for Connection {
         match &self.socket {
             Socket::Tcp(socket) => socket.is_write_vectored(),
             Socket::Unix(socket) => socket.is_write_vectored(),
+            #[cfg(feature = "simulation")]
+            Socket::Simulated(socket) => socket.is_write_vectored(),
         }
     }
 

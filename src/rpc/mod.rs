@@ -13,6 +13,8 @@ use std::time::Duration;
 
 #[cfg(feature = "simulation")]
 use futures_core::Stream;
+#[cfg(feature = "simulation")]
+pub use listen::{Duplex, Sockets};
 pub use listen::{Incoming, Listener};
 #[cfg(feature = "simulation")]
 use tonic::Status;

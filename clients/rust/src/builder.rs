@@ -95,10 +95,10 @@ impl ClientBuilder {
     #[cfg(feature = "simulation")]
     pub(crate) fn over(
         self,
-        connect: impl FnOnce(Duration) -> Result<Connection, Error>,
+        connect: impl FnOnce(&str, Duration) -> Result<Connection, Error>,
     ) -> Result<Client, Error> {
         let profile = self.profile()?;
-        let connection = connect(self.connect_timeout)?;
+        let connection = connect(&self.endpoint, self.connect_timeout)?;
         Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     runtime: Handle,
     #[cfg(feature = "simulation")]
     link: Option<Link>,
+    #[cfg(feature = "simulation")]
+    dial: Option<Dial>,
 }
 
 /// What a daemon says on a stream.
@@ -94,6 +96,17 @@ impl std::fmt::Debug for Link {
     }
 }
 
+/// How connections are made in a network that is made up.
+#[cfg(feature = "simulation")]
+struct Dial(Arc<dyn crate::simulation::Dial>);
+
+#[cfg(feature = "simulation")]
+impl std::fmt::Debug for Dial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dial")
+    }
+}
+
 /// Tells one connection from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
@@ -105,12 +118,7 @@ impl Connection {
             Error::invalid("runtime", format!("the client needs a tokio runtime: {error}"))
         })?;
         let shown = endpoint;
-        let endpoint = parse(endpoint)?
-            .connect_timeout(timeout)
-            .http2_keep_alive_interval(HTTP2_PING_EVERY)
-            .keep_alive_timeout(HTTP2_PING_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
+        let endpoint = watched(parse(endpoint)?, timeout);
         let channel = endpoint.connect().await.map_err(|error| {
             Error::unavailable(format!("no daemon at {shown}: {}", status::causes(&error)))
         })?;
@@ -122,7 +130,22 @@ impl Connection {
             runtime,
             #[cfg(feature = "simulation")]
             link: None,
+            #[cfg(feature = "simulation")]
+            dial: None,
         })
+    }
+
+    /// A connection through a network that is made up; made when it is needed.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn dialled(
+        endpoint: &str,
+        timeout: Duration,
+        dial: Arc<dyn crate::simulation::Dial>,
+    ) -> Result<Self, Error> {
+        let endpoint = watched(parse(endpoint)?, timeout);
+        let current = Current { channel: dial.channel(&endpoint), generation: Generation(0) };
+        let (current, dial) = (Mutex::new(current), Some(Dial(dial)));
+        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link: None, dial })
     }
 
     /// A connection whose sessions go another way.
@@ -134,7 +157,7 @@ impl Connection {
         let endpoint = parse("http://127.0.0.1:1")?;
         let current = Current { channel: endpoint.connect_lazy(), generation: Generation(0) };
         let (current, link) = (Mutex::new(current), Some(Link(link)));
-        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link })
+        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link, dial: None })
     }
 
     /// How long to wait for a connection, or for an answer that needs no wait.
@@ -185,14 +208,32 @@ impl Connection {
     pub(crate) fn renew(&self, silent: Generation) {
         let mut current = self.current();
         if current.generation == silent {
-            current.channel = self.endpoint.connect_lazy();
+            current.channel = self.channel();
             current.generation = Generation(silent.0 + 1);
         }
+    }
+
+    fn channel(&self) -> Channel {
+        #[cfg(feature = "simulation")]
+        if let Some(Dial(dial)) = &self.dial {
+            return dial.channel(&self.endpoint);
+        }
+        self.endpoint.connect_lazy()
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// With connections that notice when the daemon is gone.
+fn watched(endpoint: Endpoint, timeout: Duration) -> Endpoint {
+    endpoint
+        .connect_timeout(timeout)
+        .http2_keep_alive_interval(HTTP2_PING_EVERY)
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true)
 }
 
 fn parse(endpoint: &str) -> Result<Endpoint, Error> {

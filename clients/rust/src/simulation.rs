@@ -1,10 +1,19 @@
 //! For simulations: time, tasks and the way to the daemon, made up. Each thread
 //! is in one simulated world at most.
 
-use std::{cell::RefCell, pin::Pin, rc::Rc, time::Duration, time::SystemTime};
+use std::{
+    cell::RefCell,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio_stream::Stream;
-use tonic::Status;
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint},
+};
 
 use crate::{Client, ClientBuilder, Error, clock::Moment, connection::Connection};
 
@@ -66,6 +75,22 @@ pub trait Link: Send + Sync {
 ///
 /// # Errors
 /// As [`ClientBuilder::connect`].
-pub fn client(builder: ClientBuilder, link: std::sync::Arc<dyn Link>) -> Result<Client, Error> {
-    builder.over(|timeout| Connection::simulated(link, timeout))
+pub fn client(builder: ClientBuilder, link: Arc<dyn Link>) -> Result<Client, Error> {
+    builder.over(|_, timeout| Connection::simulated(link, timeout))
+}
+
+/// Makes connections in a simulated network.
+pub trait Dial: Send + Sync {
+    /// A connection that is made when it is first needed, and again whenever it
+    /// has ended.
+    fn channel(&self, endpoint: &Endpoint) -> Channel;
+}
+
+/// A client that connects through a simulated network, for all its calls.
+///
+/// # Errors
+/// As [`ClientBuilder::connect`], but a daemon that is not there is found out
+/// later.
+pub fn client_through(builder: ClientBuilder, dial: Arc<dyn Dial>) -> Result<Client, Error> {
+    builder.over(|endpoint, timeout| Connection::dialled(endpoint, timeout, dial))
 }

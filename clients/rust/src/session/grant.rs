@@ -69,13 +69,16 @@ impl Grant {
 
     /// Takes over a new promise of the daemon. One that comes after the
     /// deadline comes too late, and one for an older ping is out of date.
-    /// Says whether a loss is news.
+    /// Says whether whoever waits for the loss has to look again: it is lost, or
+    /// it may be sooner than was known. (The way of this ping took longer than
+    /// that of the last, and it is the lease that ends.)
     pub(crate) fn renew(&mut self, validity: Validity, now: &Anchor) -> bool {
-        let news = self.look_at_clocks(now);
+        let mut news = self.look_at_clocks(now);
         if mutant::is(Mutant::LostIsTakenBack) {
             (self.loss, self.ended) = (None, None);
         }
         if self.loss.is_none() && validity.ping >= self.validity.ping {
+            news |= validity.ends_at(now) < self.validity.ends_at(now);
             self.validity = validity;
         }
         news

@@ -97,12 +97,12 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         let mut news = validity.is_some_and(|validity| grant.renew(validity, &now));
         news |= grant.look_at_clocks(&now);
+        if news {
+            self.actions.push_back(Action::Ring(id));
+        }
         if grant.loss().is_none() {
             self.hand_out(id, ticket, token);
             return;
-        }
-        if news {
-            self.actions.push_back(Action::Ring(id));
         }
         // Lost stays lost: who asks now gets a new grant. Until the deadline
         // the guards of this one may not have let go yet.

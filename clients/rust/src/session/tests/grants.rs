@@ -178,6 +178,7 @@ fn a_grant_past_its_deadline_is_not_shared_whatever_ping_the_answer_names() {
         subject.ping();
         let grant = subject.grant("a", 1);
         subject.hear(kept_alive(1, 1000));
+        assert!(subject.actions().contains(&Action::Ring(grant)), "it may be lost sooner");
         subject.ask("a", Wait::Forever);
         let request = subject.sent_acquire().request;
         subject.later(1);
@@ -278,4 +279,20 @@ fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
     subject.hear(granted(ask.request, 2, 1, 9000));
     assert_ne!(subject.granted(), grant);
     assert!(subject.state.releases.is_empty());
+}
+
+#[test]
+fn whoever_waits_for_the_loss_looks_again_when_it_comes_nearer() {
+    let mut subject = Subject::attached();
+    let grant = subject.grant("a", 1);
+    let rings = |subject: &mut Subject| subject.actions().contains(&Action::Ring(grant));
+    subject.later(3);
+    subject.ping();
+    subject.hear(kept_alive(1, 9000));
+    assert!(!rings(&mut subject), "it is farther away");
+    subject.later(3);
+    subject.ping();
+    // The lease ends, and this ping was under way for longer.
+    subject.hear(kept_alive(2, 5990));
+    assert!(rings(&mut subject));
 }

@@ -1,0 +1,105 @@
+//! A host with a daemon: the product's own, from its listener to its storage
+//! client.
+
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use futures_util::stream;
+use leasehold::{
+    clock::Entropy,
+    config::{self, Config, SecretText},
+    daemon::Daemon,
+    lease::azure::{Azure, account::Account},
+    rpc::{Duplex, Listener, Sockets},
+};
+use tokio::sync::Notify;
+use turmoil::net::TcpListener;
+
+use crate::{
+    record::{Record, Running},
+    time, wire,
+};
+
+/// Where daemons listen.
+pub const PORT: u16 = 7420;
+
+/// The name of a place's host.
+#[must_use]
+pub fn host(place: usize) -> String {
+    format!("daemon-{place}")
+}
+
+/// How daemons and clients are set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The lease's duration.
+    pub lease: Duration,
+    /// The sessions' ttl.
+    pub ttl: Duration,
+    /// The longest wait between two polls.
+    pub poll: Duration,
+    /// How long a lease is kept without need.
+    pub linger: Duration,
+    /// How long holders are given to let go when a daemon stops.
+    pub drain: Duration,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(15),
+            ttl: Duration::from_secs(5),
+            poll: Duration::from_secs(1),
+            linger: Duration::ZERO,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Setup {
+    fn config(self) -> Config {
+        Config {
+            default_ttl: self.ttl,
+            lease_duration: self.lease,
+            poll_interval: self.poll,
+            linger: self.linger,
+            drain: self.drain,
+            ..Config::default()
+        }
+    }
+}
+
+/// Runs a daemon until it has stopped.
+///
+/// # Errors
+/// What the daemon could not do.
+pub async fn serve(place: usize, setup: Setup, record: Arc<Record>) -> turmoil::Result {
+    let azure = config::Azure {
+        connection_string: Some(SecretText::new("UseDevelopmentStorage=true".to_owned())),
+        container: "locks".to_owned(),
+        ..config::Azure::default()
+    };
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
+    let stop = Arc::new(Notify::new());
+    let number = record.next_daemon();
+    let account = Account::over(wire::transport(number), &azure)?;
+    let store = Azure::new(account, &azure, host(place), Entropy::seeded(time::seed()));
+    let daemon = Daemon::new(
+        setup.config(),
+        Arc::new(store),
+        Entropy::seeded(time::seed()),
+        vec![Listener::Simulated(sockets(listener))],
+        Vec::new(),
+    );
+    let driver = daemon.driver().clone();
+    record.started(place, Running { number, driver, stop: Arc::clone(&stop) });
+    daemon.run(stop.notified(), std::future::pending()).await?;
+    record.ended(place);
+    Ok(())
+}
+
+fn sockets(listener: TcpListener) -> Sockets {
+    Box::pin(stream::unfold(listener, |listener| async {
+        let accepted = listener.accept().await;
+        Some((accepted.map(|(socket, _)| Box::new(socket) as Box<dyn Duplex>), listener))
+    }))
+}

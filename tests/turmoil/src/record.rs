@@ -1,0 +1,336 @@
+//! What happens, as the checker wants it.
+//!
+//! Processes note what they do at the moment they do it. What daemons and
+//! clients count on is looked at after each step, and before each deed of a
+//! client. Nothing that one host does reaches another in the same step: so the
+//! order by time, and within one moment that of the notes, is that of causes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use leasehold::driver::Driver;
+use leasehold_check::{Bounds, Entry, Event, History, Nanos};
+use leasehold_client::Guard;
+use leasehold_sim::{
+    scene::{blob_path, lock_name},
+    storage::{Act, Blob, Call},
+};
+use tokio::sync::Notify;
+
+use crate::time;
+
+/// How many tokens a hold has.
+const TOKENS: u64 = 1024;
+
+/// A daemon that runs.
+#[derive(Clone)]
+pub struct Running {
+    /// The number of its process: no two have the same.
+    pub number: u32,
+    /// What it consists of.
+    pub driver: Driver,
+    /// Tells it to stop.
+    pub stop: Arc<Notify>,
+}
+
+/// An acquire that is not answered yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    op: u64,
+    daemon: u32,
+    lock: u32,
+}
+
+/// A guard that a client has.
+struct Hold {
+    client: u32,
+    lock: u32,
+    token: u64,
+    /// Until when it was last noted to be valid.
+    until: Nanos,
+    lost: bool,
+    guard: Weak<Guard>,
+}
+
+/// Everything that is noted.
+#[derive(Default)]
+pub struct Record(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    locks: u32,
+    daemons: u32,
+    clients: u32,
+    ops: u64,
+    /// Who runs at each place.
+    running: BTreeMap<usize, Running>,
+    /// Where each client's daemon is, and what it asks for.
+    places: BTreeMap<u32, usize>,
+    pending: BTreeMap<u32, Pending>,
+    guards: Vec<Hold>,
+    /// What a daemon was last seen to count on, by daemon and lock.
+    holds: BTreeMap<(u32, u32), (u64, Nanos)>,
+    /// What was last noted of the lease on a lock's blob.
+    leases: BTreeMap<u32, Option<(u32, Nanos)>>,
+    /// Which daemon made up a lease id.
+    ids: HashMap<String, u32>,
+    /// The highest token that the guarded resource of each lock has seen.
+    resource: BTreeMap<u32, u64>,
+}
+
+impl State {
+    fn note(&mut self, event: Event) {
+        self.entries.push(Entry { at: time::nanos(), event });
+    }
+
+    fn next_op(&mut self) -> u64 {
+        self.ops += 1;
+        self.ops - 1
+    }
+
+    fn number_at(&self, place: usize) -> u32 {
+        self.running.get(&place).map_or(u32::MAX, |running| running.number)
+    }
+
+    fn look_at_daemons(&mut self) {
+        let running: Vec<_> = self.running.values().cloned().collect();
+        for Running { number: daemon, driver, .. } in running {
+            for lock in 0..self.locks {
+                let held = driver.hold(&lock_name(lock));
+                let held = held.map(|(first, until)| (first, time::true_time(until)));
+                if self.holds.get(&(daemon, lock)).copied() == held {
+                    continue;
+                }
+                if let Some((first, until)) = held {
+                    self.holds.insert((daemon, lock), (first, until));
+                    let last = first + TOKENS - 1;
+                    self.note(Event::Holds { daemon, lock, first, last, until });
+                } else {
+                    self.holds.remove(&(daemon, lock));
+                    self.note(Event::LetGo { daemon, lock });
+                }
+            }
+        }
+    }
+
+    fn look_at_clients(&mut self) {
+        self.guards.retain(|hold| hold.guard.strong_count() > 0);
+        let mut news = Vec::new();
+        for hold in &mut self.guards {
+            let Some(guard) = hold.guard.upgrade() else { continue };
+            let valid = guard.is_valid();
+            // What it was told it has lost, it is not to believe in again.
+            if hold.lost && !valid {
+                continue;
+            }
+            hold.lost = !valid;
+            let until = time::true_time(guard.deadline());
+            if until != hold.until {
+                hold.until = until;
+                let (client, lock, token) = (hold.client, hold.lock, hold.token);
+                news.push(Event::Valid { client, lock, token, until });
+            }
+        }
+        for event in news {
+            self.note(event);
+        }
+    }
+}
+
+impl Record {
+    /// Nothing has happened yet to these locks.
+    #[must_use]
+    pub fn new(locks: u32) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State { locks, ..State::default() })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that something happened.
+    pub fn note(&self, event: Event) {
+        self.state().note(event);
+    }
+
+    /// Notes what daemons and clients count on, as far as it has changed.
+    pub fn look(&self) {
+        let mut state = self.state();
+        state.look_at_daemons();
+        state.look_at_clients();
+    }
+
+    /// All of it, in order.
+    #[must_use]
+    pub fn history(&self, bounds: Bounds) -> History {
+        let mut entries = self.state().entries.clone();
+        entries.sort_by_key(|entry| entry.at);
+        History { bounds, entries }
+    }
+
+    /// The number of a new daemon.
+    #[must_use]
+    pub fn next_daemon(&self) -> u32 {
+        let mut state = self.state();
+        state.daemons += 1;
+        state.daemons - 1
+    }
+
+    /// The number of a new client of the daemon at a place.
+    #[must_use]
+    pub fn next_client(&self, place: usize) -> u32 {
+        let mut state = self.state();
+        let number = state.clients;
+        state.clients += 1;
+        state.places.insert(number, place);
+        number
+    }
+
+    /// A daemon runs at a place.
+    pub fn started(&self, place: usize, running: Running) {
+        self.state().running.insert(place, running);
+    }
+
+    /// The daemon at a place is gone, in whatever way.
+    pub fn ended(&self, place: usize) {
+        let mut state = self.state();
+        state.look_at_daemons();
+        let ended = state.running.remove(&place);
+        if let Some(Running { number: daemon, .. }) = ended {
+            state.note(Event::DaemonDied { daemon });
+        }
+    }
+
+    /// The daemon that runs at a place.
+    #[must_use]
+    pub fn running(&self, place: usize) -> Option<Running> {
+        self.state().running.get(&place).cloned()
+    }
+
+    /// A client asks for a lock.
+    pub fn acquire(&self, client: u32, lock: u32) {
+        let mut state = self.state();
+        let daemon = state.places.get(&client).map_or(u32::MAX, |place| state.number_at(*place));
+        let op = state.next_op();
+        state.pending.insert(client, Pending { op, daemon, lock });
+        state.note(Event::Acquire { op, client, daemon, lock });
+    }
+
+    /// A client was told that it waits.
+    pub fn queued(&self, client: u32) {
+        let mut state = self.state();
+        if let Some(Pending { op, .. }) = state.pending.get(&client).copied() {
+            state.note(Event::Queued { op });
+        }
+    }
+
+    /// A client has a new connection. If that is to another process than before,
+    /// what it asked that one for, it will ask this one for.
+    pub fn connected(&self, client: u32, place: usize) {
+        let mut state = self.state();
+        let daemon = state.number_at(place);
+        let Some(before) = state.pending.get(&client).copied() else { return };
+        if before.daemon != daemon {
+            state.note(Event::Refused { op: before.op, why: "asked another daemon".to_owned() });
+            let (op, lock) = (state.next_op(), before.lock);
+            state.pending.insert(client, Pending { op, daemon, lock });
+            state.note(Event::Acquire { op, client, daemon, lock });
+        }
+    }
+
+    /// A client was granted a lock.
+    pub fn granted(&self, client: u32, lock: u32, guard: &Arc<Guard>) {
+        let mut state = self.state();
+        let Some(Pending { op, .. }) = state.pending.remove(&client) else { return };
+        let token = guard.token();
+        state.note(Event::Granted { op, token });
+        let guard = Arc::downgrade(guard);
+        state.guards.push(Hold { client, lock, token, until: 0, lost: false, guard });
+        state.look_at_clients();
+    }
+
+    /// A client was not granted a lock.
+    pub fn refused(&self, client: u32, why: String) {
+        let mut state = self.state();
+        if let Some(Pending { op, .. }) = state.pending.remove(&client) {
+            state.note(Event::Refused { op, why });
+        }
+    }
+
+    /// A client learnt that it lost a lock.
+    pub fn lost(&self, client: u32, lock: u32, token: u64) {
+        let mut state = self.state();
+        state.look_at_clients();
+        state.note(Event::Lost { client, lock, token });
+    }
+
+    /// A client lets go. Gives the number of that operation.
+    #[must_use]
+    pub fn release(&self, client: u32, lock: u32, token: u64) -> u64 {
+        let mut state = self.state();
+        state.look_at_clients();
+        let op = state.next_op();
+        state.note(Event::Release { op, client, lock, token });
+        op
+    }
+
+    /// A client's process is gone.
+    pub fn client_died(&self, client: u32) {
+        let mut state = self.state();
+        state.look_at_clients();
+        state.guards.retain(|hold| hold.client != client);
+        state.pending.remove(&client);
+        state.note(Event::ClientDied { client });
+    }
+
+    /// A client uses the resource that a lock guards, with its token.
+    pub fn use_resource(&self, client: u32, lock: u32, token: u64) {
+        let mut state = self.state();
+        state.look_at_clients();
+        let highest = state.resource.entry(lock).or_default();
+        *highest = (*highest).max(token);
+        let accepted = *highest == token;
+        state.note(Event::Used { client, lock, token, fenced: true, accepted });
+    }
+
+    /// The storage has done what a daemon asked for: the blob's version before,
+    /// and the blob after that.
+    pub fn stored(
+        &self,
+        caller: Option<u32>,
+        call: &Call,
+        before: Option<&str>,
+        after: Option<&Blob>,
+    ) {
+        let mut state = self.state();
+        let Some(lock) = (0..state.locks).find(|lock| blob_path(*lock) == call.path) else {
+            return;
+        };
+        if let (Act::Acquire { id, .. }, Some(daemon)) = (&call.act, caller) {
+            state.ids.entry(id.clone()).or_insert(daemon);
+        }
+        if before != after.map(|blob| blob.etag.as_str()) {
+            match (&call.act, caller) {
+                (Act::SetMetadata { metadata } | Act::Upload { metadata, .. }, Some(daemon)) => {
+                    let token = metadata.get("token").and_then(|token| token.parse().ok());
+                    state.note(Event::Stored { daemon, lock, token: token.unwrap_or(0) });
+                }
+                (Act::Delete, _) => state.note(Event::Deleted { lock }),
+                _ => {}
+            }
+        }
+        let lease = after.and_then(|blob| {
+            let until = blob.leased_until(time::nanos())?;
+            Some((*state.ids.get(blob.lease_id()?)?, until))
+        });
+        if state.leases.insert(lock, lease) != Some(lease) {
+            state.note(match lease {
+                Some((daemon, until)) => Event::Leased { daemon, lock, until },
+                None => Event::Unleased { lock },
+            });
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Faults at random, from a seed.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use leasehold::clock::sleep;
+use leasehold_check::{History, Violation, check};
+use leasehold_client::{Guard, clock::Moment};
+use leasehold_sim::dice::Dice;
+
+use crate::{
+    client::{Actor, Seat, Seen},
+    daemon::Setup,
+    record::Record,
+    stage::{Host, Stage},
+    time,
+};
+
+/// No fault lasts longer, and no daemon takes longer to stop.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// What came of a seed.
+pub struct Walk {
+    /// What happened.
+    pub history: History,
+    /// What of it must not have.
+    pub violations: Vec<Violation>,
+    /// How long it was, in simulated time.
+    pub length: Duration,
+    /// How often which fault was.
+    pub faults: BTreeMap<&'static str, u32>,
+}
+
+/// What can befall them.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Cut(Host, Host),
+    CutOneWay(Host, Host),
+    Hold(Host, Host),
+    /// The process is gone.
+    Kill(Host),
+    /// The host is gone, without a word on its connections.
+    Vanish(usize),
+    /// A daemon is told to stop.
+    Stop(usize),
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cut(Host::Daemon(_), _) => "daemon and storage cut",
+            Self::Cut(..) => "client and daemon cut",
+            Self::CutOneWay(Host::Client(_), _) => "client can't speak",
+            Self::CutOneWay(_, Host::Client(_)) => "client can't hear",
+            Self::CutOneWay(Host::Storage, _) => "daemon can't hear the storage",
+            Self::CutOneWay(..) => "daemon can't speak to the storage",
+            Self::Hold(Host::Daemon(_), _) => "daemon and storage held back",
+            Self::Hold(..) => "client and daemon held back",
+            Self::Kill(Host::Storage) => "storage killed",
+            Self::Kill(Host::Daemon(_)) => "daemon killed",
+            Self::Kill(Host::Client(_)) => "client killed",
+            Self::Vanish(_) => "daemon's host vanished",
+            Self::Stop(_) => "daemon told to stop",
+        }
+    }
+}
+
+/// Runs a seed.
+///
+/// # Panics
+/// If a daemon that was told to stop does not.
+#[must_use]
+pub fn walk(seed: u64) -> Walk {
+    let mut dice = Dice::new(seed);
+    let lease = *dice.pick(&[15, 15, 20]);
+    let setup = Setup {
+        lease: Duration::from_secs(lease),
+        ttl: Duration::from_secs(*dice.pick(&[2, 5, 10])),
+        poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000])),
+        linger: Duration::from_millis(*dice.pick(&[0, 0, 1000])),
+        drain: Duration::from_millis(*dice.pick(&[0, 1000, 5000])),
+    };
+    let (places, locks) = (*dice.pick(&[1, 2, 2, 3]), *dice.pick(&[1, 1, 2]));
+    let mut stage = Stage::new(seed, setup, places, locks);
+    let mut seats = Vec::new();
+    for _ in 0..dice.within(2..5) {
+        let place = dice.index(places);
+        let seat = stage.wanderer(move |seat, record| wander(seat, record, place, setup, locks));
+        seats.push((seat, place));
+    }
+    let trouble = Duration::from_nanos(dice.millis(30_000..70_000));
+    let mut faults = BTreeMap::new();
+    let mut ends = Vec::new();
+    while stage.now() < trouble {
+        stage.run(dice.length(500..12_000));
+        end(&mut stage, &mut ends, &seats);
+        // What was started again is to be up before the next fault.
+        stage.run(Duration::from_millis(50));
+        let fault = draw(&seats, places, &mut dice);
+        if ends.iter().any(|(_, other)| overlap(*other, fault)) {
+            continue;
+        }
+        *faults.entry(fault.name()).or_default() += 1;
+        begin(&mut stage, fault, &seats);
+        let around = *dice.pick(&[1, 2, 5, 10, lease, lease + 5]) * 1000;
+        let until = stage.now() + dice.length(around / 2..around * 3 / 2);
+        ends.push((until, fault));
+    }
+    let limit = stage.now() + LONGEST;
+    while !ends.is_empty() {
+        assert!(stage.now() < limit, "seed {seed}: still not over: {ends:?}");
+        stage.run(Duration::from_millis(500));
+        end(&mut stage, &mut ends, &seats);
+    }
+    stage.run(Duration::from_secs(lease + 45));
+    let history = stage.history();
+    Walk { violations: check(&history), history, length: stage.now(), faults }
+}
+
+/// Whether two faults concern the same link or host: then they would end each
+/// other.
+fn overlap(a: Fault, b: Fault) -> bool {
+    let hosts = |fault| match fault {
+        Fault::Cut(a, b) | Fault::CutOneWay(a, b) | Fault::Hold(a, b) => vec![a, b],
+        Fault::Kill(host) => vec![host],
+        Fault::Vanish(place) | Fault::Stop(place) => vec![Host::Daemon(place)],
+    };
+    let (a, b) = (hosts(a), hosts(b));
+    let shared = a.iter().filter(|host| b.contains(host)).count();
+    shared == a.len().min(b.len())
+}
+
+fn draw(seats: &[(usize, usize)], places: usize, dice: &mut Dice) -> Fault {
+    let (seat, place) = *dice.pick(seats);
+    let (client, daemon) = (Host::Client(seat), Host::Daemon(place));
+    let other = dice.index(places);
+    let place = Host::Daemon(other);
+    match dice.within(0..15) {
+        0 | 1 => Fault::Cut(client, daemon),
+        2 => Fault::CutOneWay(client, daemon),
+        3 => Fault::CutOneWay(daemon, client),
+        4 => Fault::Hold(client, daemon),
+        5 | 6 => Fault::Cut(place, Host::Storage),
+        7 => Fault::CutOneWay(place, Host::Storage),
+        8 => Fault::CutOneWay(Host::Storage, place),
+        9 => Fault::Hold(place, Host::Storage),
+        10 => Fault::Kill(Host::Storage),
+        11 => Fault::Kill(place),
+        12 => Fault::Kill(client),
+        13 => Fault::Vanish(other),
+        _ => Fault::Stop(other),
+    }
+}
+
+/// The links of a daemon's host.
+fn links(place: usize, seats: &[(usize, usize)]) -> impl Iterator<Item = (Host, Host)> {
+    let clients = seats.iter().filter(move |(_, at)| *at == place);
+    let others = clients.map(|(seat, _)| Host::Client(*seat)).chain([Host::Storage]);
+    others.map(move |other| (Host::Daemon(place), other))
+}
+
+fn begin(stage: &mut Stage, fault: Fault, seats: &[(usize, usize)]) {
+    match fault {
+        Fault::Cut(a, b) => stage.cut(a, b),
+        Fault::CutOneWay(from, to) => stage.cut_one_way(from, to),
+        Fault::Hold(a, b) => stage.hold(a, b),
+        Fault::Kill(host) => stage.crash(host),
+        Fault::Vanish(place) => {
+            for (a, b) in links(place, seats) {
+                stage.cut(a, b);
+            }
+            stage.crash(Host::Daemon(place));
+        }
+        Fault::Stop(place) => stage.stop(place),
+    }
+    if let Some(what) = down(fault) {
+        stage.disturb(what);
+    }
+}
+
+/// A daemon that is down, or about to be: how that is called.
+fn down(fault: Fault) -> Option<String> {
+    match fault {
+        Fault::Kill(Host::Daemon(place)) | Fault::Vanish(place) | Fault::Stop(place) => {
+            Some(format!("daemon-{place} down"))
+        }
+        _ => None,
+    }
+}
+
+/// Ends what is due.
+fn end(stage: &mut Stage, ends: &mut Vec<(Duration, Fault)>, seats: &[(usize, usize)]) {
+    let now = stage.now();
+    let (due, later) = ends.drain(..).partition(|(until, _)| *until <= now);
+    *ends = later;
+    for (until, fault) in due {
+        match fault {
+            Fault::Cut(a, b) | Fault::CutOneWay(a, b) => stage.mend(a, b),
+            Fault::Hold(a, b) => stage.release(a, b),
+            Fault::Kill(host) => stage.start(host),
+            Fault::Vanish(place) => {
+                for (a, b) in links(place, seats) {
+                    stage.mend(a, b);
+                }
+                stage.start(Host::Daemon(place));
+            }
+            Fault::Stop(place) if stage.runs(Host::Daemon(place)) => {
+                // It still waits for its holders.
+                ends.push((until + Duration::from_secs(1), fault));
+                continue;
+            }
+            Fault::Stop(place) => stage.start(Host::Daemon(place)),
+        }
+        if let Some(what) = down(fault) {
+            stage.calm(&what, Duration::ZERO);
+        }
+    }
+}
+
+/// A client of its own will.
+async fn wander(
+    seat: Arc<Seat>,
+    record: Arc<Record>,
+    place: usize,
+    setup: Setup,
+    locks: u32,
+) -> turmoil::Result {
+    let mut dice = Dice::new(time::seed());
+    let actor = Actor::start(place, setup, &record);
+    *seat.seen() = Seen { number: actor.number(), ..Seen::default() };
+    loop {
+        let pause = *dice.pick(&[1, 100, 1000, 5000]);
+        sleep(dice.length(0..pause + 1)).await;
+        let lock = dice.within(0..u64::from(locks)) as u32;
+        let wait = match dice.within(0..10) {
+            0 => Some(Duration::ZERO),
+            1..=4 => Some(dice.length(1000..40_000)),
+            _ => None,
+        };
+        match actor.acquire(lock, wait).await {
+            Ok(guard) => hold(&actor, lock, guard, setup, &mut dice).await,
+            // Whoever is refused at once must not ask at once again.
+            Err(_) => sleep(dice.length(200..1000)).await,
+        }
+    }
+}
+
+/// Holds it for a while, looks after it more or less well, and lets go.
+async fn hold(actor: &Actor, lock: u32, guard: Arc<Guard>, setup: Setup, dice: &mut Dice) {
+    let lease = setup.lease.as_millis() as u64;
+    let longest = *dice.pick(&[10, 500, 5000, lease, 2 * lease]);
+    let until = Moment::now() + dice.length(0..longest + 1);
+    while !until.has_passed() {
+        let turn = dice.length(1..1000).min(until.remaining());
+        tokio::select! {
+            biased;
+            _ = guard.lost() => {
+                actor.lose(lock, &guard);
+                if dice.permille(500) {
+                    // It stopped, but has not let go yet.
+                    sleep(dice.length(0..20_000)).await;
+                }
+                return;
+            }
+            () = sleep(turn) => actor.make_use(lock, &guard),
+        }
+    }
+    // It is tried again in the background.
+    _ = actor.release(lock, guard).await;
+}
