@@ -385,8 +385,7 @@ impl World {
     /// Runs until this time; after each turn of a machine `look` is called.
     pub fn run_until(&self, end: Nanos, mut look: impl FnMut(Machine)) {
         loop {
-            loop {
-                let Some(id) = self.next_ready() else { break };
+            while let Some(id) = self.next_ready() {
                 if let Some(machine) = self.poll(id) {
                     look(machine);
                 }

@@ -213,7 +213,8 @@ fn a_frozen_machine_loses_the_grants_whose_own_validity_is_used_up() {
     subject.hear(kept_alive(2, 9000));
     assert_eq!((subject.lost_by(limited), subject.lost_by(free)), (Some(Reason::Expired), None));
     assert_eq!(subject.deadline(limited), subject.now, "others may have it already");
-    assert_eq!(subject.deadline(free), subject.now + TTL);
+    let frozen = Duration::from_secs(3);
+    assert_eq!(subject.deadline(free), subject.now + (TTL - frozen));
     subject.actions();
     subject.freeze(5);
     let look = |subject: &mut Subject| {
