@@ -234,6 +234,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
     use proptest::prelude::*;
 
     use super::*;
@@ -265,5 +266,20 @@ mod tests {
         fn garbage_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(Record::decode(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn only_what_was_written_is_read() {
+        Fuzz::new("state-file").longest(8192).run(|bytes| match Record::decode(bytes) {
+            Ok(record) => {
+                assert_eq!(record.encode().as_bytes(), bytes);
+                assert!(record.epoch < LAST_EPOCH, "{record:?}");
+                format!("{}", record.clean)
+            }
+            Err(why) => {
+                assert!(why.len() < 5000 && !why.chars().any(char::is_control), "{why:?}");
+                why
+            }
+        });
     }
 }
