@@ -1,7 +1,8 @@
 //! Reads gRPC statuses. The only place that does.
 
-use std::error::Error as StdError;
+use std::{error::Error as StdError, time::Duration};
 
+use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -17,7 +18,7 @@ pub(crate) fn reason(status: &Status) -> Option<Reason> {
 /// What the caller of a failed call should do.
 pub(crate) fn error(status: &Status) -> Error {
     let message = message(status);
-    let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    let retry_after = retry_after(status);
     let lock = || {
         status
             .get_details_error_info()
@@ -47,6 +48,16 @@ pub(crate) fn error(status: &Status) -> Error {
     }
 }
 
+/// When to try again. Not read by the library: it panics on the lowest number
+/// of seconds, in builds that check for overflow.
+fn retry_after(status: &Status) -> Option<Duration> {
+    let all = tonic_types::pb::Status::decode(status.details()).ok()?.details;
+    let info = all.iter().find(|any| any.type_url == "type.googleapis.com/google.rpc.RetryInfo")?;
+    let delay = tonic_types::pb::RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let nanos = u32::try_from(delay.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(delay.seconds).ok()?, nanos))
+}
+
 /// What happened, for people: the daemon's words, or the causes of a failure
 /// of the connection.
 pub(crate) fn message(status: &Status) -> String {
@@ -73,13 +84,12 @@ pub(crate) fn causes(error: &dyn StdError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, time::Duration};
+    use std::collections::HashMap;
 
     use leasehold_fuzz::{
         Fuzz,
         wire::{self, Field},
     };
-    use prost::Message as _;
     use tonic_types::ErrorDetails;
 
     use super::*;

@@ -42,7 +42,8 @@ struct World {
     attached: bool,
     /// Not answered yet.
     open: Vec<Ticket>,
-    /// All that were ever answered.
+    /// Acquires and proclaims that were answered. A release that can't be done
+    /// yet is answered so, and once more when it is done.
     answered: BTreeSet<Ticket>,
     guards: Vec<GrantId>,
     /// Those that were found lost.
@@ -108,7 +109,8 @@ impl World {
                 state.let_go(grant);
             }
             (ABANDON, Value::Varint(at)) if !self.open.is_empty() => {
-                state.abandon(self.open.remove(at as usize % self.open.len()));
+                let ticket = self.open.remove(at as usize % self.open.len());
+                state.abandon(ticket);
             }
             (PROCLAIM, Value::Varint(at)) if !self.guards.is_empty() => {
                 let grant = self.guards[at as usize % self.guards.len()];
@@ -190,10 +192,10 @@ impl World {
             match action {
                 Action::Send(message) => self.sends(message),
                 Action::Answer(ticket, outcome) => {
-                    assert!(self.answered.insert(ticket), "{ticket:?} is answered twice");
+                    assert!(!self.answered.contains(&ticket), "{ticket:?} is answered twice");
                     let at = self.open.iter().position(|open| *open == ticket);
                     if let Some(at) = at {
-                        self.open.remove(at);
+                        self.answered.insert(self.open.remove(at));
                     }
                     match outcome {
                         Outcome::Granted { grant, .. } => {
