@@ -111,8 +111,13 @@ impl HttpClient for Answers {
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.trim().parse::<u16>().ok()).unwrap_or(200);
         let mut headers = Headers::new();
+        // What the HTTP client would not let through does not get here either.
+        let token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+        let text = |c: u8| c == b'\t' || c == b' ' || c.is_ascii_graphic();
         for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
-            headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            if !name.is_empty() && name.bytes().all(token) && value.bytes().all(text) {
+                headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            }
         }
         if request.method() == Method::Head && status == 200 {
             let shown = headers.iter().find(|(name, _)| name.as_str() == "x-ms-meta-token");

@@ -47,7 +47,8 @@ fn kind(said: &str) -> u64 {
     for c in said.chars() {
         quoted ^= c == '"' && before != '\\';
         let c = if c.is_ascii_digit() { '0' } else { c };
-        if !quoted && !(c == '0' && before == '0') {
+        let again = c == '0' && before == '0';
+        if !quoted && !again {
             c.hash(&mut hasher);
         }
         before = c;

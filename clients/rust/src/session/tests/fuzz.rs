@@ -50,8 +50,10 @@ struct World {
     gone: BTreeSet<GrantId>,
     /// When each ping was sent; a new session counts anew.
     pings: BTreeMap<u64, Moment>,
-    /// The furthest that any promise for any ping reaches.
+    /// The furthest that any answer to a keep-alive reaches.
     promised: Option<Moment>,
+    /// The same for each handle that was granted.
+    granted: BTreeMap<Vec<u8>, Moment>,
     /// The numbers of the last requests, in their order.
     requests: Vec<u64>,
     heard: usize,
@@ -70,6 +72,7 @@ impl World {
             gone: BTreeSet::new(),
             pings: BTreeMap::new(),
             promised: None,
+            granted: BTreeMap::new(),
             requests: Vec::new(),
             heard: 0,
             sent: 0,
@@ -163,13 +166,15 @@ impl World {
         match &mut message {
             Heard::Granted(granted) => {
                 request(&mut granted.request);
-                self.promise(granted.ping, granted.valid_for_ms);
+                if let Some(until) = until(&self.pings, granted.ping, granted.valid_for_ms) {
+                    let furthest = self.granted.entry(granted.handle.to_vec()).or_insert(until);
+                    *furthest = until.max(*furthest);
+                }
             }
             Heard::KeptAlive(kept) => {
-                self.promise(kept.ping, kept.valid_for_ms);
-                for limit in &kept.limits {
-                    self.promise(kept.ping, limit.valid_for_ms);
-                }
+                let limits = kept.limits.iter().map(|limit| limit.valid_for_ms);
+                let longest = limits.fold(kept.valid_for_ms, u64::max);
+                self.promised = self.promised.max(until(&self.pings, kept.ping, longest));
             }
             Heard::Refused(refused) => request(&mut refused.request),
             Heard::Queued(queued) => request(&mut queued.request),
@@ -179,12 +184,6 @@ impl World {
         }
         self.heard += 1;
         self.subject.hear(message);
-    }
-
-    fn promise(&mut self, ping: u64, ms: u64) {
-        if let Some(sent) = self.pings.get(&ping) {
-            self.promised = self.promised.max(Some(*sent + Duration::from_millis(ms)));
-        }
     }
 
     fn act(&mut self) {
@@ -243,7 +242,10 @@ impl World {
             let lost = grant.loss().is_some();
             assert!(lost || now.at() < grant.deadline(), "its deadline has passed");
             assert!(lost || !self.gone.contains(id), "a lost grant came back");
-            assert!(lost || Some(grant.deadline()) <= self.promised, "more than was promised");
+            let handle = grant.handle.map(|handle| handle.encoded().to_vec());
+            let granted = handle.and_then(|handle| self.granted.get(&handle).copied());
+            let promised = self.promised.max(granted);
+            assert!(lost || Some(grant.deadline()) <= promised, "more than was promised");
             if lost {
                 self.gone.insert(*id);
                 self.said.insert("lost");
@@ -251,6 +253,11 @@ impl World {
         }
         self.act();
     }
+}
+
+/// How far a promise for a ping reaches, if that was sent.
+fn until(pings: &BTreeMap<u64, Moment>, ping: u64, ms: u64) -> Option<Moment> {
+    pings.get(&ping).map(|sent| *sent + Duration::from_millis(ms))
 }
 
 fn hear(message: Heard) -> Field {
