@@ -240,12 +240,12 @@ impl World {
         for id in &self.guards {
             let grant = self.subject.state.look_at(*id, &now).expect("a guard stands for it");
             let lost = grant.loss().is_some();
-            assert!(lost || now.at() < grant.deadline(), "its deadline has passed");
+            assert!(lost || now.at() < grant.deadline(&now), "its deadline has passed");
             assert!(lost || !self.gone.contains(id), "a lost grant came back");
             let handle = grant.handle.map(|handle| handle.encoded().to_vec());
             let granted = handle.and_then(|handle| self.granted.get(&handle).copied());
             let promised = self.promised.max(granted);
-            assert!(lost || Some(grant.deadline()) <= promised, "more than was promised");
+            assert!(lost || Some(grant.deadline(&now)) <= promised, "more than was promised");
             if lost {
                 self.gone.insert(*id);
                 self.said.insert("lost");
