@@ -165,6 +165,14 @@ pub(crate) fn read_url(text: &str) -> Result<(Url, Option<SecretText>), String> 
             .to_owned());
     }
     url.set_path(&path);
+    // What is left is shown to people. A piece of a key or of a connection
+    // string that slipped in must not be.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
+    if !url.as_str().chars().all(plain) {
+        return Err("has a character that no account's address has; write it as \
+                    \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\""
+            .to_owned());
+    }
     Ok((url, sas))
 }
 
@@ -231,6 +239,16 @@ mod tests {
             let (url, sas) = read_url(text).unwrap();
             assert_eq!(account_of(&url).as_deref(), account, "{text}");
             assert_eq!(sas, None);
+        }
+    }
+
+    #[test]
+    fn what_no_account_s_address_has_is_refused() {
+        for text in ["https://acme.example/AccountKey=hush", "https://sig=hush", "http://h/a;hush"]
+        {
+            let problem = read_url(text).unwrap_err();
+            assert!(problem.contains("a character that no"), "{problem}");
+            assert!(!problem.contains("hush"), "{problem}");
         }
     }
 
