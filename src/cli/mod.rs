@@ -232,6 +232,8 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
+
     use super::*;
 
     #[test]
@@ -294,5 +296,71 @@ mod tests {
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
+    }
+
+    const WORDS: &[&str] = &[
+        "serve",
+        "doctor",
+        "lock",
+        "elect",
+        "leader",
+        "observe",
+        "step-down",
+        "ls",
+        "get",
+        "watch",
+        "break",
+        "check",
+        "bench",
+        "completions",
+        "--",
+        "--output",
+        "json",
+        "--wait",
+        "--ttl",
+        "--label",
+        "a=b",
+        "--probe-http",
+        "http://[::1]:80/x?y#z",
+        "--probe-grpc",
+        "--within",
+        "--reason",
+        "--value",
+        "--prefix",
+        "--help",
+        "--version",
+        "\n",
+        "=",
+        "10s",
+        "1h 5m",
+        "18446744073709551615",
+        "9007199254740992",
+        "-1",
+        "584554531y",
+        "1e9s",
+        "0.1ns",
+    ];
+
+    #[test]
+    fn every_command_line_is_taken_or_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        Fuzz::new("command-line").words(WORDS).longest(400).run(|input| {
+            // One argument on each line.
+            let words = input.split(|byte| *byte == b'\n').take(12);
+            let words = words.map(|word| OsString::from_vec(word.to_vec()));
+            let words: Vec<OsString> = std::iter::once("leasehold".into()).chain(words).collect();
+            wants_json(words.iter().cloned());
+            _ = Internal::try_parse_from(&words);
+            match Cli::try_parse_from(&words) {
+                Ok(cli) => {
+                    let command = format!("{:?}", cli.command);
+                    command.split(['(', ' ']).next().unwrap_or_default().to_owned()
+                }
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    format!("{:?}", error.kind())
+                }
+            }
+        });
     }
 }

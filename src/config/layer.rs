@@ -147,6 +147,7 @@ impl Layer {
                 );
                 // What was meant may be a secret.
                 let value = REDACTED.to_owned();
+                let key = quoted_if_odd(key);
                 layer.mistakes.push(Mistake { key, source: source.to_string(), value, problem });
             }
         }
@@ -186,6 +187,13 @@ impl Layer {
         };
         Self { entries: given.into_iter().map(entry).collect(), ..Self::default() }
     }
+}
+
+/// A key as a file has to write it: with quotes unless it is plain. So an empty
+/// one can be seen, and none does anything to a terminal.
+fn quoted_if_odd(key: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !key.is_empty() && key.chars().all(plain) { key } else { format!("{key:?}") }
 }
 
 fn lossy(bytes: &OsStr) -> Given {

@@ -4,6 +4,8 @@ mod codec;
 mod decode;
 mod election;
 mod encode;
+#[cfg(test)]
+mod fuzz;
 mod listen;
 mod lock;
 mod session;

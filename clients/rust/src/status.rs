@@ -1,7 +1,8 @@
 //! Reads gRPC statuses. The only place that does.
 
-use std::error::Error as StdError;
+use std::{error::Error as StdError, time::Duration};
 
+use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -17,7 +18,7 @@ pub(crate) fn reason(status: &Status) -> Option<Reason> {
 /// What the caller of a failed call should do.
 pub(crate) fn error(status: &Status) -> Error {
     let message = message(status);
-    let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    let retry_after = retry_after(status);
     let lock = || {
         status
             .get_details_error_info()
@@ -47,6 +48,16 @@ pub(crate) fn error(status: &Status) -> Error {
     }
 }
 
+/// When to try again. Not read by the library: it panics on the lowest number
+/// of seconds, in builds that check for overflow.
+fn retry_after(status: &Status) -> Option<Duration> {
+    let all = tonic_types::pb::Status::decode(status.details()).ok()?.details;
+    let info = all.iter().find(|any| any.type_url == "type.googleapis.com/google.rpc.RetryInfo")?;
+    let delay = tonic_types::pb::RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let nanos = u32::try_from(delay.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(delay.seconds).ok()?, nanos))
+}
+
 /// What happened, for people: the daemon's words, or the causes of a failure
 /// of the connection.
 pub(crate) fn message(status: &Status) -> String {
@@ -73,11 +84,16 @@ pub(crate) fn causes(error: &dyn StdError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, time::Duration};
+    use std::collections::HashMap;
 
+    use leasehold_fuzz::{
+        Fuzz,
+        wire::{self, Field},
+    };
     use tonic_types::ErrorDetails;
 
     use super::*;
+    use crate::{ElectionState, Holder, LockInfo};
 
     fn with_reason(code: Code, reason: &str) -> Status {
         let mut details = ErrorDetails::new();
@@ -124,5 +140,52 @@ mod tests {
         assert!(matches!(error(&Status::invalid_argument("no")), Error::Invalid { .. }));
         assert!(matches!(error(&Status::internal("no")), Error::Unavailable { .. }));
         assert_eq!(message(&Status::new(Code::Unavailable, "")), Code::Unavailable.description());
+    }
+
+    /// What calls answer with, which is taken over field by field.
+    fn answers(bytes: &[u8]) -> usize {
+        let lock = pb::LockInfo::decode(bytes).map(LockInfo::from);
+        let election = pb::ElectionState::decode(bytes).map(ElectionState::from);
+        if let Ok(holder) = pb::Holder::decode(bytes).map(Holder::from) {
+            assert!(!holder.to_string().is_empty());
+        }
+        usize::from(lock.is_ok()) + usize::from(election.is_ok())
+    }
+
+    #[test]
+    fn whatever_a_call_is_answered_with_says_what_to_do() {
+        let seeds = ["INVALID", "DATA_LOSS", "PROTOCOL", "RECOVERING", "HELD", "NEW_ONE"];
+        let seeds = seeds.map(|reason| {
+            let status = with_reason(Code::Aborted, reason);
+            wire::write(&[
+                Field::varint(1, 10),
+                Field::bytes(2, status.message()),
+                Field::bytes(3, status.details()),
+            ])
+        });
+        Fuzz::new("status").nested().seeds(seeds).run(|input| {
+            let (mut code, mut text, mut details) = (0, String::new(), Vec::new());
+            for field in wire::read(input).0 {
+                match (field.number, field.value) {
+                    (1, wire::Value::Varint(number)) => code = number as i32,
+                    (2, wire::Value::Bytes(bytes)) => {
+                        text = String::from_utf8_lossy(&bytes).into_owned();
+                    }
+                    (3, wire::Value::Bytes(bytes)) => details = bytes,
+                    _ => {}
+                }
+            }
+            let read = answers(&details);
+            let status = Status::with_details(Code::from_i32(code), text, details.into());
+            let error = error(&status);
+            assert!(!error.to_string().is_empty(), "{error:?}");
+            let retry = match &error {
+                Error::Unavailable { retry_after, .. } => retry_after.is_some(),
+                _ => false,
+            };
+            let kind = format!("{error:?}");
+            let kind = kind.split(' ').next().unwrap_or_default();
+            format!("{kind} {retry} {read} {:?} {:?}", reason(&status), status.code())
+        });
     }
 }

@@ -100,7 +100,7 @@ impl Address {
     /// Reads a connection string. No message quotes it.
     pub(crate) fn of_connection_string(text: &str) -> Result<Self, String> {
         let read = ConnectionString::parse(text)?;
-        let (url, url_sas) = read_url(&read.blob_endpoint)
+        let (url, url_sas) = read_url(read.blob_endpoint.expose())
             .map_err(|problem| format!("has a BlobEndpoint that {problem}"))?;
         let access = if let Some(key) = read.key {
             check_key(key.expose())
@@ -165,6 +165,14 @@ pub(crate) fn read_url(text: &str) -> Result<(Url, Option<SecretText>), String> 
             .to_owned());
     }
     url.set_path(&path);
+    // What is left is shown to people. A piece of a key or of a connection
+    // string that slipped in must not be.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
+    if !url.as_str().chars().all(plain) {
+        return Err("has a character that no account's address has; write it as \
+                    \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\""
+            .to_owned());
+    }
     Ok((url, sas))
 }
 
@@ -204,6 +212,8 @@ pub(crate) fn check_key(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
+
     use super::*;
 
     fn url(text: &str) -> Azure {
@@ -229,6 +239,16 @@ mod tests {
             let (url, sas) = read_url(text).unwrap();
             assert_eq!(account_of(&url).as_deref(), account, "{text}");
             assert_eq!(sas, None);
+        }
+    }
+
+    #[test]
+    fn what_no_account_s_address_has_is_refused() {
+        for text in ["https://acme.example/AccountKey=hush", "https://sig=hush", "http://h/a;hush"]
+        {
+            let problem = read_url(text).unwrap_err();
+            assert!(problem.contains("a character that no"), "{problem}");
+            assert!(!problem.contains("hush"), "{problem}");
         }
     }
 
@@ -271,5 +291,80 @@ mod tests {
         }
         let nameless = "AccountKey=a2V5;BlobEndpoint=https://locks.example";
         assert_eq!(Address::of_connection_string(nameless).unwrap_err(), "has no AccountName");
+    }
+
+    /// Stands for a secret wherever it is put.
+    const HUSH: &str = "aHVzaGh1c2g";
+
+    const WORDS: &[&str] = &[
+        HUSH,
+        "AccountName=",
+        "AccountKey=",
+        "BlobEndpoint=",
+        "SharedAccessSignature=",
+        "EndpointSuffix=",
+        "DefaultEndpointsProtocol=",
+        "UseDevelopmentStorage=true",
+        "DevelopmentStorageProxyUri=",
+        "https://",
+        "http://127.0.0.1:10000/",
+        ".blob.core.windows.net",
+        "sig=",
+        "sv=1&sig=",
+        "?",
+        "#",
+        "@",
+        ":",
+        "[::1]",
+    ];
+
+    #[test]
+    fn whatever_is_given_as_an_account_no_secret_is_shown() {
+        Fuzz::new("account").words(WORDS).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let mut said = Vec::new();
+            let mut tell = |outcome: Result<String, String>| {
+                if let Err(problem) = &outcome {
+                    assert!(!problem.contains(HUSH), "{problem}");
+                }
+                said.push(outcome.unwrap_or_else(|problem| problem));
+            };
+            tell(ConnectionString::parse(&text).map(|read| {
+                // What the account is called is no secret.
+                let named = read.account.as_ref().is_some_and(|account| account.contains(HUSH));
+                assert!(named || !format!("{read:?}").contains(HUSH), "{read:?}");
+                format!("{} {}", read.key.is_some(), read.sas.is_some())
+            }));
+            tell(Address::of_connection_string(&text).map(|address| shown(&address)));
+            tell(read_url(&text).map(|(url, sas)| {
+                assert_eq!((url.query(), url.fragment(), url.password()), (None, None, None));
+                // What was read reads back.
+                assert_eq!(read_url(url.as_str()), Ok((url.clone(), None)), "{url}");
+                let azure = Azure {
+                    account_url: Some(url.to_string()),
+                    account_key: Some(SecretText::new("a2V5")),
+                    url_sas: sas,
+                    ..Azure::default()
+                };
+                Address::of(&azure).map_or_else(|problem| problem.problem, |found| shown(&found))
+            }));
+            tell(read_sas(&text).map(|sas| format!("{sas:?}")));
+            tell(check_key(&text).map(|()| "a key".to_owned()));
+            said.join("|")
+        });
+    }
+
+    /// The kind of access, once it is sure that nothing else is told.
+    fn shown(address: &Address) -> String {
+        let Address { url, access } = address;
+        let shown = format!("{address:?}");
+        let account = matches!(access, Access::Key { account, .. } if account.contains(HUSH));
+        assert!(!shown.contains(HUSH) || account || url.as_str().contains(HUSH), "{shown}");
+        assert!(url.query().is_none() && url.username().is_empty(), "{url}");
+        match access {
+            Access::Key { .. } => format!("{} key", url.scheme()),
+            Access::Sas(_) => format!("{} sas", url.scheme()),
+            Access::Token(_) => format!("{} token", url.scheme()),
+        }
     }
 }

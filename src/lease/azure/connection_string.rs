@@ -14,8 +14,8 @@ const EMULATOR_PORT: u16 = 10_000;
 /// What a connection string says that matters for blobs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConnectionString {
-    /// Where the blobs are.
-    pub(super) blob_endpoint: String,
+    /// Where the blobs are. May have a signature as its query.
+    pub(super) blob_endpoint: SecretText,
     /// The account, if it is named.
     pub(super) account: Option<String>,
     pub(super) key: Option<SecretText>,
@@ -25,7 +25,7 @@ pub(super) struct ConnectionString {
 impl ConnectionString {
     /// Reads `name=value` pairs that are divided by semicolons. Names count
     /// whatever their case; those that do not matter here are left alone. No
-    /// message quotes a value.
+    /// message quotes what was given.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Settings::parse(text)?;
         if let Some(word) = settings.take("UseDevelopmentStorage") {
@@ -47,7 +47,7 @@ impl ConnectionString {
         if key.is_some() && sas.is_some() {
             return Err("has both AccountKey and SharedAccessSignature; leave one out".to_owned());
         }
-        Ok(Self { blob_endpoint, account, key, sas })
+        Ok(Self { blob_endpoint: SecretText::new(blob_endpoint), account, key, sas })
     }
 
     fn emulator(mut settings: Settings) -> Result<Self, String> {
@@ -62,7 +62,7 @@ impl ConnectionString {
         let proxy = settings.take("DevelopmentStorageProxyUri");
         let host = proxy.as_deref().unwrap_or("http://127.0.0.1").trim_end_matches('/');
         Ok(Self {
-            blob_endpoint: format!("{host}:{EMULATOR_PORT}/{EMULATOR}"),
+            blob_endpoint: SecretText::new(format!("{host}:{EMULATOR_PORT}/{EMULATOR}")),
             account: Some(EMULATOR.to_owned()),
             key: Some(SecretText::new(EMULATOR_KEY)),
             sas: None,
@@ -102,7 +102,11 @@ impl Settings {
             };
             let (name, value) = (name.trim(), value.trim());
             if settings.insert(name.to_lowercase(), value.to_owned()).is_some() {
-                return Err(format!("has {name} twice"));
+                // Not by its name: that may be a piece of a key.
+                return Err(format!(
+                    "its part {} has the name of a part before it; leave one out",
+                    number + 1
+                ));
             }
         }
         Ok(Self(settings))
@@ -128,7 +132,7 @@ mod tests {
             "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=a2V5PT0=;\
              EndpointSuffix=core.windows.net",
         );
-        assert_eq!(read.blob_endpoint, "https://acme.blob.core.windows.net");
+        assert_eq!(read.blob_endpoint.expose(), "https://acme.blob.core.windows.net");
         assert_eq!(read.account.as_deref(), Some("acme"));
         assert_eq!(read.key, Some(SecretText::new("a2V5PT0=")));
         assert_eq!(read.sas, None);
@@ -140,7 +144,7 @@ mod tests {
             " accountkey = a2V5 ;\n ACCOUNTNAME=acme; QueueEndpoint=https://q.example/;;\
              endpointsuffix=core.chinacloudapi.cn ; Foo=bar;TableEndpoint=; ",
         );
-        assert_eq!(read.blob_endpoint, "https://acme.blob.core.chinacloudapi.cn");
+        assert_eq!(read.blob_endpoint.expose(), "https://acme.blob.core.chinacloudapi.cn");
         assert_eq!(read.key, Some(SecretText::new("a2V5")));
     }
 
@@ -150,7 +154,7 @@ mod tests {
             "AccountName=devstoreaccount1;AccountKey=a2V5;DefaultEndpointsProtocol=http;\
              BlobEndpoint=http://127.0.0.1:9/devstoreaccount1;",
         );
-        assert_eq!(read.blob_endpoint, "http://127.0.0.1:9/devstoreaccount1");
+        assert_eq!(read.blob_endpoint.expose(), "http://127.0.0.1:9/devstoreaccount1");
         let read =
             parse("BlobEndpoint=https://acme.example/;SharedAccessSignature=sv=1&sig=a%2Bb%3D");
         assert_eq!(read.account, None);
@@ -160,11 +164,11 @@ mod tests {
     #[test]
     fn the_emulator_has_an_account_of_its_own() {
         let read = parse("UseDevelopmentStorage=True");
-        assert_eq!(read.blob_endpoint, "http://127.0.0.1:10000/devstoreaccount1");
+        assert_eq!(read.blob_endpoint.expose(), "http://127.0.0.1:10000/devstoreaccount1");
         assert_eq!(read.account.as_deref(), Some("devstoreaccount1"));
         assert!(read.key.is_some());
         let read = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite/");
-        assert_eq!(read.blob_endpoint, "http://azurite:10000/devstoreaccount1");
+        assert_eq!(read.blob_endpoint.expose(), "http://azurite:10000/devstoreaccount1");
     }
 
     #[test]
@@ -173,7 +177,8 @@ mod tests {
             ("", "neither AccountName nor BlobEndpoint"),
             ("AccountKey=hush", "neither AccountName nor BlobEndpoint"),
             ("AccountName=acme;hush", "part 2 is not of the form"),
-            ("AccountKey=hush;accountkey=hush2", "has accountkey twice"),
+            ("AccountKey=hush;accountkey=hush2", "part 2 has the name of a part before it"),
+            ("AccountName=acme;hush==;hush==", "part 3 has the name of a part before it"),
             ("AccountName=a/hush;AccountKey=hush", "no account can have"),
             ("AccountName=a;DefaultEndpointsProtocol=hush", "http or https"),
             ("AccountName=a;AccountKey=hush;SharedAccessSignature=hush", "leave one out"),

@@ -81,6 +81,7 @@ fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
     use proptest::prelude::*;
 
     use super::*;
@@ -159,12 +160,39 @@ mod tests {
             let name = LockName::parse("", &format!("{start}{rest}")).unwrap();
             prop_assert!(of("", &name).starts_with(&beginning("", "default", &start)));
         }
+    }
 
-        #[test]
-        fn nothing_panics(path in "locks/default/[~0-9a-f./%]{0,12}") {
-            if let Some(name) = lock("", &path) {
-                prop_assert_eq!(of("", &name), path);
+    #[test]
+    fn a_name_has_one_path_and_a_path_one_name() {
+        Fuzz::new("blob-path").longest(1200).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
+            let mut said = String::new();
+            for prefix in ["", "env/prod"] {
+                // As a name, which must come back from its path.
+                match LockName::parse(namespace, name) {
+                    Ok(name) => {
+                        let path = of(prefix, &name);
+                        assert!(path.len() <= 1024, "{path}");
+                        assert!(path.bytes().all(|b| is_plain(b) || b"./~".contains(&b)), "{path}");
+                        assert_eq!(lock(prefix, &path).as_ref(), Some(&name), "{path}");
+                        for (at, _) in name.name().char_indices() {
+                            let start = beginning(prefix, name.namespace(), &name.name()[..at]);
+                            assert!(path.starts_with(&start), "{path}: {start}");
+                        }
+                        said.push_str(if path.contains('~') { "escaped" } else { "plain" });
+                    }
+                    Err(invalid) => said.push_str(invalid.field),
+                }
+                // As a path, which is nobody else's.
+                for path in [text.to_string(), format!("{}{text}", root(prefix))] {
+                    if let Some(name) = lock(prefix, &path) {
+                        assert_eq!(of(prefix, &name), path);
+                        said.push_str(" found");
+                    }
+                }
             }
-        }
+            said
+        });
     }
 }

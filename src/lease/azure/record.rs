@@ -18,6 +18,14 @@ pub(super) const SLICE: u64 = 1 << 10;
 /// All metadata of a blob together may have this many bytes.
 const LARGEST: usize = 8 * 1024;
 
+/// The longest text for people that is read, once it is escaped again: a
+/// breaker's name or reason, with each byte escaped.
+const LONGEST_TEXT: usize = 3 * 256;
+
+/// The same for the name of a daemon. With these limits, whatever was read can
+/// be written again.
+const LONGEST_DAEMON: usize = 200;
+
 /// What a header carries unchanged. Spaces are not among it: signatures
 /// contract them.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
@@ -110,30 +118,50 @@ impl Record {
     /// From what is stored. The token and the nonce must be there; the rest is
     /// for people, and what can't be read of it is left out.
     pub(super) fn from_metadata(metadata: &HashMap<String, String>) -> Result<Self, Garbage> {
-        let get = |key: &str| {
-            let found = metadata.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
-            found.map(|(_, value)| value.as_str())
+        let get = |key: &str| entry(metadata, key);
+        let needed = |key: &'static str| {
+            // Which of them counts must not depend on chance.
+            if entries(metadata, key).count() > 1 {
+                return Err(Garbage(format!("it has more than one {key}")));
+            }
+            entry(metadata, key).ok_or_else(|| Garbage(format!("it has no {key}")))
         };
-        let token = get("token").ok_or_else(|| Garbage("it has no token".to_owned()))?;
+        let token = needed("token")?;
         let token = decimal(token)
             .filter(|token| *token == 0 || !Tokens::from(*token, SLICE).is_empty())
             .ok_or_else(|| Garbage(format!("its token is {:?}, which is none", clip(token))))?;
-        let nonce = get("nonce").ok_or_else(|| Garbage("it has no nonce".to_owned()))?;
+        let nonce = needed("nonce")?;
         let nonce = u128::from_str_radix(nonce, 16)
             .map_err(|_| Garbage("its nonce is not a number".to_owned()))?;
-        let text = |key: &str| get(key).and_then(unescape);
-        let broken = text("brokenby").zip(text("brokenwhy"));
+        let text = |key: &str, longest: usize| {
+            let text = get(key).and_then(unescape)?;
+            (escape(&text).len() <= longest).then_some(text)
+        };
+        let broken = text("brokenby", LONGEST_TEXT).zip(text("brokenwhy", LONGEST_TEXT));
         Ok(Self {
             token,
             nonce,
-            holder: text("holder").as_deref().and_then(holder),
+            holder: get("holder").and_then(unescape).as_deref().and_then(holder),
             leader: get("leader").and_then(decimal),
             bytes: get("bytes").and_then(decimal).and_then(|n| n.try_into().ok()).unwrap_or(0),
             since: get("since").and_then(decimal).unwrap_or(0),
-            daemon: text("daemon").unwrap_or_default(),
+            daemon: text("daemon", LONGEST_DAEMON).unwrap_or_default(),
             broken: broken.map(|(by, reason)| Breaker { by: by.into(), reason: reason.into() }),
         })
     }
+}
+
+/// Names count whatever their case.
+fn entries<'a>(
+    metadata: &'a HashMap<String, String>,
+    key: &str,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let all = metadata.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    all.filter(move |(name, _)| name.eq_ignore_ascii_case(key))
+}
+
+fn entry<'a>(metadata: &'a HashMap<String, String>, key: &str) -> Option<&'a str> {
+    entries(metadata, key).min().map(|(_, value)| value)
 }
 
 /// Digits only: no sign, no spaces.
@@ -167,6 +195,7 @@ fn size(metadata: &HashMap<String, String>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
     use proptest::prelude::*;
 
     use super::*;
@@ -254,9 +283,47 @@ mod tests {
             prop_assert_eq!(Record::from_metadata(&metadata), Ok(record));
         }
 
-        #[test]
-        fn nothing_panics(metadata in prop::collection::hash_map("(token|nonce|holder|brokenby|x)", any::<String>(), 0..5)) {
-            let _ = Record::from_metadata(&metadata);
-        }
+    }
+
+    /// Metadata as lines: a name, a colon, a value.
+    fn lines(text: &str) -> HashMap<String, String> {
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn whatever_is_stored_is_read_alike_and_can_be_written_again() {
+        Fuzz::new("blob-metadata").longest(LARGEST).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let (metadata, again) = (lines(&text), lines(&text));
+            let read = Record::from_metadata(&metadata);
+            assert_eq!(read, Record::from_metadata(&again), "it depends on the order");
+            let record = match read {
+                Err(Garbage(why)) => {
+                    assert!(why.len() < 200 && !why.chars().any(char::is_control), "{why:?}");
+                    return why;
+                }
+                Ok(record) => record,
+            };
+            if let Some(tokens) = record.tokens() {
+                assert_eq!(tokens.len(), SLICE);
+                assert!(tokens.bounds().1 < 1 << 53, "{record:?}");
+            }
+            let written = record.to_metadata();
+            assert!(size(&written) <= LARGEST, "{record:?}");
+            assert!(written.values().all(|value| value.bytes().all(|b| b.is_ascii_graphic())));
+            assert_eq!(Record::from_metadata(&written).as_ref(), Ok(&record));
+            let Record { token, holder, leader, bytes, since, daemon, broken, .. } = record;
+            format!(
+                "{} {} {} {} {} {} {}",
+                token > 0,
+                holder.is_some_and(|holder| holder.labels().count() > 0),
+                leader.is_some(),
+                bytes > 0,
+                since > 0,
+                daemon.is_empty(),
+                broken.is_some()
+            )
+        });
     }
 }

@@ -201,7 +201,8 @@ impl Record {
             return Err(if text.is_empty() {
                 "it is empty".to_owned()
             } else if first.starts_with("leasehold state ") {
-                format!("it was written in another format, {first:?}; this daemon knows {FORMAT:?}")
+                let shown: String = first.chars().take(40).collect();
+                format!("it was written in another format, {shown:?}; this daemon knows {FORMAT:?}")
             } else {
                 format!("it does not begin with {FORMAT:?}")
             });
@@ -234,6 +235,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_fuzz::Fuzz;
     use proptest::prelude::*;
 
     use super::*;
@@ -265,5 +267,20 @@ mod tests {
         fn garbage_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(Record::decode(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn only_what_was_written_is_read() {
+        Fuzz::new("state-file").longest(8192).run(|bytes| match Record::decode(bytes) {
+            Ok(record) => {
+                assert_eq!(record.encode().as_bytes(), bytes);
+                assert!(record.epoch < LAST_EPOCH, "{record:?}");
+                format!("{}", record.clean)
+            }
+            Err(why) => {
+                assert!(why.len() < 600 && !why.chars().any(char::is_control), "{why:?}");
+                why
+            }
+        });
     }
 }

@@ -3,6 +3,11 @@
 
 use std::{collections::HashSet, fs, os::unix::fs::symlink};
 
+use leasehold_fuzz::{
+    Fuzz,
+    wire::{self, Field},
+};
+
 use super::*;
 use crate::lease::Token;
 
@@ -244,4 +249,50 @@ async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_we
         }
     };
     assert_eq!(found.unwrap().longest_ttl, Duration::from_secs(60));
+}
+
+/// A directory as a script: the bytes of its files.
+#[test]
+fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused() {
+    let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
+                  stopped-cleanly true\ncrc32 05db1902\n";
+    let whole = [Field::bytes(1, *state), Field::bytes(2, *b"123\n"), Field::bytes(3, *b"x")];
+    Fuzz::new("data-directory").nested().seeds([wire::write(&whole)]).run(|input| {
+        let dir = tempfile::tempdir().unwrap();
+        for Field { number, value } in wire::read(input).0 {
+            let file = match number {
+                1 => "state",
+                2 => "lock",
+                3 => "state.new",
+                _ => continue,
+            };
+            if let wire::Value::Bytes(bytes) = value {
+                fs::write(dir.path().join(file), bytes).unwrap();
+            }
+        }
+        let before = Directory::open(dir.path()).map(|(_, found)| found);
+        let store = match (Embedded::open(dir.path()), &before) {
+            (Ok(store), Ok(_)) => store,
+            (Err(error), Err(same)) => {
+                assert_eq!(error.to_string(), same.to_string());
+                assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
+                return error.to_string().replace(&dir.path().display().to_string(), "");
+            }
+            (opened, before) => panic!("{:?} but {before:?}", opened.map(|_| ())),
+        };
+        let found = before.unwrap();
+        let first = store.shared.state().tokens.bounds().0;
+        assert!(found.is_none_or(|found| first > found.epoch << 20), "{first} after {found:?}");
+        assert!(first < 1 << 53 && first >> 20 >= sane_seconds() - 60, "{first}");
+        let waits = store.shared.state().recovered_at.is_some();
+        assert_eq!(waits, found.is_some_and(|found| !found.clean));
+        drop(store);
+        // The next start goes on from there.
+        match Embedded::open(dir.path()) {
+            Ok(next) => assert!(next.shared.state().tokens.bounds().0 > first),
+            // The last epoch of all.
+            Err(error) => assert!(first >> 20 == (1 << 33) - 1, "{error}"),
+        }
+        format!("{waits} {}", found.is_some())
+    });
 }

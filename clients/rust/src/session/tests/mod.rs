@@ -2,6 +2,7 @@
 
 mod breaks;
 mod daemon;
+mod fuzz;
 mod grants;
 mod orders;
 mod proclaims;

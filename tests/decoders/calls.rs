@@ -1,0 +1,146 @@
+//! The unary calls and what they can be asked, through the services themselves.
+
+use std::{sync::Arc, time::Duration};
+
+use leasehold::{
+    clock::Entropy,
+    driver::Driver,
+    lease::embedded::Embedded,
+    lock,
+    rpc::{
+        self,
+        pb::{
+            self, attach_request::Message, election_service_client::ElectionServiceClient,
+            lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
+        },
+    },
+    session,
+};
+use leasehold_fuzz::{
+    Fuzz,
+    wire::{self, Field, Value},
+};
+use prost::Message as _;
+use tokio::runtime::Builder;
+use tonic::{Code, Response, Status, service::Routes};
+
+fn driver(dir: &std::path::Path) -> Driver {
+    let sessions = session::Settings {
+        default_ttl: Duration::from_secs(60),
+        longest_ttl: Duration::from_secs(60),
+        max_sessions: 10,
+        max_locks_per_session: 10,
+    };
+    let locks = lock::Settings {
+        lease_duration: Duration::from_secs(30),
+        linger: Duration::ZERO,
+        poll_interval: Duration::from_secs(2),
+        max_locks: 10,
+        max_waiters_per_lock: 10,
+    };
+    let store = Arc::new(Embedded::open(dir).unwrap());
+    Driver::new(sessions, locks, store, Entropy::seeded(1))
+}
+
+/// The answer's kind, or why not: by a reason that is the caller's fault.
+fn told<T>(method: &str, answer: Result<Response<T>, Status>) -> String {
+    match answer {
+        Ok(_) => format!("{method} ok"),
+        Err(status) => {
+            let code = status.code();
+            assert!(matches!(code, Code::InvalidArgument | Code::ResourceExhausted), "{status:?}");
+            let text = status.message();
+            assert!(!text.is_empty() && text.len() < 2000, "{status:?}");
+            assert!(!text.chars().any(char::is_control), "{status:?}");
+            format!("{method} {text}")
+        }
+    }
+}
+
+async fn call(routes: &Routes, number: u32, bytes: &[u8]) -> Option<String> {
+    let mut locks = LockServiceClient::new(routes.clone());
+    let mut elections = ElectionServiceClient::new(routes.clone());
+    macro_rules! call {
+        ($client:ident.$method:ident($message:ident)) => {
+            told(stringify!($method), $client.$method(pb::$message::decode(bytes).ok()?).await)
+        };
+    }
+    Some(match number {
+        1 => call!(locks.inspect(InspectRequest)),
+        2 => call!(locks.list(ListRequest)),
+        3 => call!(locks.watch(WatchRequest)),
+        4 => call!(locks.r#break(BreakRequest)),
+        5 => call!(locks.check_token(CheckTokenRequest)),
+        6 => call!(elections.leader(LeaderRequest)),
+        7 => call!(elections.observe(ObserveRequest)),
+        8 => call!(elections.step_down(StepDownRequest)),
+        _ => return None,
+    })
+}
+
+fn scripts() -> Vec<Vec<u8>> {
+    let lock = Some(pb::LockRef { namespace: "default".into(), name: "held".into() });
+    let (by, reason) = (String::from("ops"), String::from("stuck"));
+    let broken = pb::BreakRequest { lock: lock.clone(), reason: reason.clone(), by: by.clone() };
+    let token = pb::CheckTokenRequest { lock: lock.clone(), token: 1 << 20 };
+    let down = pb::StepDownRequest { election: lock.clone(), reason, by, within_ms: 1000 };
+    let list = pb::ListRequest {
+        namespace: "default".into(),
+        prefix: "he".into(),
+        page_size: 1,
+        page_token: "held".into(),
+    };
+    let target = Some(pb::watch_request::Target::Prefix("he".into()));
+    let watch = pb::WatchRequest { namespace: String::new(), target };
+    let inspect = pb::InspectRequest { lock: lock.clone(), stored: true };
+    let (leader, observe) =
+        (pb::LeaderRequest { election: lock.clone() }, pb::ObserveRequest { election: lock });
+    let one = |number, bytes: Vec<u8>| wire::write(&[Field::bytes(number, bytes)]);
+    vec![
+        one(1, inspect.encode_to_vec()),
+        one(2, list.encode_to_vec()),
+        one(3, watch.encode_to_vec()),
+        one(4, broken.encode_to_vec()),
+        one(5, token.encode_to_vec()),
+        one(6, leader.encode_to_vec()),
+        one(7, observe.encode_to_vec()),
+        one(8, down.encode_to_vec()),
+    ]
+}
+
+#[test]
+fn every_call_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (routes, _stream) = runtime.block_on(async {
+        let driver = driver(dir.path());
+        let (routes, _) = rpc::routes(&driver, false);
+        // Something to look at.
+        let open = pb::Open { protocol_version: 1, ..Default::default() };
+        let lock = Some(pb::LockRef { namespace: String::new(), name: "held".into() });
+        let acquire = pb::Acquire { request: 1, lock, ..Default::default() };
+        let messages = [Message::Open(open), Message::Acquire(acquire)];
+        let messages = messages.map(|message| pb::AttachRequest { message: Some(message) });
+        let asks = tokio_stream::StreamExt::merge(
+            tokio_stream::iter(messages),
+            tokio_stream::pending::<pb::AttachRequest>(),
+        );
+        let mut client = SessionServiceClient::new(routes.clone());
+        let mut stream = client.attach(asks).await.unwrap().into_inner();
+        stream.message().await.unwrap().unwrap();
+        stream.message().await.unwrap().unwrap();
+        (routes, stream)
+    });
+    Fuzz::new("call").nested().seeds(scripts()).run(|input| {
+        runtime.block_on(async {
+            let mut said = Vec::new();
+            for Field { number, value } in wire::read(input).0.into_iter().take(4) {
+                if let Value::Bytes(bytes) = value {
+                    said.extend(call(&routes, number, &bytes).await);
+                }
+            }
+            said.sort();
+            said.join("|")
+        })
+    });
+}
