@@ -36,7 +36,17 @@ where
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let filter = parse_filter(&config.log)?;
-    Ok(Registry::default().with(lines).with(filter).with(filter_fn(is_discreet)))
+    let connections_too = config.log.contains("h2");
+    let wanted = move |metadata: &Metadata<'_>| {
+        is_discreet(metadata) && (connections_too || !is_chatter(metadata))
+    };
+    Ok(Registry::default().with(lines).with(filter).with(filter_fn(wanted)))
+}
+
+/// Whether a peer can provoke it at will, and so fill the log: shown only if the
+/// filter names the library that says it.
+fn is_chatter(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("h2") && *metadata.level() > Level::ERROR
 }
 
 /// Whether an event may be logged, whatever the filter says. Below warnings,

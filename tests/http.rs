@@ -389,6 +389,19 @@ async fn while_it_stops_it_answers_and_is_not_ready() {
 }
 
 #[tokio::test]
+async fn who_has_closed_its_half_gets_its_answer() {
+    let served = Served::start(&[]);
+    for _ in 0..20 {
+        let mut connection = served.connect().await;
+        connection.write_all(head("GET", "/healthz", "").as_bytes()).await.unwrap();
+        connection.shutdown().await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(Reply::parse(&answer).status, 200);
+    }
+}
+
+#[tokio::test]
 async fn it_can_be_served_on_a_socket() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("http");

@@ -77,6 +77,8 @@ where
             // One answer for each, which fits into the socket's buffer: so
             // nobody keeps a place by not reading.
             .keep_alive(false)
+            // Who has asked may close its half, and still wants the answer.
+            .half_close(true)
             .header_read_timeout(HEAD_WITHIN)
             .max_header_size(LARGEST_HEAD)
             .max_buf_size(2 * LARGEST_HEAD)

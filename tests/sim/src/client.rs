@@ -69,6 +69,9 @@ pub fn start(place: usize) {
         clients.push(Process { machine, place, holds: Vec::new(), pending: None });
         clients.len() as u32 - 1
     };
+    if scene.plan.bad_clocks {
+        record(Event::ClockBroken { client: number });
+    }
     let builder = Client::builder("http://daemon")
         .ttl(scene.plan.ttl)
         .client_name(format!("client {number}"))
