@@ -30,6 +30,10 @@ use crate::{
 /// this machine may have been frozen.
 const LEAP: Duration = Duration::from_secs(1);
 
+/// Clocks of one machine that differ by less than one in this many are as they
+/// should be.
+const DRIFT: u32 = 500;
+
 /// How much room is kept for actions after a crowd has gone.
 const KEPT: usize = 1024;
 
@@ -247,12 +251,17 @@ impl Driver {
     fn run(&self, state: &mut State, event: Event) {
         let here = Anchor::now();
         let leap = state.anchor.leap_until(&here);
+        let age = here.at().since(state.anchor.at());
         if leap > LEAP {
             tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
             self.step(state, Event::Leapt(leap), here.at());
-        }
-        if leap > LEAP || here.at().since(state.anchor.at()) > 10 * LEAP {
             state.anchor = here;
+        } else if state.anchor.lag_until(&here) > LEAP {
+            // Set back: from there on it may leap again.
+            state.anchor = here;
+        } else if age > 10 * LEAP {
+            // Small leaps add up, but for what drift explains.
+            state.anchor = here.less(leap.saturating_sub(age / DRIFT));
         }
         self.step(state, event, here.at());
 

@@ -25,7 +25,6 @@ pub use state::Obstacle;
 use crate::{
     clock::{Entropy, HashMap, Moment},
     lease::{self, LeaseId, Token, Value},
-    mutant::{self, Mutant},
     name::LockName,
     schedule::Schedule,
 };
@@ -217,6 +216,8 @@ struct Cx<'a> {
     lock: LockId,
     now: Moment,
     entropy: &'a mut Entropy,
+    #[cfg(feature = "simulation")]
+    one_id: u128,
     settings: &'a Settings,
     schedule: &'a mut Schedule<Due>,
     /// An empty queue, to be used again.
@@ -227,8 +228,9 @@ struct Cx<'a> {
 impl Cx<'_> {
     /// For a lease's id (safety rule 1).
     fn fresh_bits(&mut self) -> u128 {
-        if mutant::is(Mutant::SameLeaseId) {
-            return std::ptr::from_ref(self.settings).addr() as u128;
+        #[cfg(feature = "simulation")]
+        if crate::mutant::is(crate::mutant::Mutant::SameLeaseId) {
+            return self.one_id;
         }
         self.entropy.bits()
     }
@@ -254,13 +256,20 @@ pub struct Locks {
     tickets: u64,
     draining: bool,
     spare: Option<Box<Queue>>,
+    /// What a mutant uses again and again.
+    #[cfg(feature = "simulation")]
+    one_id: u128,
 }
 
 impl Locks {
     /// No locks.
     #[must_use]
     pub fn new(settings: Settings, entropy: Entropy) -> Self {
+        #[cfg(feature = "simulation")]
+        let mut entropy = entropy;
         Self {
+            #[cfg(feature = "simulation")]
+            one_id: entropy.bits(),
             locks: Slab::new(),
             names: HashMap::default(),
             stranded: BTreeSet::new(),
@@ -496,6 +505,8 @@ impl Locks {
             lock: id,
             now,
             entropy: &mut self.entropy,
+            #[cfg(feature = "simulation")]
+            one_id: self.one_id,
             settings: &self.settings,
             schedule: &mut self.schedule,
             spare: &mut self.spare,

@@ -97,6 +97,9 @@ pub struct Sessions {
     settings: Settings,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
+    /// What a mutant remembers of grants that were released.
+    #[cfg(feature = "simulation")]
+    released: Vec<(Handle, LockName)>,
     /// By stream: numbers that are used again, so few.
     streams: Vec<Option<SessionKey>>,
     locks: Locks,
@@ -116,6 +119,8 @@ impl Sessions {
             settings,
             sessions: Slab::new(),
             secrets: HashMap::default(),
+            #[cfg(feature = "simulation")]
+            released: Vec::new(),
             streams: Vec::new(),
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),
@@ -129,6 +134,10 @@ impl Sessions {
     /// nothing is granted or kept alive on a deadline that has passed (safety
     /// rule 5).
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Action>) {
+        // What is due next may depend on it.
+        if let Event::Leapt(by) = event {
+            self.locks(lock::Event::Leapt(by), now, out);
+        }
         let looks = !mutant::is(Mutant::ChecksByTimerOnly) || matches!(event, Event::Tick);
         if looks && self.next_due().is_some_and(|due| due <= now) {
             self.tick(now, out);
@@ -159,15 +168,15 @@ impl Sessions {
             Event::Drain(until) => self.drain(until, now, out),
             Event::EndDrain => {
                 for lock in self.held() {
+                    #[cfg(feature = "simulation")]
                     if mutant::is(Mutant::HastyStop) {
-                        self.locks(lock::Event::Free(lock), now, out);
+                        self.free_at_once(lock, now, out);
                         continue;
                     }
                     self.end_grant(lock, Cause::ShuttingDown, now, out);
                 }
             }
-            Event::Leapt(by) => self.locks(lock::Event::Leapt(by), now, out),
-            Event::Tick => {}
+            Event::Leapt(_) | Event::Tick => {}
         }
     }
 

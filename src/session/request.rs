@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::{Action, Message, Request, Session, Sessions};
+#[cfg(feature = "simulation")]
+use crate::mutant::{self, Mutant};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
     lock::{self, Patience, SessionKey},
-    mutant::{self, Mutant},
 };
 
 /// More waits than this are not searched one by one.
@@ -54,10 +55,15 @@ impl Sessions {
                 let session = self.sessions.get_mut(key.0 as usize);
                 match session.and_then(|session| session.forget_grant(handle)) {
                     Some(lock) => {
+                        #[cfg(feature = "simulation")]
+                        self.remember_released(handle, lock);
                         self.send(key, Message::Released { request }, out);
                         self.locks(lock::Event::Free(lock), now, out);
                     }
-                    None if mutant::is(Mutant::ReleaseByName) => self.release_any(now, out),
+                    #[cfg(feature = "simulation")]
+                    None if mutant::is(Mutant::ReleaseByName) => {
+                        self.release_by_name(handle, now, out);
+                    }
                     None => {
                         let problem = Problem::new(
                             Reason::UnknownHandle,
@@ -90,13 +96,6 @@ impl Sessions {
             }
             Request::Close => self.end_session(key, None, now, out),
             Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
-        }
-    }
-
-    /// What a release must never do (safety rule 12): for simulations only.
-    fn release_any(&mut self, now: Moment, out: &mut Vec<Action>) {
-        for lock in self.held() {
-            self.locks(lock::Event::Free(lock), now, out);
         }
     }
 
@@ -170,5 +169,34 @@ impl Sessions {
                     || session.waits.values().any(|(other, _)| *other == lock))
         });
         self.locks(lock::Event::Acquire(acquire, again), now, out);
+    }
+}
+
+/// What must never be done, for simulations that are to notice it.
+#[cfg(feature = "simulation")]
+impl Sessions {
+    fn remember_released(&mut self, handle: lock::Handle, lock: lock::LockId) {
+        if let Some(name) = self.locks.name(lock).filter(|_| mutant::is(Mutant::ReleaseByName)) {
+            self.released.push((handle, name.clone()));
+        }
+    }
+
+    /// A release that comes again frees whoever holds the lock by then (safety rule
+    /// 12).
+    fn release_by_name(&mut self, handle: lock::Handle, now: Moment, out: &mut Vec<Action>) {
+        let named = self.released.iter().find(|(released, _)| *released == handle);
+        if let Some(lock) = named.and_then(|(_, name)| self.locks.find(name)) {
+            self.free_at_once(lock, now, out);
+        }
+    }
+
+    /// Frees a lock although its holder may count on it.
+    pub(super) fn free_at_once(&mut self, lock: lock::LockId, now: Moment, out: &mut Vec<Action>) {
+        let Some(grant) = self.locks.grant(lock) else { return };
+        let (session, handle) = (grant.session, grant.handle);
+        if let Some(session) = self.sessions.get_mut(session.0 as usize) {
+            session.forget_grant(handle);
+        }
+        self.locks(lock::Event::Free(lock), now, out);
     }
 }

@@ -168,6 +168,23 @@ impl Anchor {
         self.by_wall(later).saturating_sub(later.moment.since(self.moment))
     }
 
+    /// How far the wall clock had fallen behind the other by then.
+    #[must_use]
+    pub fn lag_until(&self, later: &Self) -> Duration {
+        let passed = later.moment.since(self.moment);
+        match later.wall.duration_since(self.wall) {
+            Ok(by_wall) => passed.saturating_sub(by_wall),
+            Err(back) => passed + back.duration(),
+        }
+    }
+
+    /// The same, as if the wall clock had shown this much less: so a leap of this
+    /// much is still to come.
+    #[must_use]
+    pub fn less(self, leap: Duration) -> Self {
+        Self { wall: self.wall.checked_sub(leap).unwrap_or(self.wall), ..self }
+    }
+
     /// How much time had passed by then, by the clock that shows more of it.
     #[must_use]
     pub fn passed_until(&self, later: &Self) -> Duration {
@@ -227,5 +244,14 @@ mod tests {
         assert_eq!(before.leap_until(&after), Duration::from_secs(60));
         assert_eq!(before.passed_until(&after), Duration::from_secs(63));
         assert_eq!(after.leap_until(&before), Duration::ZERO, "set back");
+        // Small leaps can be carried on.
+        let later = Anchor::then(Moment::from_boot(Duration::from_secs(113)));
+        let carried = before.less(Duration::from_millis(900));
+        let leapt = later.leapt(Duration::from_millis(900));
+        assert_eq!(carried.leap_until(&leapt), Duration::from_millis(1800));
+        // What falls behind is seen, too.
+        let ahead = before.leapt(Duration::from_secs(20));
+        assert_eq!(ahead.lag_until(&later), Duration::from_secs(20));
+        assert_eq!(before.lag_until(&later), Duration::ZERO);
     }
 }

@@ -50,10 +50,9 @@ mutants! {
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
-    BrokenLeaseKept, 7, "7c", "a broken lease is not released once its holder has let go";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
-    ResumedEpoch, 10, "10", "a daemon that finds its own record goes on with the tokens in it";
+    ResumedEpoch, 10, "10", "a restarted daemon goes on with the tokens that its predecessor stored";
     CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
     FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
     ReleaseByName, 12, "12", "a repeated release frees whoever holds the lock by then";

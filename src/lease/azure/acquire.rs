@@ -61,10 +61,11 @@ impl Azure {
         attempt.until = sent + claim.duration / 2;
         let now = leased.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
         let written = self.amend(&attempt, leased, |record, basis| {
-            let before = (record.token, record.daemon == self.shared.daemon);
+            let before = record.token;
             next_hold(record, basis)?;
-            if mutant::is(Mutant::ResumedEpoch) && before.0 > 0 && before.1 {
-                record.token = before.0;
+            if mutant::is(Mutant::ResumedEpoch) && before > 0 && self.is_predecessor(&record.daemon)
+            {
+                record.token = before;
             }
             record.holder = Some(Arc::clone(&claim.holder));
             record.leader = claim.value.is_some().then_some(record.token);
@@ -207,8 +208,15 @@ impl Azure {
         }
         let seen = self.shared.blobs.read(path, why).await;
         let record = seen.ok().and_then(|seen| seen.record.ok());
-        record.is_some_and(|record| record.daemon == self.shared.daemon)
-            && self.shared.blobs.break_lease(path, why).await.is_ok()
+        record.is_some_and(|record| self.is_predecessor(&record.daemon))
+            && self.shared.blobs.break_lease(path, Some(0), why).await.is_ok()
+    }
+
+    /// Whether this names an earlier process on this machine: for simulations
+    /// only.
+    fn is_predecessor(&self, daemon: &str) -> bool {
+        let host = |name: &str| name.split(" (pid ").next().map(str::to_owned);
+        daemon != self.shared.daemon && host(daemon) == host(&self.shared.daemon)
     }
 
     /// Whoever creates it first, it is there afterwards.
@@ -236,13 +244,11 @@ impl Azure {
 
 /// When to stop counting on a lease (safety rule 3).
 pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
-    if mutant::is(Mutant::DeadlineFromAnswer) {
-        return Moment::now() + (duration - duration / 500 - duration / 20);
-    }
+    let margin = (duration / 20).max(Duration::from_secs(1));
     if mutant::is(Mutant::DeadlineWithoutMargin) {
         return sent + duration;
     }
-    let margin = (duration / 20).max(Duration::from_secs(1));
+    let sent = if mutant::is(Mutant::DeadlineFromAnswer) { Moment::now() } else { sent };
     sent + (duration - duration / 500 - margin)
 }
 

@@ -149,14 +149,18 @@ impl Blobs {
         self.call(Kind::Release, why, release).await.1
     }
 
-    /// Breaks whatever lease there is, and says how long it lasts.
-    pub(super) async fn break_lease(&self, path: &str, why: For) -> Result<Duration, Fault> {
+    /// Breaks whatever lease there is, after so many seconds or when its term is
+    /// over, and says how long it lasts.
+    pub(super) async fn break_lease(
+        &self,
+        path: &str,
+        within: Option<i32>,
+        why: For,
+    ) -> Result<Duration, Fault> {
         let blob = self.blob(path);
+        let options = BlobClientBreakLeaseOptions { break_period: within, ..Default::default() };
         let broken = async {
-            let at_once = mutant::is(Mutant::TakeOverAfterCrash).then(|| {
-                BlobClientBreakLeaseOptions { break_period: Some(0), ..Default::default() }
-            });
-            let answer = blob.break_lease(at_once).await?;
+            let answer = blob.break_lease(Some(options)).await?;
             Ok(Duration::from_secs(answer.lease_time()?.unwrap_or_default().max(0) as u64))
         };
         self.call(Kind::Break, why, broken).await.1

@@ -174,7 +174,7 @@ impl Azure {
         let mut retries = self.retries();
         let mut perhaps_done = false;
         let free_within = loop {
-            match self.shared.blobs.break_lease(&path, why).await {
+            match self.shared.blobs.break_lease(&path, None, why).await {
                 Ok(free_within) => break free_within,
                 Err(Fault::NotOurs { .. }) if perhaps_done => break Duration::ZERO,
                 Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),

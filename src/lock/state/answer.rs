@@ -4,10 +4,7 @@ use super::{
     super::{Answer, Cx, Effect, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
 };
-use crate::{
-    lease::{self, LeaseId},
-    mutant::{self, Mutant},
-};
+use crate::lease::{self, LeaseId};
 
 impl Lock {
     /// What the store answered.
@@ -126,9 +123,6 @@ impl Lock {
                 term.spend();
                 let at = term.deadline();
                 self.end(at, Cause::LeaseLost { why: why.into() }, cx);
-                if mutant::is(Mutant::BrokenLeaseKept) {
-                    self.lease = Lease::None;
-                }
             }
         }
     }

@@ -21,18 +21,17 @@ pub enum Held {
 }
 
 impl Held {
-    /// Until when it may be counted on.
+    /// Until when it may be counted on and whether it stands, without looking
+    /// after it.
     #[must_use]
-    pub fn deadline(&self) -> Moment {
+    pub fn peek(&self) -> Option<(Moment, bool)> {
         match self {
-            Self::Lock(guard) => guard.deadline(),
-            Self::Lead(lead) => lead.deadline(),
+            Self::Lock(guard) => guard.peek(),
+            Self::Lead(lead) => lead.peek(),
         }
     }
 
-    /// Whether it stands.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
+    fn is_valid(&self) -> bool {
         match self {
             Self::Lock(guard) => guard.is_valid(),
             Self::Lead(lead) => lead.is_valid(),

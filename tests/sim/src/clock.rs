@@ -73,6 +73,9 @@ pub struct Clocks {
     /// Counts through suspend.
     boot: Counter,
     wall: Counter,
+    /// What the wall clock shows at the beginning: right, as far as this machine
+    /// knows what is right.
+    right: Nanos,
 }
 
 impl Clocks {
@@ -83,6 +86,7 @@ impl Clocks {
             timers: Counter::new(up, drift),
             boot: Counter::new(up, drift),
             wall: Counter::new(wall, drift),
+            right: wall,
         }
     }
 
@@ -138,14 +142,14 @@ impl Clocks {
         }
     }
 
-    /// It goes on. Whoever froze it sets its wall clock right: if that were wrong
-    /// too, nothing would be left to notice by.
-    pub fn go_on(&mut self, how: Stop, right: Nanos, now: Nanos) {
+    /// It goes on. Whoever froze it sets its wall clock right, or as right as it
+    /// ever was: if that were wrong too, nothing would be left to notice by.
+    pub fn go_on(&mut self, how: Stop, now: Nanos) {
         self.timers.run(true, now);
         self.boot.run(true, now);
         if how == Stop::Frozen {
             self.wall.rebase(now);
-            self.wall.base = self.wall.base.max(right);
+            self.wall.base = self.wall.base.max(self.right + now);
         }
     }
 }
@@ -175,10 +179,10 @@ mod tests {
         clocks.stop(Stop::Suspended, 10 * S);
         assert_eq!((clocks.timers(50 * S), clocks.boot(50 * S)), (10 * S, 50 * S));
         assert_eq!(clocks.timers_reach(11 * S), Nanos::MAX);
-        clocks.go_on(Stop::Suspended, 0, 50 * S);
+        clocks.go_on(Stop::Suspended, 50 * S);
         assert_eq!(clocks.timers_reach(11 * S), 51 * S);
         clocks.stop(Stop::Frozen, 60 * S);
-        clocks.go_on(Stop::Frozen, 90 * S, 90 * S);
+        clocks.go_on(Stop::Frozen, 90 * S);
         assert_eq!((clocks.boot(91 * S), clocks.wall(91 * S)), (61 * S, 91 * S));
     }
 }

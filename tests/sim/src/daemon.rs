@@ -54,7 +54,7 @@ pub fn start(place: usize) {
     let driver = scene.world.as_machine(machine, || {
         let account = Account::over(wire::transport(place, number), &azure);
         let account = account.expect("the client can be set up");
-        let name = format!("daemon at {place}");
+        let name = format!("place {place} (pid {number})");
         let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
         task::spawn(driver.clone().keep_time());

@@ -144,6 +144,9 @@ impl Plan {
             let fault = plan.fault(at, dice);
             plan.faults.push((at, fault));
         }
+        plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
+            matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
+        });
         if dice.permille(50) {
             plan.make_lone(dice);
         }

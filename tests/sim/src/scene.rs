@@ -409,8 +409,8 @@ impl Scene {
             let (clocks, now) = (self.world.clocks(machine), self.world.now());
             for hold in &mut process.holds {
                 let Some(guard) = hold.guard.upgrade() else { continue };
-                let (deadline, valid) =
-                    self.world.as_machine(machine, || (guard.deadline(), guard.is_valid()));
+                let seen = self.world.as_machine(machine, || guard.peek());
+                let Some((deadline, valid)) = seen else { continue };
                 // What it was told it has lost, it is not to believe in again.
                 if hold.lost && !valid {
                     continue;

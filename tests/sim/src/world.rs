@@ -38,6 +38,9 @@ pub const SECOND: Nanos = 1_000 * MILLISECOND;
 /// What the storage service's clock shows at the beginning: seconds since 1970.
 pub const BEGINNING: u64 = 1_900_000_000;
 
+/// More turns of tasks without time going on are a busy loop.
+const MOST_TURNS: u32 = 100_000;
+
 /// A machine. One that was started again after a crash is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Machine(pub usize);
@@ -104,6 +107,8 @@ pub struct World {
     dues: RefCell<Slab<Due>>,
     timers_made: Cell<u64>,
     polls: Cell<u64>,
+    /// How often tasks had a turn at the present moment.
+    turns_at: Cell<(Nanos, u32)>,
     dice: RefCell<Dice>,
 }
 
@@ -220,6 +225,7 @@ impl World {
             dues: RefCell::default(),
             timers_made: Cell::new(0),
             polls: Cell::new(0),
+            turns_at: Cell::new((0, 0)),
             dice: RefCell::new(dice),
         });
         HERE.set(Some(Rc::clone(&world)));
@@ -343,7 +349,7 @@ impl World {
             let state = &mut machines[machine.0];
             state.pauses = state.pauses.saturating_sub(1);
             if let Some(how) = how {
-                state.clocks.go_on(how, BEGINNING * SECOND + now, now);
+                state.clocks.go_on(how, now);
             }
             if state.pauses == 0 { std::mem::take(&mut state.parked) } else { Vec::new() }
         };
@@ -419,6 +425,16 @@ impl World {
         ready.pop_front()
     }
 
+    /// # Panics
+    /// If nothing but turns of tasks happens: somebody is busy doing nothing.
+    fn count_turn(&self) {
+        self.polls.set(self.polls.get() + 1);
+        let (at, turns) = self.turns_at.get();
+        let turns = if at == self.now() { turns + 1 } else { 0 };
+        assert!(turns < MOST_TURNS, "{turns} turns at {} ns: a busy loop", self.now());
+        self.turns_at.set((self.now(), turns));
+    }
+
     fn poll(&self, id: TaskId) -> Option<Machine> {
         let (machine, mut task, waker) = {
             let mut tasks = self.tasks.borrow_mut();
@@ -432,7 +448,7 @@ impl World {
             slot.waker.queued.store(false, Ordering::Relaxed);
             (machine, slot.task.take()?, Arc::clone(&slot.waker))
         };
-        self.polls.set(self.polls.get() + 1);
+        self.count_turn();
         let waker = Waker::from(waker);
         let done = self.as_machine(machine, || {
             task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()

@@ -88,6 +88,16 @@ impl Session {
         })
     }
 
+    /// Until when the grant may be counted on and whether it stands, without
+    /// changing anything.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn peek(&self, grant: GrantId) -> Option<(Moment, bool)> {
+        let (inner, now) = (self.shared.lock(), Anchor::now());
+        let grant = inner.state.grant(grant)?;
+        let deadline = grant.deadline(&now);
+        Some((deadline, grant.loss().is_none() && now.at() < deadline))
+    }
+
     /// Whether the grant is lost, by both clocks and all that was heard. A
     /// loss that was seen once is never taken back.
     pub(crate) fn loss(&self, id: GrantId) -> Option<Loss> {
