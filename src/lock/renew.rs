@@ -105,7 +105,7 @@ impl Term {
     /// Whether a grant may start on this lease (safety rule 6).
     #[must_use]
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        self.spent || (now >= self.certain_until() && !mutant::is(Mutant::ChecksByTimerOnly))
+        self.spent || now >= self.certain_until()
     }
 
     /// When to look again.

@@ -26,11 +26,12 @@ pub use message::{Message, Opened, Queued, Secret};
 use slab::Slab;
 pub use view::{HeldView, LockView};
 
+#[cfg(feature = "simulation")]
+use crate::mutant::{self, Mutant};
 use crate::{
     clock::{Entropy, HashMap, Moment},
     holder::Holder,
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
-    mutant::{self, Mutant},
     name::LockName,
     schedule::Schedule,
 };
@@ -138,8 +139,7 @@ impl Sessions {
         if let Event::Leapt(by) = event {
             self.locks(lock::Event::Leapt(by), now, out);
         }
-        let looks = !mutant::is(Mutant::ChecksByTimerOnly) || matches!(event, Event::Tick);
-        if looks && self.next_due().is_some_and(|due| due <= now) {
+        if self.next_due().is_some_and(|due| due <= now) {
             self.tick(now, out);
         }
         match event {

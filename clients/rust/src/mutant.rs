@@ -46,7 +46,6 @@ mutants! {
     ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
     BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
     LeapForgotten, 5, "5c", "a leap of the wall clock by less than what is left changes nothing";
-    ChecksByTimerOnly, 5, "5d", "deadlines are looked at by timers only";
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(clocks.boot_reaches(1101 * S), 1000 * S);
         clocks.set_drift(-1_000_000, 1000 * S);
         assert_eq!(clocks.boot(2000 * S), 1101 * S + 999 * S);
-        for shows in [1101 * S, 1500 * S + 17, 2100 * S] {
+        for shows in [1101 * S + 1, 1500 * S + 17, 2100 * S] {
             let when = clocks.boot_reaches(shows);
             assert!(clocks.boot(when) >= shows && clocks.boot(when - 1) < shows);
         }
