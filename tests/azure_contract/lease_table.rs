@@ -13,23 +13,23 @@ use crate::{
 
 /// The states, in the order of the table's columns. In all but the first, the
 /// lease id is A.
-pub const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
+pub(crate) const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
 
 /// What comes of an operation: the state afterwards, or an error.
 #[derive(Clone, Copy)]
-pub enum Cell {
+pub(crate) enum Cell {
     /// As Azure documents it, which names states and statuses, but no codes.
     Is(&'static str),
     /// What Azure documents, and what Azurite does instead.
     Differs(&'static str, &'static str),
 }
 
-pub struct Row {
-    pub operation: &'static str,
+pub(crate) struct Row {
+    pub(crate) operation: &'static str,
     /// The status if it succeeds.
-    pub done: u16,
-    pub call: fn(&Blob) -> Call,
-    pub cells: [Cell; 5],
+    pub(crate) done: u16,
+    pub(crate) call: fn(&Blob) -> Call,
+    pub(crate) cells: [Cell; 5],
 }
 
 // Lease calls that are refused.
@@ -47,7 +47,7 @@ const LOCKED: &str = "412 LeaseIdMissing";
 const EXISTS: &str = "409 BlobAlreadyExists";
 
 #[rustfmt::skip]
-pub const TABLE: [Row; 25] = [
+pub(crate) const TABLE: [Row; 25] = [
     Row { operation: "acquire A", done: 201, call: |blob| blob.acquire(A, 60),
         cells: [Is("leased"), Is("leased"), Is(BREAKING), Is("leased"), Is("leased")] },
     Row { operation: "acquire B", done: 201, call: |blob| blob.acquire(B, 60),

@@ -21,16 +21,16 @@ mod twin;
 
 /// The simulated service's protocol and its states.
 #[path = "../sim/src/http.rs"]
-#[allow(dead_code, reason = "the simulation uses the rest")]
+#[allow(dead_code, unreachable_pub, reason = "the simulation uses the rest")]
 mod http;
 #[path = "../sim/src/storage.rs"]
-#[allow(dead_code, reason = "the simulation uses the rest")]
+#[allow(dead_code, unreachable_pub, reason = "the simulation uses the rest")]
 mod storage;
 
 /// What it is told of time.
 mod world {
-    pub type Nanos = u64;
-    pub const SECOND: Nanos = 1_000_000_000;
+    pub(crate) type Nanos = u64;
+    pub(crate) const SECOND: Nanos = 1_000_000_000;
 }
 
 use std::time::Duration;
