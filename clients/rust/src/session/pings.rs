@@ -8,9 +8,6 @@ use crate::clock::{Anchor, Moment};
 /// ttl, their validity is over.
 const REMEMBERED: usize = 32;
 
-/// Clocks that differ by less than one in this many are as they should be.
-const DRIFT: u32 = 500;
-
 /// How long something is valid, counted from when a ping was sent. Counting
 /// from its answer, or from the sending of any other ping, would reach past
 /// what the daemon promised.
@@ -28,9 +25,7 @@ impl Validity {
 
     /// When it will be used up, by the clock that shows more time.
     pub(crate) fn ends_at(&self, now: &Anchor) -> Moment {
-        let leap = self.sent.leap_until(now);
-        // Less than that is drift, for which the daemon has left room.
-        self.deadline() - if leap > self.length / DRIFT { leap } else { Duration::ZERO }
+        self.deadline() - self.sent.leap_until(now)
     }
 
     /// Whether it is used up, by either clock.
