@@ -59,16 +59,3 @@ pub(super) fn remedy(
     let said = if message.is_empty() { String::new() } else { format!(": {message}") };
     format!("the storage account refused it ({status} {code}){said}. {remedy}")
 }
-
-/// Everything but letters, digits and `-._~` is escaped.
-pub(super) fn escape(text: &str, besides: &[u8]) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || besides.contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
-}

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Error;
-use crate::{designated::Resource, guard_azure::fault::escape};
+use crate::{designated::Resource, fence::escape};
 
 /// What an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

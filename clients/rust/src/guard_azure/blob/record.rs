@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use azure_core::Uuid;
 
 use super::{Error, Place};
-use crate::{Fence, guard_azure::fault::escape};
+use crate::{Fence, fence::escape};
 
 /// Names of metadata that begin so are the guard's own.
 pub(super) const RESERVED: &str = "leasehold";

@@ -13,8 +13,9 @@ use crate::{
     Guard,
     azure::{Account, Answer, Fault, Service},
     designated::Resource,
+    fence::escape,
     guard_azure::{
-        fault::{escape, header, success},
+        fault::{header, success},
         patience::Patience,
     },
 };
