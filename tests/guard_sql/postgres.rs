@@ -6,7 +6,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
 };
@@ -30,7 +30,10 @@ fn programs() -> Option<PathBuf> {
         assert!(env::var_os("LEASEHOLD_TEST_POSTGRES").is_none(), "PostgreSQL is not installed");
         eprintln!("PostgreSQL is not installed: nothing was tested");
     }
-    found
+    // What is in the path may be a link, and the other programs lie beside what
+    // it leads to.
+    let found = fs::canonicalize(found?.join("initdb")).unwrap();
+    found.parent().map(Path::to_owned)
 }
 
 /// A server that dies with the test.

@@ -237,8 +237,7 @@ impl GuardedBlob {
 
     async fn look(&self) -> Result<Seen, Error> {
         let place = self.0.blob.place();
-        let seen = self.0.blob.look().await?.map_err(|fault| Error::of(&fault, place, false))?;
-        seen.ok_or_else(|| fence_is_gone(place))
+        self.0.blob.look().await?.ok_or_else(|| fence_is_gone(place))
     }
 }
 

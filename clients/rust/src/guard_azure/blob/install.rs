@@ -24,7 +24,7 @@ pub(super) async fn install(blob: &Blob, fence: &Fence) -> Result<Seen, Error> {
     let nothing = Upload::new("");
     let mut others = Patience::with_others();
     loop {
-        let from = blob.look().await?.map_err(|fault| Error::of(&fault, place, false))?;
+        let from = blob.look().await?;
         if let Some(seen) = &from
             && seen.record.fence.is_some()
         {

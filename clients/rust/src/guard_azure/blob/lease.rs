@@ -85,8 +85,7 @@ impl Blob {
             }
         }
         let deadline = StdMutex::new(Some(until(sent, duration)));
-        let look = self.look().await.and_then(|look| {
-            let seen = look.map_err(|fault| Error::of(&fault, self.place(), false))?;
+        let look = self.look().await.and_then(|seen| {
             let seen =
                 seen.ok_or_else(|| Error::conflict(self.place(), super::Conflict::Missing))?;
             seen.refuse_if_guarded(self.place())?;

@@ -163,10 +163,21 @@ impl Blob {
         &self.place
     }
 
-    /// What is there, without its content.
-    pub(super) async fn look(&self) -> Result<Result<Option<Seen>, Fault>, Error> {
+    /// What is there, without its content. Repeated a few times.
+    pub(super) async fn look(&self) -> Result<Option<Seen>, Error> {
+        let mut patience = Patience::with_service();
+        loop {
+            match self.look_once().await? {
+                Ok(seen) => return Ok(seen),
+                Err(fault) if fault.may_pass() && patience.again(fault.retry_after()).await => {}
+                Err(fault) => return Err(Error::of(&fault, &self.place, false)),
+            }
+        }
+    }
+
+    pub(super) async fn look_once(&self) -> Result<Result<Option<Seen>, Fault>, Error> {
         let request = Request::new(self.service.url(&self.place.path()), Method::Head);
-        Ok(match self.repeated(&request).await {
+        Ok(match self.send(request).await {
             Ok(answer) => Ok(Some(self.seen(&answer.headers)?)),
             Err(fault) if is_missing(&fault) => Ok(None),
             Err(fault) => Err(fault),

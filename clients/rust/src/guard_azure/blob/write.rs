@@ -57,22 +57,16 @@ impl Write<'_> {
                 unclear = Some(fault.clone());
             }
             if fault.is_unclear() || is_contended(&fault) {
-                match blob.look().await? {
-                    Ok(seen) => {
-                        if let Some(seen) = &seen
-                            && seen.record.has(self.number)
-                        {
-                            return Ok(Outcome::Written(seen.etag.clone()));
-                        }
-                        if !self.starts_from(seen.as_ref()) {
-                            return Ok(self.moved(seen, unclear.is_some()));
-                        }
+                // If it can't be seen, the next attempt tells more.
+                if let Ok(seen) = blob.look_once().await? {
+                    if let Some(seen) = &seen
+                        && seen.record.has(self.number)
+                    {
+                        return Ok(Outcome::Written(seen.etag.clone()));
                     }
-                    // Whether it moved on is not known then.
-                    Err(look) if is_contended(&fault) => {
-                        return Ok(Outcome::Failed(unclear.unwrap_or(look)));
+                    if !self.starts_from(seen.as_ref()) {
+                        return Ok(self.moved(seen, unclear.is_some()));
                     }
-                    Err(_) => {}
                 }
             } else if matches!(fault, Fault::Refused { .. }) {
                 return Ok(Outcome::Failed(unclear.unwrap_or(fault)));
