@@ -1,6 +1,7 @@
 //! The statements of `guard_sql`, in real databases: SQLite, which is built in,
 //! and PostgreSQL where it is installed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "says what was not tested")]
 
 mod postgres;
 mod sqlite;
