@@ -98,6 +98,12 @@ impl Azurite {
         format!("AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={url};")
     }
 
+    /// The account, for its queues, through a port.
+    pub fn queues_via(port: u16) -> String {
+        let url = blob_url(port);
+        format!("AccountName={ACCOUNT};AccountKey={KEY};QueueEndpoint={url};")
+    }
+
     /// Ends all connections and refuses others from now on. What is stored
     /// stays, and leases run out meanwhile.
     pub fn stop(&mut self) {

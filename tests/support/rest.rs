@@ -52,6 +52,11 @@ impl Rest {
         self
     }
 
+    /// Anything else at a path, of queues for instance.
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Target { rest: self.clone(), path: path.to_owned(), container: false }.call(method)
+    }
+
     pub fn container(&self, name: &str) -> Container {
         Container(Target { rest: self.clone(), path: name.to_owned(), container: true })
     }

@@ -62,7 +62,7 @@ impl Fence {
 
     /// The lock as resources remember it. A namespace has no slash, so the
     /// first one divides.
-    #[cfg(feature = "guard-azure")]
+    #[cfg(any(feature = "guard-azure", feature = "guard-http"))]
     pub(crate) fn qualified_lock(&self) -> String {
         format!("{}/{}", self.namespace, self.lock)
     }
@@ -84,4 +84,36 @@ impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "lock {:?} in namespace {}, token {}", self.lock, self.namespace, self.token)
     }
+}
+
+/// Everything but letters, digits, `-._~` and what is named besides is escaped.
+#[cfg(any(feature = "guard-azure", feature = "guard-http"))]
+pub(crate) fn escape(text: &str, besides: &[u8]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || besides.contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// The reverse; none if it is not escaped right.
+#[cfg(feature = "guard-http")]
+pub(crate) fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
 }

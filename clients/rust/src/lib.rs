@@ -82,8 +82,15 @@
 //! ```
 //!
 //! With the feature `guard-azure`, the storage itself refuses a holder that was
-//! overtaken, as the first section asks for: see the module
-//! `guard_azure::table`.
+//! overtaken, as the first section asks for: see `guard_azure::table` and
+//! `guard_azure::blob`, and `guard_azure::queue` for what can be done for a
+//! queue.
+//!
+//! # Other resources
+//!
+//! [`guard_sql`] has the statements for a database, `guard_http` (with the
+//! feature of that name) a layer for servers of HTTP and gRPC, and
+//! [`HighestToken`] is the comparison itself, for everything else.
 //!
 //! # Elections
 //!
@@ -123,6 +130,9 @@ pub mod clock;
 pub mod designated;
 #[cfg(feature = "guard-azure")]
 pub mod guard_azure;
+#[cfg(feature = "guard-http")]
+pub mod guard_http;
+pub mod guard_sql;
 
 #[doc(hidden)]
 pub mod mutant;
@@ -140,6 +150,7 @@ mod election;
 mod error;
 mod fence;
 mod guard;
+mod highest;
 mod holder;
 mod info;
 mod look;
@@ -155,6 +166,7 @@ pub use election::{Election, ElectionState, Leader, Leadership, Observer, Steppe
 pub use error::{Error, Reason};
 pub use fence::Fence;
 pub use guard::{Guard, Loss, Risk};
+pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
 pub use look::{List, Watching};

@@ -79,7 +79,7 @@ impl Call {
         for (name, value) in [("x-ms-version", VERSION), ("x-ms-date", &now)] {
             self.headers.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         }
-        if self.method == Method::PUT {
+        if [Method::PUT, Method::POST].contains(&self.method) {
             self.headers.insert("content-length".to_owned(), self.body.len().to_string());
         }
         let Self { target, method, query, headers, body } = self;

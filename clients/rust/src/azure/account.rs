@@ -9,10 +9,10 @@ use azure_core::{
 };
 
 use super::{
-    connection_string::ConnectionString,
+    connection_string::{ConnectionString, Endpoints},
     secret::SecretText,
     service::{Access, Service},
-    shared_key::TableKey,
+    shared_key::{Form, SharedKey},
     transport::transport,
 };
 
@@ -40,7 +40,7 @@ impl InvalidAccount {
 #[derive(Clone)]
 pub struct Account {
     name: String,
-    table_endpoint: Url,
+    endpoints: Endpoints<Option<Url>>,
     credential: Credential,
     transport: Transport,
     call_limit: Duration,
@@ -62,9 +62,23 @@ impl Account {
     pub fn from_connection_string(text: &str) -> Result<Self, InvalidAccount> {
         let invalid = |problem: String| InvalidAccount::new("the connection string", problem);
         let read = ConnectionString::parse(text).map_err(invalid)?;
-        let (url, url_sas) = read_url(&read.table_endpoint)
-            .map_err(|problem| invalid(format!("has a TableEndpoint that {problem}")))?;
-        let name = read.account.or_else(|| account_of(&url));
+        let mut url_sas = None;
+        let mut problem = None;
+        let endpoints = read.endpoints.map(|service, text| {
+            let (url, sas) =
+                text.map(|text| read_url(&text)).transpose().unwrap_or_else(|why| {
+                    problem = Some(format!("has an address for {service}s that {why}"));
+                    None
+                })?;
+            url_sas = url_sas.take().or(sas);
+            Some(url)
+        });
+        if let Some(problem) = problem {
+            return Err(invalid(problem));
+        }
+        let Endpoints { blob, queue, table } = &endpoints;
+        let found = || [blob, queue, table].into_iter().flatten().find_map(account_of);
+        let name = read.account.or_else(found);
         let name = name.ok_or_else(|| invalid("has no AccountName".to_owned()))?;
         let credential = match (read.key, read.sas.or(url_sas)) {
             (Some(key), _) => {
@@ -80,7 +94,7 @@ impl Account {
                 return Err(invalid(problem.to_owned()));
             }
         };
-        Ok(Self::new(name, url, credential))
+        Ok(Self::new(name, endpoints, credential))
     }
 
     /// An account of the public cloud, and its key.
@@ -103,7 +117,8 @@ impl Account {
     }
 
     /// An account of the public cloud, and what gets tokens of Entra ID for it.
-    /// Whoever it stands for needs the role Storage Table Data Contributor.
+    /// Whoever it stands for needs the role Storage Blob, Queue or Table Data
+    /// Contributor, for what is used.
     ///
     /// # Errors
     /// If there can be no such account.
@@ -116,19 +131,20 @@ impl Account {
 
     fn in_public_cloud(name: &str, credential: Credential) -> Result<Self, InvalidAccount> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        let url = if !name.is_empty() && name.bytes().all(plain) {
-            Url::parse(&format!("https://{name}.table.core.windows.net")).ok()
-        } else {
-            None
-        };
-        let problem = "is none that an account can have: small letters and digits only";
-        let url = url.ok_or_else(|| InvalidAccount::new("the account's name", problem))?;
-        Ok(Self::new(name.to_owned(), url, credential))
+        if name.is_empty() || !name.bytes().all(plain) {
+            let problem = "is none that an account can have: small letters and digits only";
+            return Err(InvalidAccount::new("the account's name", problem));
+        }
+        let none = Endpoints { blob: (), queue: (), table: () };
+        let endpoints = none.map(|service, ()| {
+            Url::parse(&format!("https://{name}.{service}.core.windows.net")).ok()
+        });
+        Ok(Self::new(name.to_owned(), endpoints, credential))
     }
 
-    fn new(name: String, table_endpoint: Url, credential: Credential) -> Self {
+    fn new(name: String, endpoints: Endpoints<Option<Url>>, credential: Credential) -> Self {
         let transport = transport(None);
-        Self { name, table_endpoint, credential, transport, call_limit: CALL_LIMIT }
+        Self { name, endpoints, credential, transport, call_limit: CALL_LIMIT }
     }
 
     /// Where its tables are, if not at `https://NAME.table.core.windows.net`.
@@ -136,13 +152,36 @@ impl Account {
     /// # Errors
     /// If it is not an address, or would show a token to the network.
     pub fn table_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
-        let invalid = |problem: String| InvalidAccount::new("the address of the tables", problem);
-        self.table_endpoint = read_url(url).map_err(invalid)?.0;
-        let token = matches!(self.credential, Credential::Token(_));
-        if token && self.table_endpoint.scheme() != "https" {
-            return Err(invalid("must begin with https:// because a token is sent".to_owned()));
-        }
+        self.endpoints.table = Some(self.address("the address of the tables", url)?);
         Ok(self)
+    }
+
+    /// Where its blobs are, if not at `https://NAME.blob.core.windows.net`.
+    ///
+    /// # Errors
+    /// As [`table_endpoint`](Self::table_endpoint).
+    pub fn blob_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
+        self.endpoints.blob = Some(self.address("the address of the blobs", url)?);
+        Ok(self)
+    }
+
+    /// Where its queues are, if not at `https://NAME.queue.core.windows.net`.
+    ///
+    /// # Errors
+    /// As [`table_endpoint`](Self::table_endpoint).
+    pub fn queue_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
+        self.endpoints.queue = Some(self.address("the address of the queues", url)?);
+        Ok(self)
+    }
+
+    fn address(&self, what: &'static str, url: &str) -> Result<Url, InvalidAccount> {
+        let url = read_url(url).map_err(|problem| InvalidAccount::new(what, problem))?.0;
+        let token = matches!(self.credential, Credential::Token(_));
+        if token && url.scheme() != "https" {
+            let problem = "must begin with https:// because a token is sent";
+            return Err(InvalidAccount::new(what, problem));
+        }
+        Ok(url)
     }
 
     /// How long one call to the account may take; 10 s if nothing is said.
@@ -166,17 +205,40 @@ impl Account {
     }
 
     /// Its tables, ready to be called.
-    pub(crate) fn tables(&self) -> Service {
+    pub(crate) fn tables(&self) -> Result<Service, InvalidAccount> {
+        self.service("TableEndpoint", self.endpoints.table.as_ref(), Form::Table)
+    }
+
+    /// Its blobs.
+    pub(crate) fn blobs(&self) -> Result<Service, InvalidAccount> {
+        self.service("BlobEndpoint", self.endpoints.blob.as_ref(), Form::Other)
+    }
+
+    /// Its queues.
+    pub(crate) fn queues(&self) -> Result<Service, InvalidAccount> {
+        self.service("QueueEndpoint", self.endpoints.queue.as_ref(), Form::Other)
+    }
+
+    fn service(
+        &self,
+        setting: &str,
+        url: Option<&Url>,
+        form: Form,
+    ) -> Result<Service, InvalidAccount> {
+        let url = url.ok_or_else(|| {
+            let problem = format!("does not say where this is: add AccountName or {setting} to it");
+            InvalidAccount::new("the connection string", problem)
+        })?;
         let access = match &self.credential {
             Credential::Key(key) => {
-                Access::Policy(Arc::new(TableKey::new(self.name.clone(), key.expose())))
+                Access::Policy(Arc::new(SharedKey::new(self.name.clone(), key.expose(), form)))
             }
             Credential::Sas(sas) => Access::Query(sas.clone()),
             Credential::Token(credential) => Access::Policy(Arc::new(
                 BearerTokenAuthorizationPolicy::new(Arc::clone(credential), [SCOPE]),
             )),
         };
-        Service::new(self.table_endpoint.clone(), access, self.transport.clone(), self.call_limit)
+        Ok(Service::new(url.clone(), access, self.transport.clone(), self.call_limit))
     }
 }
 
@@ -189,7 +251,7 @@ impl fmt::Debug for Account {
         };
         f.debug_struct("Account")
             .field("name", &self.name)
-            .field("table_endpoint", &self.table_endpoint.as_str())
+            .field("endpoints", &self.endpoints.clone().map(|_, url| url.map(String::from)))
             .field("credential", &credential)
             .finish_non_exhaustive()
     }
@@ -220,7 +282,8 @@ fn account_of(url: &Url) -> Option<String> {
         return Some(path.to_owned());
     }
     let (account, rest) = url.host_str()?.split_once('.')?;
-    rest.contains("table.").then(|| account.to_owned())
+    let named = ["blob.", "queue.", "table."].iter().any(|service| rest.contains(service));
+    named.then(|| account.to_owned())
 }
 
 /// No message quotes it.
@@ -245,6 +308,20 @@ fn check_key(key: &SecretText) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    fn shown(account: &Account) -> Endpoints<String> {
+        account.endpoints.clone().map(|_, url| url.map(String::from).unwrap_or_default())
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_when_it_is_needed() {
+        let text = "BlobEndpoint=https://acme.blob.core.windows.net/?sv=1&sig=hush";
+        let account = Account::from_connection_string(text).unwrap();
+        assert_eq!(account.name(), "acme");
+        assert!(account.blobs().is_ok());
+        let problem = account.queues().unwrap_err().to_string();
+        assert!(problem.contains("add AccountName or QueueEndpoint"), "{problem}");
+    }
+
     #[test]
     fn what_the_portal_writes_is_read() {
         let account = Account::from_connection_string(
@@ -253,10 +330,16 @@ mod tests {
         )
         .unwrap();
         assert_eq!(account.name(), "acme");
-        assert_eq!(account.table_endpoint.as_str(), "https://acme.table.core.chinacloudapi.cn/");
+        let Endpoints { blob, queue, table } = shown(&account);
+        assert_eq!(blob, "https://acme.blob.core.chinacloudapi.cn/");
+        assert_eq!(queue, "https://acme.queue.core.chinacloudapi.cn/");
+        assert_eq!(table, "https://acme.table.core.chinacloudapi.cn/");
         let account = Account::from_connection_string(" usedevelopmentstorage=TRUE ; ").unwrap();
         assert_eq!(account.name(), "devstoreaccount1");
-        assert_eq!(account.table_endpoint.as_str(), "http://127.0.0.1:10002/devstoreaccount1");
+        let Endpoints { blob, queue, table } = shown(&account);
+        assert_eq!(blob, "http://127.0.0.1:10000/devstoreaccount1");
+        assert_eq!(queue, "http://127.0.0.1:10001/devstoreaccount1");
+        assert_eq!(table, "http://127.0.0.1:10002/devstoreaccount1");
     }
 
     #[test]
@@ -275,7 +358,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_values() {
         for (text, hint) in [
-            ("", "neither AccountName nor TableEndpoint"),
+            ("", "neither AccountName nor any of"),
             ("AccountName=acme;hush", "a part 2 that is not"),
             ("AccountName=acme;accountname=hush", "accountname twice"),
             ("AccountName=acme;AccountKey=hush!", "has an AccountKey that is not"),
@@ -299,7 +382,7 @@ mod tests {
         let key = Account::with_key("acme", "aHVzaA==").unwrap();
         let sas = Account::with_sas("acme", "?sv=1&sig=hush").unwrap();
         for account in [key, sas] {
-            let shown = format!("{account:?} {:?}", account.tables());
+            let shown = format!("{account:?} {:?} {:?}", account.tables(), account.blobs());
             assert!(!shown.contains("hush") && !shown.contains("aHVzaA"), "{shown}");
         }
     }

@@ -8,12 +8,32 @@ use super::secret::SecretText;
 const EMULATOR: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-const EMULATOR_TABLE_PORT: u16 = 10_002;
+const EMULATOR_PORTS: Endpoints<u16> = Endpoints { blob: 10_000, queue: 10_001, table: 10_002 };
+
+/// One thing for each service of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Endpoints<T> {
+    pub(super) blob: T,
+    pub(super) queue: T,
+    pub(super) table: T,
+}
+
+impl<T> Endpoints<T> {
+    /// Another thing for each. The service is named as in hosts.
+    pub(super) fn map<U>(self, mut other: impl FnMut(&'static str, T) -> U) -> Endpoints<U> {
+        Endpoints {
+            blob: other("blob", self.blob),
+            queue: other("queue", self.queue),
+            table: other("table", self.table),
+        }
+    }
+}
 
 /// What a connection string says that matters here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConnectionString {
-    pub(super) table_endpoint: String,
+    /// Where the services are, as far as it says so.
+    pub(super) endpoints: Endpoints<Option<String>>,
     /// The account, if it is named.
     pub(super) account: Option<String>,
     pub(super) key: Option<SecretText>,
@@ -32,7 +52,7 @@ impl ConnectionString {
             let proxy = take("DevelopmentStorageProxyUri");
             let host = proxy.as_deref().unwrap_or("http://127.0.0.1").trim_end_matches('/');
             return Ok(Self {
-                table_endpoint: format!("{host}:{EMULATOR_TABLE_PORT}/{EMULATOR}"),
+                endpoints: EMULATOR_PORTS.map(|_, port| Some(format!("{host}:{port}/{EMULATOR}"))),
                 account: Some(EMULATOR.to_owned()),
                 key: Some(SecretText::new(EMULATOR_KEY)),
                 sas: None,
@@ -41,19 +61,31 @@ impl ConnectionString {
         let account = take("AccountName");
         let protocol = take("DefaultEndpointsProtocol").unwrap_or_else(|| "https".to_owned());
         let suffix = take("EndpointSuffix").unwrap_or_else(|| "core.windows.net".to_owned());
-        let table_endpoint = match (take("TableEndpoint"), &account) {
-            (Some(endpoint), _) => endpoint,
-            (None, Some(account)) => {
-                format!("{}://{account}.table.{suffix}", protocol.to_lowercase())
-            }
-            (None, None) => return Err("has neither AccountName nor TableEndpoint".to_owned()),
+        let given = Endpoints {
+            blob: take("BlobEndpoint"),
+            queue: take("QueueEndpoint"),
+            table: take("TableEndpoint"),
         };
+        let mut known = false;
+        let endpoints = given.map(|service, endpoint| {
+            let usual = || {
+                let (account, protocol) = (account.as_ref()?, protocol.to_lowercase());
+                Some(format!("{protocol}://{account}.{service}.{suffix}"))
+            };
+            let endpoint = endpoint.or_else(usual);
+            known |= endpoint.is_some();
+            endpoint
+        });
+        if !known {
+            let services = "BlobEndpoint, QueueEndpoint or TableEndpoint";
+            return Err(format!("has neither AccountName nor any of {services}"));
+        }
         let key = take("AccountKey").map(SecretText::new);
         let sas = take("SharedAccessSignature").map(SecretText::new);
         if key.is_some() && sas.is_some() {
             return Err("has both AccountKey and SharedAccessSignature; leave one out".to_owned());
         }
-        Ok(Self { table_endpoint, account, key, sas })
+        Ok(Self { endpoints, account, key, sas })
     }
 }
 

@@ -1,6 +1,6 @@
-//! Signs requests to tables with the account's key, as Azure calls SharedKey.
+//! Signs requests with the account's key, as Azure calls SharedKey.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use azure_core::{
     Error,
@@ -8,8 +8,8 @@ use azure_core::{
     error::ErrorKind,
     hmac::hmac_sha256,
     http::{
-        Context, Request,
-        headers::{AUTHORIZATION, CONTENT_TYPE},
+        Context, Request, Url,
+        headers::{AUTHORIZATION, CONTENT_TYPE, HeaderName},
         policies::{Policy, PolicyResult},
     },
     time::to_rfc7231,
@@ -17,29 +17,58 @@ use azure_core::{
 
 use crate::clock;
 
-/// Signs each try, with the date of that try. Tables have a form of their own,
-/// with fewer headers than blobs, queues and files.
-#[derive(Debug)]
-pub(super) struct TableKey {
-    account: String,
-    key: Secret,
+/// The headers that have a place of their own in what is signed, except for
+/// tables. `date` stays empty, because `x-ms-date` is sent.
+const SIGNED: [&str; 11] = [
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "date",
+    "if-modified-since",
+    "if-match",
+    "if-none-match",
+    "if-unmodified-since",
+    "range",
+];
+
+/// What is signed of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Tables have a form of their own, with fewer headers.
+    Table,
+    /// Blobs and queues.
+    Other,
 }
 
-impl TableKey {
-    pub(super) fn new(account: String, key: &str) -> Self {
-        Self { account, key: Secret::new(key.to_owned()) }
+/// Signs each try, with the date of that try.
+#[derive(Debug)]
+pub(super) struct SharedKey {
+    account: String,
+    key: Secret,
+    form: Form,
+}
+
+impl SharedKey {
+    pub(super) fn new(account: String, key: &str, form: Form) -> Self {
+        Self { account, key: Secret::new(key.to_owned()), form }
     }
 
     fn sign(&self, request: &mut Request, date: String) -> azure_core::Result<()> {
-        let signature = hmac_sha256(&self.text_to_sign(request, &date), &self.key)?;
-        request.insert_header("x-ms-date", date);
+        request.insert_header("x-ms-date", date.clone());
+        let text = match self.form {
+            Form::Table => self.text_of_table(request, &date),
+            Form::Other => self.text_of_other(request),
+        };
+        let signature = hmac_sha256(&text, &self.key)?;
         request.insert_header(AUTHORIZATION, format!("SharedKey {}:{signature}", self.account));
         Ok(())
     }
 
     /// The path is as it is sent, also if it begins with the account itself; of
     /// the query only `comp` counts.
-    fn text_to_sign(&self, request: &Request, date: &str) -> String {
+    fn text_of_table(&self, request: &Request, date: &str) -> String {
         let method = request.method();
         let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();
         let path = request.url().path();
@@ -49,10 +78,56 @@ impl TableKey {
         }
         text
     }
+
+    fn text_of_other(&self, request: &Request) -> String {
+        let mut text = request.method().to_string();
+        for name in SIGNED {
+            text.push('\n');
+            text.push_str(&standard_header(request, name));
+        }
+        text.push('\n');
+        let own: BTreeMap<&str, &str> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str().trim()))
+            .filter(|(name, _)| name.starts_with("x-ms-"))
+            .collect();
+        for (name, value) in own {
+            text.extend([name, ":", value, "\n"]);
+        }
+        text.push_str(&resource(&self.account, request.url()));
+        text
+    }
+}
+
+/// A length of zero counts as none.
+fn standard_header(request: &Request, name: &'static str) -> String {
+    let given = request.headers().get_optional_str(&HeaderName::from_static(name));
+    let length = || match name {
+        "content-length" => request.body().len().map(|length| length.to_string()),
+        _ => None,
+    };
+    let value = given.map(str::to_owned).or_else(length).unwrap_or_default();
+    if name == "content-length" && value == "0" { String::new() } else { value }
+}
+
+/// The path as it is sent, also if it begins with the account itself, and the
+/// query in order of its keys.
+fn resource(account: &str, url: &Url) -> String {
+    let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, value) in url.query_pairs() {
+        query.entry(key.to_lowercase()).or_default().push(value.into_owned());
+    }
+    let mut text = format!("/{account}{}", url.path());
+    for (key, mut values) in query {
+        values.sort();
+        text.extend(["\n", &key, ":", &values.join(",")]);
+    }
+    text
 }
 
 #[async_trait::async_trait]
-impl Policy for TableKey {
+impl Policy for SharedKey {
     async fn send(
         &self,
         ctx: &Context,
@@ -79,10 +154,10 @@ mod tests {
                    ?$format=json&comp=acl&timeout=20";
         let mut request = Request::new(url.parse().unwrap(), Method::Put);
         request.insert_header(CONTENT_TYPE, "application/json");
-        let key = TableKey::new("acme".to_owned(), "YW4gYWNjb3VudCdzIGtleQ==");
+        let key = SharedKey::new("acme".to_owned(), "YW4gYWNjb3VudCdzIGtleQ==", Form::Table);
         let date = "Mon, 16 Nov 2026 05:00:00 GMT";
         assert_eq!(
-            key.text_to_sign(&request, date),
+            key.text_of_table(&request, date),
             "PUT\n\napplication/json\nMon, 16 Nov 2026 05:00:00 GMT\n\
              /acme/orders(PartitionKey='a%20b',RowKey='c')?comp=acl"
         );
@@ -94,9 +169,46 @@ mod tests {
         );
     }
 
+    /// The same requests as the daemon's test, whose signatures were made by
+    /// another program.
+    #[test]
+    fn blobs_and_queues_are_signed_as_documented() {
+        let key = "YW4gYWNjb3VudCdzIGtleQ==";
+        let url = "https://myaccount.blob.core.windows.net/mycontainer\
+                   ?restype=container&comp=metadata&timeout=20";
+        let mut request = Request::new(url.parse().unwrap(), Method::Get);
+        request.insert_header("x-ms-version", "2015-02-21");
+        let shared = SharedKey::new("myaccount".to_owned(), key, Form::Other);
+        shared.sign(&mut request, "Fri, 26 Jun 2015 23:39:12 GMT".to_owned()).unwrap();
+        assert_eq!(
+            request.headers().get_str(&AUTHORIZATION).unwrap(),
+            "SharedKey myaccount:sxQ1e2uYXjW+5s8u4gJZRROn1ft9oAn/yZuZBckzKyo="
+        );
+        let url = "http://127.0.0.1:10000/devstoreaccount1/c/locks%2Fdefault%2Fx?comp=metadata";
+        let mut request = Request::new(url.parse().unwrap(), Method::Put);
+        request.set_body("hello");
+        for (name, value) in [
+            ("x-ms-version", "2025-11-05"),
+            ("x-ms-meta-token", "5"),
+            ("x-ms-meta-holder", " a  b+c=%20 "),
+            ("x-ms-lease-id", "hush"),
+            ("if-match", "\"0x8D\""),
+            ("content-type", "text/plain"),
+            ("user-agent", "not signed"),
+        ] {
+            request.insert_header(name, value);
+        }
+        let shared = SharedKey::new("devstoreaccount1".to_owned(), key, Form::Other);
+        shared.sign(&mut request, "Mon, 16 Nov 2026 05:00:00 GMT".to_owned()).unwrap();
+        assert_eq!(
+            request.headers().get_str(&AUTHORIZATION).unwrap(),
+            "SharedKey devstoreaccount1:/L9GQYMlkrtrwUAYsivf6SB3FwstMqywjPxckDR0A0Y="
+        );
+    }
+
     #[test]
     fn the_key_is_not_shown() {
-        let key = TableKey::new("acme".to_owned(), "aHVzaA==");
+        let key = SharedKey::new("acme".to_owned(), "aHVzaA==", Form::Other);
         assert!(!format!("{key:?}").contains("aHVzaA"));
     }
 }

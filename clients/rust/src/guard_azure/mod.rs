@@ -2,6 +2,18 @@
 //!
 //! A lock alone can't stop a process that was paused while it was writing. A
 //! guard can: the storage itself compares the token of whoever writes with the
-//! greatest that it has seen, in one step with the write. See [`table`].
+//! greatest that it has seen, in one step with the write. See [`table`] and [`blob`]. A queue can't compare anything; what
+//! a lock does for its consumers all the same, and what it does not, is said in
+//! [`queue`].
 
+pub mod blob;
+pub mod queue;
 pub mod table;
+
+mod etag;
+mod fault;
+mod patience;
+mod written;
+
+pub use etag::ETag;
+pub use written::Written;

@@ -1,35 +1,10 @@
 //! What is read from a table, and the versions of it.
 
-use std::fmt;
-
 use azure_core::time::OffsetDateTime;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{DateTime, Error, Place, decode, property::Property};
-
-/// A version of a row: it changes with every change of the row.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ETag(String);
-
-impl ETag {
-    /// As the service wrote it.
-    pub(super) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// As the service writes it.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for ETag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ETag({})", self.0)
-    }
-}
+use super::{DateTime, ETag, Error, Place, decode, property::Property};
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq)]

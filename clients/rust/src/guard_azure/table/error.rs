@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Place,
+    Place, Written,
     fault::{is_missing_row, remedy},
 };
 use crate::azure::Fault;
@@ -68,24 +68,6 @@ pub enum Error {
         /// For people.
         message: String,
     },
-}
-
-/// Whether a call that failed has changed anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Written {
-    /// Nothing, and it never will.
-    No,
-    /// Not known: all of it or nothing.
-    Unknown,
-}
-
-impl Written {
-    const fn told(self) -> &'static str {
-        match self {
-            Self::No => "Nothing was written",
-            Self::Unknown => "It is not known whether it was written: all of it or nothing",
-        }
-    }
 }
 
 /// What was found in place of what was expected.

@@ -9,11 +9,10 @@ use super::{
     ETag, Entity, Error, Place, Table, Written,
     fault::{is_contended, is_missing_row},
     fence::{FenceRow, Properties},
-    patience::Patience,
     place::{HEAD, fence_row, quoted},
     transaction::{Change, Kind},
 };
-use crate::{Fence, azure::Fault};
+use crate::{Fence, azure::Fault, guard_azure::patience::Patience};
 
 /// What the head row says.
 struct Head {

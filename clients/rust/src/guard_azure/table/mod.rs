@@ -86,7 +86,6 @@ mod fault;
 mod fence;
 mod guarded;
 mod install;
-mod patience;
 mod place;
 mod property;
 mod query;
@@ -97,9 +96,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use super::{ETag, Written};
 pub use edm::{Binary, DateTime, Guid};
-pub use entity::{ETag, Entity};
-pub use error::{Conflict, Error, Written};
+pub use entity::Entity;
+pub use error::{Conflict, Error};
 pub use guarded::{GuardedPartition, GuardedTable};
 pub use place::Place;
 pub use query::Query;

@@ -14,7 +14,6 @@ use super::{
     batch::{self, Batch, Failed},
     entity::Raw,
     fault::{fault, is_missing_row},
-    patience::Patience,
     place::{check_key, entity_path},
     query::Page,
     transaction::{Change, check_partition},
@@ -23,6 +22,7 @@ use crate::{
     Fence,
     azure::{Account, Answer, Fault, Service},
     designated,
+    guard_azure::patience::Patience,
 };
 
 const JSON: &str = "application/json;odata=minimalmetadata";
@@ -71,7 +71,10 @@ impl Table {
         if let Err(crate::Error::Invalid { message, .. }) = designated::table(name) {
             return Err(Error::invalid(&Place::table(name), message));
         }
-        Ok(Self { service: Arc::new(account.tables()), name: name.into() })
+        let service = account.tables();
+        let service =
+            service.map_err(|error| Error::invalid(&Place::table(name), error.to_string()))?;
+        Ok(Self { service: Arc::new(service), name: name.into() })
     }
 
     /// The table's name.

@@ -10,9 +10,9 @@ use super::{
     fault::{is_contended, is_missing_row},
     fence::{FenceRow, new_number},
     install::fenced,
-    patience::Patience,
     transaction::Change,
 };
+use crate::guard_azure::patience::Patience;
 
 /// A partition in which a holder's fence is up.
 pub(super) struct Partition {

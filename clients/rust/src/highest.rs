@@ -1,0 +1,68 @@
+//! The comparison that every guarded resource makes.
+
+/// The greatest token that a resource has seen of one lock. For resources that
+/// have a place of their own to keep it in.
+///
+/// **Persist it before acting on it**, if the resource outlasts the process:
+/// a memory that a restart takes away admits anybody again. And **admit and act
+/// in one step**: if something can come in between, an older holder's action
+/// may come after a newer one's.
+///
+/// ```
+/// use leasehold_client::{Admitted, HighestToken};
+///
+/// let mut highest = HighestToken::new(0);     // or what was persisted
+/// assert_eq!(highest.admit(7), Ok(Admitted::Raised));     // persist 7, then act
+/// assert_eq!(highest.admit(7), Ok(Admitted::Known));      // act
+/// assert!(highest.admit(6).is_err());                     // refuse
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HighestToken(u64);
+
+/// Why somebody was let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Admitted {
+    /// The token is the greatest so far: persist it first.
+    Raised,
+    /// The token was seen before, and none that is greater.
+    Known,
+}
+
+/// Refused: a newer holder was here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("token {token} is stale: {newer} was seen. Stop, and acquire the lock again")]
+pub struct Overtaken {
+    /// What was presented.
+    pub token: u64,
+    /// The greatest that was seen.
+    pub newer: u64,
+}
+
+impl HighestToken {
+    /// What is known of old; 0 if nothing is.
+    #[must_use]
+    pub const fn new(token: u64) -> Self {
+        Self(token)
+    }
+
+    /// The greatest so far; 0 if there was none.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether the holder of this token may act.
+    ///
+    /// # Errors
+    /// [`Overtaken`] if a greater one was seen. Nothing has changed then.
+    pub const fn admit(&mut self, token: u64) -> Result<Admitted, Overtaken> {
+        if token < self.0 {
+            return Err(Overtaken { token, newer: self.0 });
+        }
+        if token == self.0 {
+            return Ok(Admitted::Known);
+        }
+        self.0 = token;
+        Ok(Admitted::Raised)
+    }
+}
