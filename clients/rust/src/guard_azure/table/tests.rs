@@ -63,7 +63,7 @@ fn everything() -> Everything {
 
 fn sent(value: &impl Serialize) -> Map<String, Value> {
     let change = transaction::Change::new("r", Kind::Insert, None, Some(value));
-    serde_json::from_str(&change.body("p").unwrap()).unwrap()
+    serde_json::from_str(&change.body("p").unwrap().unwrap()).unwrap()
 }
 
 fn back<T: DeserializeOwned>(mut entity: Map<String, Value>) -> Result<Entity<T>, Error> {
@@ -180,4 +180,16 @@ fn transactions_have_limits() {
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
     }
+}
+
+/// In place of what can't be stored, nothing is sent: not a row without it.
+#[test]
+fn a_value_that_can_t_be_stored_is_not_sent_empty() {
+    let good = transaction::Change::new("a", Kind::Insert, None, Some(&json!({ "x": 1 })));
+    let bad = transaction::Change::new(HEAD, Kind::Insert, None, Some(&json!({ "x": [1] })));
+    assert!(bad.body("p").is_err());
+    let changes = [good, bad];
+    let refused = batch::Batch::new("http://x/", "orders", "p", &changes).err().unwrap();
+    assert_eq!(refused.0.row, HEAD);
+    assert!(refused.1.contains("plain values only"), "{}", refused.1);
 }
