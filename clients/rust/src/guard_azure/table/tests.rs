@@ -193,3 +193,31 @@ fn a_value_that_can_t_be_stored_is_not_sent_empty() {
     assert_eq!(refused.0.row, HEAD);
     assert!(refused.1.contains("plain values only"), "{}", refused.1);
 }
+
+#[test]
+fn a_moment_that_can_t_be_stored_is_refused() {
+    #[derive(Serialize)]
+    struct At {
+        at: DateTime,
+    }
+    let place = Place::table("orders").partition("p");
+    let check = |at| Transaction::new().insert("r", &At { at }).check(&place);
+    let unix = |seconds| DateTime::new(OffsetDateTime::from_unix_timestamp(seconds).unwrap());
+    let parsed = |text| DateTime::new(azure_core::time::parse_rfc3339(text).unwrap());
+    for at in [unix(-11_644_473_600), unix(253_402_300_799), parsed("1600-12-31T23:00:00-01:00")] {
+        check(at).unwrap();
+    }
+    let first = OffsetDateTime::from_unix_timestamp(-377_705_116_800).unwrap();
+    assert_eq!(first.year(), -9999);
+    for at in [
+        unix(-11_644_473_601),
+        DateTime::new(first),
+        parsed("1601-01-01T00:00:00+01:00"),
+        parsed("9999-12-31T23:59:59-01:00"),
+    ] {
+        let error = check(at).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(error.to_string().contains("the years 1601 to 9999"), "{error}");
+        assert!(!format!("{at}{at:?}").is_empty());
+    }
+}
