@@ -1,7 +1,7 @@
 //! Which lock a command is about: by its name, or by the resource of a storage
 //! account that it is designated for.
 
-use std::env;
+use std::{collections::HashMap, env};
 
 use leasehold_client::designated::Resource;
 
@@ -67,7 +67,10 @@ impl Which {
                 None => Resource::Table { account, table },
             },
             One { blob: Some(path), .. } => {
-                let (container, blob) = path.split_once('/').unwrap_or(("$root", path));
+                let Some((container, blob)) = path.split_once('/') else {
+                    let message = "--blob takes CONTAINER/BLOB; the root container is $root";
+                    return Err(Failure::new(USAGE, "usage", message));
+                };
                 Resource::Blob { account, container, blob }
             }
             One { container: Some(container), .. } => Resource::Container { account, container },
@@ -115,25 +118,43 @@ fn account_of_url(url: &str) -> Option<String> {
     let (_, rest) = url.trim().split_once("://")?;
     let rest = rest.split(['?', '#']).next()?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let path = path.trim_matches('/');
+    let (host, path) = (host.to_ascii_lowercase(), path.trim_matches('/'));
+    if host.contains('@') {
+        return None;
+    }
     let account = match host.split_once('.') {
-        _ if !path.is_empty() => path,
-        Some((account, domain)) if format!(".{domain}").contains(".blob.") => account,
-        _ => return None,
+        Some((account, domain)) if format!(".{domain}").contains(".blob.") => {
+            // What comes after it is a container, if anything, and no account.
+            if path.is_empty() { account } else { return None }
+        }
+        _ => path,
     };
-    (!account.contains('/')).then(|| account.to_owned())
+    is_account(account).then(|| account.to_owned())
 }
 
+/// As the client reads it: the emulator first, and nothing twice.
 fn account_of_string(text: &str) -> Option<String> {
-    let value = |wanted: &str| {
-        text.split(';').find_map(|part| {
-            let (name, value) = part.split_once('=')?;
-            name.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
-        })
-    };
-    let emulator = value("UseDevelopmentStorage").map(|_| "devstoreaccount1".to_owned());
-    let named = value("AccountName").filter(|name| !name.is_empty());
-    named.or(emulator).or_else(|| account_of_url(&value("BlobEndpoint")?))
+    let mut settings = HashMap::new();
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=')?;
+        if settings.insert(name.trim().to_lowercase(), value.trim()).is_some() {
+            return None;
+        }
+    }
+    let value = |name: &str| settings.get(name).copied().filter(|value| !value.is_empty());
+    if value("usedevelopmentstorage").is_some_and(|word| word.eq_ignore_ascii_case("true")) {
+        return Some("devstoreaccount1".to_owned());
+    }
+    match value("accountname") {
+        Some(name) => is_account(name).then(|| name.to_owned()),
+        None => account_of_url(value("blobendpoint")?),
+    }
+}
+
+/// What else stands in the place of a name may be a secret, and is not used.
+fn is_account(name: &str) -> bool {
+    (3..=24).contains(&name.len())
+        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -173,7 +194,7 @@ mod tests {
                 "azure/acme/table/orders/Z%C3%BCrich",
             ),
             ("--blob reports/2026/a.csv --account acme", "azure/acme/blob/reports/2026/a.csv"),
-            ("--blob a.csv --account acme", "azure/acme/blob/$root/a.csv"),
+            ("--blob $root/a.csv --account acme", "azure/acme/blob/$root/a.csv"),
             ("--container reports --account acme", "azure/acme/container/reports"),
             ("--queue jobs --account acme", "azure/acme/queue/jobs"),
             ("--share team --account acme", "azure/acme/share/team"),
@@ -188,7 +209,10 @@ mod tests {
             (ACCOUNT_URL, "https://acme.blob.core.windows.net", "acme"),
             (ACCOUNT_URL, "https://acme.privatelink.blob.core.windows.net/?sig=hush", "acme"),
             (ACCOUNT_URL, "http://127.0.0.1:10000/devstoreaccount1/", "devstoreaccount1"),
+            (ACCOUNT_URL, "https://ACME.blob.core.windows.net", "acme"),
             (CONNECTION_STRING, "UseDevelopmentStorage=true", "devstoreaccount1"),
+            (CONNECTION_STRING, "AccountName=acme;UseDevelopmentStorage=TRUE", "devstoreaccount1"),
+            (CONNECTION_STRING, "UseDevelopmentStorage=false;AccountName=acme", "acme"),
             (CONNECTION_STRING, "a=b; accountname = acme ;AccountKey=hush", "acme"),
             (
                 CONNECTION_STRING,
@@ -210,6 +234,49 @@ mod tests {
             ("--queue jobs", vec![], "the account is missing"),
             ("--queue jobs", vec![(ACCOUNT_URL, "https://hush.example/")], "does not tell"),
             ("--queue jobs", vec![(CONNECTION_STRING, "AccountKey=hush")], "does not tell"),
+            (
+                "--queue jobs",
+                vec![(CONNECTION_STRING, "UseDevelopmentStorage=false")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(CONNECTION_STRING, "AccountName=acme;AccountName=other")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(CONNECTION_STRING, "AccountName=AccountKey=hush")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "https://acme.blob.core.windows.net/AccountKey=hush")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "https://acme.blob.core.windows.net/reports")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "http://127.0.0.1:10000/AccountKey=hush")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "http://user:hush@127.0.0.1:10000/devstoreaccount1")],
+                "does not tell",
+            ),
+            (
+                "--queue jobs",
+                vec![(ACCOUNT_URL, "https://user:hush@acme.blob.core.windows.net")],
+                "does not tell",
+            ),
+            ("--queue jobs --account AccountKey=hush", vec![], "letters, digits and hyphens"),
+            ("--queue AccountKey=hush --account acme", vec![], "small letters"),
+            ("--blob hush --account acme", vec![], "CONTAINER/BLOB"),
             (
                 "--queue jobs",
                 vec![(ACCOUNT_URL, "https://hush"), (CONNECTION_STRING, "hush")],

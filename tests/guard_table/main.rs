@@ -6,10 +6,12 @@ mod support;
 
 mod access;
 mod fencing;
+mod leftovers;
 mod limits;
 mod races;
 mod rows;
 mod token;
+mod twins;
 mod unclear;
 
 use std::time::Duration;

@@ -48,7 +48,7 @@ async fn writes(partition: &GuardedPartition, token: u64, most: usize) -> usize 
         let last = partition.get::<Entry>("last").await.unwrap();
         match partition.commit(&append(last.as_ref(), token)).await {
             Ok(_) => written += 1,
-            Err(Error::Conflict { conflict: Conflict::Changed | Conflict::Exists, .. }) => {}
+            Err(Error::Conflict { conflict, .. }) if conflict != Conflict::Missing => {}
             Err(Error::Fenced { newer, .. }) => {
                 assert!(newer.unwrap() > token);
                 break;

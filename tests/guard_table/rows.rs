@@ -164,3 +164,17 @@ async fn creating_a_table_again_is_no_error() {
     table.create().await.unwrap();
     assert_eq!(amount(&table, "r").await, Some(1));
 }
+
+/// A filter is not a way out of the partition.
+#[tokio::test]
+async fn rows_of_another_partition_are_refused() {
+    let table = table("wayout").await;
+    held(&table, 1).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
+    table.commit("q", &Transaction::new().insert("b", &stock(2))).await.unwrap();
+    let filter = "amount eq 1L) or (PartitionKey ne 'p'";
+    let error = table.query(Some("p")).filter(filter).all::<Stock>().await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    assert!(error.to_string().contains("another partition"), "{error}");
+    let both = table.query(None).filter("amount ge 1L").all::<Stock>().await.unwrap();
+    assert_eq!(both.len(), 2);
+}

@@ -204,3 +204,50 @@ async fn a_service_that_wants_to_be_left_alone_is_and_nothing_is_written() {
     assert_eq!(place.token, Some(1));
     partition.commit(&change).await.unwrap();
 }
+
+/// What is told of a call is about that call, not about one before.
+#[tokio::test]
+async fn what_waits_for_an_earlier_write_was_not_sent() {
+    let proxy = proxy();
+    let table = table_behind(&proxy, "earlier").await;
+    let partition = held(&table, 1).await;
+    proxy.when(batches()).times(1).then(Fault::Hold);
+    let change = Transaction::new().upsert("a", &stock(1));
+    tokio::select! {
+        done = partition.commit(&change) => panic!("{done:?}"),
+        _ = proxy.wait_for(|seen| seen.fault == Some(Fault::Hold)) => {}
+    }
+    proxy.cut();
+    let write = partition.commit(&change).await.unwrap_err();
+    let read = partition.get::<Stock>("a").await.unwrap_err();
+    for error in [write, read] {
+        let Error::Unavailable { written: Written::No, message, .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(message.contains("earlier write"), "{message}");
+    }
+    proxy.heal();
+    partition.commit(&change).await.unwrap();
+}
+
+/// However many calls it is made of, each with retries.
+#[tokio::test]
+async fn an_operation_has_one_time_limit() {
+    let proxy = proxy();
+    let table = table_behind(&proxy, "onelimit").await.time_limit(Duration::from_secs(3));
+    let partition = held(&table, 1).await;
+    proxy.clear();
+    proxy.freeze();
+    let change = Transaction::new().insert("a", &stock(1));
+    let error = partition.commit(&change).await.unwrap_err();
+    let Error::Unavailable { written: Written::Unknown, .. } = error else { panic!("{error:?}") };
+    // A call takes a second, so no more than these fit in.
+    assert!(proxy.calls().len() <= 4, "{:?}", proxy.calls());
+    // Whoever waits for the one that writes has a limit, too.
+    let (one, other) = tokio::join!(partition.commit(&change), partition.commit(&change));
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        let Error::Unavailable { written: Written::No, .. } = error else { panic!("{error:?}") };
+    }
+    proxy.heal();
+    partition.commit(&change).await.unwrap();
+}

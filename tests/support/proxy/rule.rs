@@ -82,6 +82,9 @@ pub enum Fault {
     /// It is applied and answered, and applied once more when the proxy lets it
     /// go.
     HoldDuplicate,
+    /// It is applied at once, and once more when the proxy lets it go: that
+    /// second answer is returned, as by whoever repeats what seems lost.
+    HoldReplay,
     /// It is applied and answered with this header in place of the upstream's.
     Header { name: &'static str, value: &'static str },
 }

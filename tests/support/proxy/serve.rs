@@ -134,6 +134,11 @@ impl Call {
                 });
                 answer
             }
+            Some(Fault::HoldReplay) => {
+                self.forward().await?;
+                self.let_go().await;
+                self.forward().await
+            }
             Some(Fault::Header { name, value }) => {
                 let mut answer = self.forward().await?;
                 answer.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -80,6 +80,9 @@ impl Account {
         let found = || [blob, queue, table].into_iter().flatten().find_map(account_of);
         let name = read.account.or_else(found);
         let name = name.ok_or_else(|| invalid("has no AccountName".to_owned()))?;
+        if !is_account(&name) {
+            return Err(invalid(format!("has an AccountName that {NO_ACCOUNT}")));
+        }
         let credential = match (read.key, read.sas.or(url_sas)) {
             (Some(key), _) => {
                 check_key(&key)
@@ -271,8 +274,20 @@ fn read_url(text: &str) -> Result<(Url, Option<SecretText>), String> {
     let sas = sas.map_err(|problem| format!("has a query that {problem}"))?;
     url.set_query(None);
     let path = url.path().trim_end_matches('/').to_owned();
+    // As emulators have it. Anything else may be a secret that got there by
+    // mistake, and addresses are shown.
+    if !path.is_empty() && !path.strip_prefix('/').is_some_and(is_account) {
+        return Err(format!("has a path that {NO_ACCOUNT}"));
+    }
     url.set_path(&path);
     Ok((url, sas))
+}
+
+const NO_ACCOUNT: &str = "is no account's name: 3 to 24 small letters and digits";
+
+fn is_account(name: &str) -> bool {
+    (3..=24).contains(&name.len())
+        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// The account is the path, as with emulators, or the first part of the host.
@@ -367,9 +382,21 @@ mod tests {
             ("AccountName=acme", "neither AccountKey nor SharedAccessSignature"),
             ("TableEndpoint=https://10.0.0.1;AccountKey=aHVzaA==", "no AccountName"),
             ("TableEndpoint=ftp://hush;AccountKey=aHVzaA==", "must begin with https"),
+            ("TableEndpoint=https://u:hush@acme.table.x;AccountKey=aHVzaA==", "must not have"),
+            ("TableEndpoint=http://127.0.0.1:1/AccountKey=hush;AccountKey=aHVzaA==", "a path that"),
+            ("TableEndpoint=https://acme.table.x/a/hush;AccountKey=aHVzaA==", "a path that"),
+            (
+                "TableEndpoint=https://x;AccountName=Hush-hush;AccountKey=aHVzaA==",
+                "AccountName that",
+            ),
         ] {
             let problem = Account::from_connection_string(text).unwrap_err().to_string();
             assert!(problem.contains(hint), "{text}: {problem}");
+            assert!(!problem.contains("hush"), "{problem}");
+        }
+        let account = Account::with_key("acme", "aHVzaA==").unwrap();
+        for url in ["https://acme.table.x/AccountKey=hush", "https://u:hush@acme.table.x"] {
+            let problem = account.clone().table_endpoint(url).unwrap_err().to_string();
             assert!(!problem.contains("hush"), "{problem}");
         }
         assert!(Account::with_key("acme", "hush!").is_err());

@@ -54,6 +54,23 @@ fn what_can_t_exist_is_refused() {
     }
 }
 
+#[test]
+fn what_is_refused_is_not_quoted() {
+    let secret = "AccountName=acme;AccountKey=hush";
+    let (account, container) = ("acme", secret);
+    for resource in [
+        Resource::Queue { account: secret, queue: "jobs" },
+        Resource::Table { account, table: secret },
+        Resource::Container { account, container },
+        Resource::Blob { account, container, blob: "b" },
+        Resource::Queue { account, queue: secret },
+        Resource::Share { account, share: secret },
+    ] {
+        let error = resource.lock_name().unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
+    }
+}
+
 /// The short and the long, with what needs an escape and what looks like one.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c%/~ é]{0,6}", "[%2F/]{0,5}", "[x%é~]{180,240}"]

@@ -45,8 +45,13 @@ pub(super) fn method_and_path(
 
 impl Batch {
     /// `base` is the service's address, with a slash at its end and without a
-    /// signature.
-    pub(super) fn new(base: &str, table: &str, partition: &str, changes: &[Change]) -> Self {
+    /// signature. The error is a change whose value can't be stored, and why.
+    pub(super) fn new<'a>(
+        base: &str,
+        table: &str,
+        partition: &str,
+        changes: &'a [Change],
+    ) -> Result<Self, (&'a Change, &'a str)> {
         let (batch, set) = (Uuid::new_v4(), Uuid::new_v4());
         let mut body = format!(
             "--batch_{batch}\r\nContent-Type: multipart/mixed; boundary=changeset_{set}\r\n\r\n"
@@ -66,7 +71,7 @@ impl Batch {
             if let Some(etag) = change.if_match() {
                 body.extend(["If-Match: ", etag, "\r\n"]);
             }
-            match change.body(partition) {
+            match change.body(partition).map_err(|why| (change, why))? {
                 Some(entity) => {
                     body.push_str("Content-Type: application/json\r\n\r\n");
                     body.extend([&entity, "\r\n"]);
@@ -75,7 +80,8 @@ impl Batch {
             }
         }
         body.push_str(&format!("--changeset_{set}--\r\n--batch_{batch}--\r\n"));
-        Self { content_type: format!("multipart/mixed; boundary=batch_{batch}"), body }
+        let content_type = format!("multipart/mixed; boundary=batch_{batch}");
+        Ok(Self { content_type, body })
     }
 }
 

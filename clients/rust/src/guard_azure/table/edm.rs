@@ -6,7 +6,7 @@ use azure_core::{
     Uuid,
     time::{OffsetDateTime, parse_rfc3339, to_rfc3339},
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 /// Names by which the encoder knows these types.
 pub(super) const GUID: &str = "$leasehold::Guid";
@@ -16,7 +16,8 @@ pub(super) const DATE_TIME: &str = "$leasehold::DateTime";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Guid(pub Uuid);
 
-/// A property of type `Edm.DateTime`. Kept to 100 ns, from the year 1601 on.
+/// A property of type `Edm.DateTime`. Kept to 100 ns, for the years 1601 to
+/// 9999 in UTC: a moment outside of them is refused when it is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DateTime(OffsetDateTime);
 
@@ -32,6 +33,13 @@ impl DateTime {
         Self(moment.replace_nanosecond(rounded).unwrap_or(moment))
     }
 
+    /// As it is stored; none if it can't be, for the service knows the years
+    /// 1601 to 9999 only.
+    fn stored(self) -> Option<String> {
+        let utc = self.0.checked_to_offset(OffsetDateTime::UNIX_EPOCH.offset())?;
+        (1601..=9999).contains(&utc.year()).then(|| to_rfc3339(&utc))
+    }
+
     /// The moment.
     #[must_use]
     pub const fn get(self) -> OffsetDateTime {
@@ -41,7 +49,10 @@ impl DateTime {
 
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&to_rfc3339(&self.0))
+        match self.stored() {
+            Some(text) => f.write_str(&text),
+            None => write!(f, "{}", self.0),
+        }
     }
 }
 
@@ -60,7 +71,12 @@ impl<'de> Deserialize<'de> for Guid {
 
 impl Serialize for DateTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_newtype_struct(DATE_TIME, &self.to_string())
+        let text = self.stored().ok_or_else(|| {
+            ser::Error::custom(format!(
+                "{self} can't be stored: the years 1601 to 9999 can, in UTC"
+            ))
+        })?;
+        serializer.serialize_newtype_struct(DATE_TIME, &text)
     }
 }
 

@@ -36,13 +36,17 @@ impl Raw {
         self.0.get(name).and_then(Value::as_str)
     }
 
+    pub(super) fn partition(&self) -> &str {
+        self.text("PartitionKey").unwrap_or_default()
+    }
+
     pub(super) fn row(&self) -> &str {
         self.text("RowKey").unwrap_or_default()
     }
 
     /// Reads it as a value of the user's type.
     pub(super) fn read<T: DeserializeOwned>(&self, table: &str) -> Result<Entity<T>, Error> {
-        let partition = self.text("PartitionKey").unwrap_or_default().to_owned();
+        let partition = self.partition().to_owned();
         let row = self.row().to_owned();
         let place = || Place::table(table).partition(&partition).row(&row);
         let Some(etag) = self.text("odata.etag") else {

@@ -82,6 +82,10 @@ pub enum Conflict {
     /// The row that was to be changed or deleted is not there.
     #[error("the row is not there")]
     Missing,
+    /// Another guard of the same token has come or written to the partition
+    /// since this one did, so what was read before may have changed.
+    #[error("another has come or written with the same token since")]
+    SameToken,
 }
 
 impl Error {

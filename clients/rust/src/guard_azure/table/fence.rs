@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use azure_core::Uuid;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     ETag, Error, Place, Table,
+    deadline::Deadline,
     place::fence_row,
     transaction::{Change, Kind},
 };
@@ -16,6 +18,13 @@ const REMEMBERED: usize = 8;
 
 /// Properties of a row that may be damaged.
 pub(super) type Properties = BTreeMap<String, Value>;
+
+/// What the row is to say.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Content {
+    writes: String,
+}
 
 /// The fence row as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +42,8 @@ pub(super) fn new_number() -> String {
 impl FenceRow {
     /// What the row of a new holder is.
     pub(super) fn insert(token: u64) -> Change {
-        Change::new(fence_row(token), Kind::Insert, None, Some(&json!({ "Writes": "" })))
+        let content = Content { writes: String::new() };
+        Change::new(fence_row(token), Kind::Insert, None, Some(&content))
     }
 
     pub(super) fn inserted(etag: ETag) -> Self {
@@ -45,9 +55,12 @@ impl FenceRow {
         table: &Table,
         partition: &Place,
         token: u64,
+        by: Deadline,
     ) -> Result<Option<Self>, Error> {
         let (key, row) = (partition.partition.as_deref().unwrap_or_default(), fence_row(token));
-        let Some(entity) = table.get::<Properties>(key, &row).await? else { return Ok(None) };
+        let Some(entity) = table.get_by::<Properties>(key, &row, by).await? else {
+            return Ok(None);
+        };
         match entity.value.get("Writes").and_then(Value::as_str) {
             Some(text) => {
                 let writes = text.split_whitespace().map(str::to_owned).collect();
@@ -74,11 +87,21 @@ impl FenceRow {
             || earlier.writes.last().is_some_and(|last| self.has(last))
     }
 
+    /// Whether nobody but these writes has moved it on since `earlier` was
+    /// seen.
+    pub(super) fn only_moved_by(&self, own: &[String], earlier: &Self) -> bool {
+        let last = earlier.writes.last();
+        let known = last.and_then(|last| self.writes.iter().position(|write| write == last));
+        let since = &self.writes[known.map_or(0, |at| at + 1)..];
+        self.etag == earlier.etag
+            || (self.covers(earlier) && since.iter().all(|write| own.contains(write)))
+    }
+
     /// Moves on from this version, to one that names the write. It fails if
     /// anybody has moved on meanwhile, or a newer holder has come.
     pub(super) fn move_on(&self, token: u64, number: &str) -> Change {
-        let writes = json!({ "Writes": self.with(number).join(" ") });
-        Change::new(fence_row(token), Kind::Merge, Some(&self.etag), Some(&writes))
+        let content = Content { writes: self.with(number).join(" ") };
+        Change::new(fence_row(token), Kind::Merge, Some(&self.etag), Some(&content))
     }
 
     pub(super) fn moved_on(&mut self, etag: ETag, number: &str) {
@@ -128,5 +151,24 @@ mod tests {
         later.moved_on(ETag::new("9"), "w9");
         assert!(!later.covers(&seen));
         assert!(!later.covers(&first));
+    }
+
+    #[test]
+    fn another_s_write_is_told_from_the_own() {
+        let own = ["mine".to_owned(), "mine too".to_owned()];
+        let mut seen = row("0");
+        for earlier in ["", "w1"] {
+            if !earlier.is_empty() {
+                seen.moved_on(ETag::new("1"), earlier);
+            }
+            assert!(seen.only_moved_by(&[], &seen));
+            let mut later = seen.clone();
+            later.moved_on(ETag::new("2"), "mine");
+            assert!(later.only_moved_by(&own, &seen));
+            assert!(!later.only_moved_by(&[], &seen));
+            later.moved_on(ETag::new("3"), "another's");
+            later.moved_on(ETag::new("4"), "mine too");
+            assert!(!later.only_moved_by(&own, &seen));
+        }
     }
 }

@@ -45,7 +45,8 @@ impl GuardedTable {
 
     /// Puts up this holder's fence in a partition: from then on no earlier
     /// holder can write to it. Costs two calls the first time (three if nobody
-    /// held it before), none after that.
+    /// held it before, or if another guard of the same token did), none after
+    /// that.
     ///
     /// # Errors
     /// [`Error::Fenced`] if a newer holder was there already; else as
@@ -58,7 +59,7 @@ impl GuardedTable {
         let token = fence.token();
         let place = table.place().partition(partition).token(token);
         check_partition(&place)?;
-        let installed = install(table, &place, fence).await;
+        let installed = install(table, &place, fence, table.deadline()).await;
         let fence = installed.map_err(|error| error.with_token(token))?;
         let installed = Partition::new(table.clone(), place, token, fence);
         let installed = GuardedPartition(Arc::new(installed));
@@ -79,8 +80,9 @@ impl GuardedPartition {
     pub async fn get<T: DeserializeOwned>(&self, row: &str) -> Result<Option<Entity<T>>, Error> {
         let Partition { table, place, token, .. } = &*self.0;
         check_row(row, &place.clone().row(row))?;
-        self.0.settle().await?;
-        let read = table.get(self.0.key(), row).await;
+        let by = table.deadline();
+        self.0.settle(by).await?;
+        let read = table.get_by(self.0.key(), row, by).await;
         read.map_err(|error| error.with_token(*token))
     }
 
@@ -89,7 +91,7 @@ impl GuardedPartition {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn query(&self) -> Result<Query, Error> {
-        self.0.settle().await?;
+        self.0.settle(self.0.table.deadline()).await?;
         Ok(Query::new(self.0.table.clone(), self.0.place.clone()))
     }
 

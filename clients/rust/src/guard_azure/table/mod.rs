@@ -43,6 +43,11 @@
 //!   touches *that partition*. A lock of the whole table covers them all, but
 //!   the fence is put up one by one, because a transaction has one partition.
 //! - A *read* of a holder that was overtaken is not refused. Its next write is.
+//! - Holders of one token do not exclude each other: who passes a token on, or
+//!   makes two [`GuardedTable`]s of it, has two that may write. Neither
+//!   overwrites what it has not seen: the one that comes second is told of a
+//!   [conflict](Conflict::SameToken), and nothing of it was written. Clones of
+//!   one [`GuardedTable`] share what they know, and are not told of each other.
 //! - Tokens of different locks can't be compared. The partition remembers which
 //!   lock guards it, and refuses holders of another.
 //! - The rows that begin with `~leasehold.` are the guard's own. Whoever deletes
@@ -77,6 +82,7 @@
 //! is left out. What is nested must be serialized by the user.
 
 mod batch;
+mod deadline;
 mod decode;
 mod edm;
 mod encode;
@@ -85,6 +91,7 @@ mod error;
 mod fault;
 mod fence;
 mod guarded;
+mod head;
 mod install;
 mod place;
 mod property;
@@ -101,7 +108,7 @@ pub use edm::{Binary, DateTime, Guid};
 pub use entity::Entity;
 pub use error::{Conflict, Error};
 pub use guarded::{GuardedPartition, GuardedTable};
-pub use place::Place;
+pub use place::{Place, quoted};
 pub use query::Query;
 pub use rest::{Receipt, Table};
 pub use transaction::{MOST_CHANGES, Transaction};

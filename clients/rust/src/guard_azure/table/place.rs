@@ -19,6 +19,12 @@ pub(super) fn fence_row(token: u64) -> String {
     format!("{RESERVED}fence.{token:020}")
 }
 
+/// The token of a fence's row; none if it is no fence's.
+pub(super) fn fence_token(row: &str) -> Option<u64> {
+    let token = row.strip_prefix(RESERVED)?.strip_prefix("fence.")?.parse().ok()?;
+    (fence_row(token) == row).then_some(token)
+}
+
 /// What an error is about: as much of it as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -79,8 +85,16 @@ pub(super) fn entity_path(table: &str, partition: &str, row: &str) -> String {
     format!("{table}(PartitionKey={partition},RowKey={row})")
 }
 
-/// A text in a filter or a path.
-pub(super) fn quoted(text: &str) -> String {
+/// A text as it is written in a [filter](super::Query::filter): in quotes, and
+/// those within it doubled. Without this, a text that comes from elsewhere can
+/// change what the filter means.
+///
+/// ```
+/// # use leasehold_client::guard_azure::table::quoted;
+/// assert_eq!(format!("Name eq {}", quoted("O'Hara")), "Name eq 'O''Hara'");
+/// ```
+#[must_use]
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -134,6 +148,14 @@ mod tests {
         assert_eq!(fence_row(17), "~leasehold.fence.00000000000000000017");
         assert!(fence_row(9) < fence_row(10));
         assert_eq!(fence_row(u64::MAX).len(), fence_row(0).len());
+        for token in [0, 17, u64::MAX] {
+            assert_eq!(fence_token(&fence_row(token)), Some(token));
+        }
+        for row in
+            ["~leasehold.head", "~leasehold.fence.17", "~leasehold.fence.+0000000000000000017"]
+        {
+            assert_eq!(fence_token(row), None, "{row}");
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl Query {
     }
 
     /// Only rows for which this OData filter holds, such as `Amount gt 5L`.
+    /// Write texts with [`quoted`](super::quoted).
     pub fn filter(mut self, filter: impl Into<String>) -> Self {
         self.filter = Some(filter.into());
         self
@@ -62,6 +63,14 @@ impl Query {
         &mut self,
     ) -> Result<Option<Vec<Entity<T>>>, Error> {
         let Some((rows, next)) = self.raw_page().await? else { return Ok(None) };
+        if let Some(partition) = &self.place.partition
+            && let Some(stray) = rows.iter().find(|raw| raw.partition() != partition)
+        {
+            let message = "the filter lets a row of another partition through. Write texts in it \
+                           by `quoted`, and balance its brackets";
+            let place = self.table.place().partition(stray.partition()).row(stray.row());
+            return Err(Error::invalid(&place, message));
+        }
         let own = |raw: &&Raw| !raw.row().starts_with(RESERVED);
         let name = self.table.name();
         let page = rows.iter().filter(own).map(|raw| raw.read(name)).collect::<Result<_, _>>()?;
@@ -93,7 +102,7 @@ impl Query {
             Next::At(keys) => query.extend(keys.iter().map(|(name, key)| (*name, key.as_str()))),
             Next::Nowhere => return Ok(None),
         }
-        self.table.page(&query, &self.place).await.map(Some)
+        self.table.page(&query, &self.place, self.table.deadline()).await.map(Some)
     }
 
     fn whole_filter(&self) -> Option<String> {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     ETag, Entity, Error, GuardedTable, Place, Query, Transaction,
     batch::{self, Batch, Failed},
+    deadline::Deadline,
     entity::Raw,
     fault::{fault, is_missing_row},
     place::{check_key, entity_path},
@@ -25,6 +26,9 @@ use crate::{
     guard_azure::patience::Patience,
 };
 
+/// How long one operation may take in all.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
 const JSON: &str = "application/json;odata=minimalmetadata";
 
 /// A table of a storage account. Cheap to clone.
@@ -33,12 +37,14 @@ const JSON: &str = "application/json;odata=minimalmetadata";
 /// [`guarded`](Self::guarded) to what a lock protects. This is for reading, for
 /// tables that nothing guards, and for creating them.
 ///
-/// Every call has a time limit ([`Account::call_limit`]). Reads are repeated a
+/// Every call has a time limit ([`Account::call_limit`]), and so has every
+/// operation with all its calls ([`time_limit`](Self::time_limit)). Reads are repeated a
 /// few times if the service does not answer; writes only if they were not sent.
 #[derive(Clone, Debug)]
 pub struct Table {
     service: Arc<Service>,
     name: Arc<str>,
+    time_limit: Duration,
 }
 
 /// What a transaction that was done has made of the rows.
@@ -74,7 +80,21 @@ impl Table {
         let service = account.tables();
         let service =
             service.map_err(|error| Error::invalid(&Place::table(name), error.to_string()))?;
-        Ok(Self { service: Arc::new(service), name: name.into() })
+        Ok(Self { service: Arc::new(service), name: name.into(), time_limit: TIME_LIMIT })
+    }
+
+    /// How long one operation may take, with all its calls and pauses; 30 s if
+    /// nothing is said. Of a query, each page is one. Guarded tables that are
+    /// made after this have the same limit.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// When an operation ends that begins now.
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::after(self.time_limit)
     }
 
     /// The table's name.
@@ -99,7 +119,7 @@ impl Table {
         request.insert_header("prefer", "return-no-content");
         request.insert_header(CONTENT_TYPE, "application/json");
         request.set_body(json!({ "TableName": &*self.name }).to_string());
-        match self.repeated(&request, Fault::may_pass).await {
+        match self.repeated(&request, self.deadline()).await {
             Ok(_) => Ok(()),
             Err(Fault::Refused { status: 409, code, .. }) if code == "TableAlreadyExists" => Ok(()),
             Err(fault) => Err(Error::of(&fault, &self.place(), true)),
@@ -116,12 +136,21 @@ impl Table {
         partition: &str,
         row: &str,
     ) -> Result<Option<Entity<T>>, Error> {
+        self.get_by(partition, row, self.deadline()).await
+    }
+
+    pub(super) async fn get_by<T: DeserializeOwned>(
+        &self,
+        partition: &str,
+        row: &str,
+        by: Deadline,
+    ) -> Result<Option<Entity<T>>, Error> {
         let place = self.place().partition(partition);
         check_partition(&place)?;
         let place = place.row(row);
         check_key("row", row, &place)?;
         let url = self.service.url(&entity_path(&self.name, partition, row));
-        match self.repeated(&Request::new(url, Method::Get), Fault::may_pass).await {
+        match self.repeated(&Request::new(url, Method::Get), by).await {
             Ok(answer) => {
                 let raw = serde_json::from_slice(&answer.body).ok().and_then(Raw::new);
                 let raw = raw.ok_or_else(|| {
@@ -159,25 +188,31 @@ impl Table {
         check_partition(&place)?;
         transaction.check(&place)?;
         let changes = &transaction.changes;
-        let mut patience = Patience::with_service();
+        let (by, mut patience) = (self.deadline(), Patience::with_service());
         loop {
             let done = match changes.as_slice() {
-                [one] => self.change(partition, one).await.map(|etag| vec![etag]),
-                many => self.batch(&place, many).await?,
+                [one] => self.change(partition, one, by).await.map(|etag| vec![etag]),
+                many => self.batch(&place, many, by).await?,
             };
             let failed = match done {
                 Ok(etags) => return Ok(Receipt::new(changes, etags)),
                 Err(failed) => failed,
             };
             let unsent = failed.fault.may_pass() && !failed.fault.is_unclear();
-            if !(unsent && patience.again(Duration::ZERO).await) {
+            if !(unsent && by.again(&mut patience, Duration::ZERO).await) {
                 return Err(failed.error(&place, changes));
             }
         }
     }
 
     /// One change by itself.
-    async fn change(&self, partition: &str, change: &Change) -> Result<Option<ETag>, Failed> {
+    async fn change(
+        &self,
+        partition: &str,
+        change: &Change,
+        by: Deadline,
+    ) -> Result<Option<ETag>, Failed> {
+        let failed = |fault| Failed { index: Some(0), fault };
         let (method, path) = batch::method_and_path(&self.name, partition, change);
         let method = match method {
             "POST" => Method::Post,
@@ -192,12 +227,14 @@ impl Table {
         if let Some(etag) = change.if_match() {
             request.insert_header(IF_MATCH, etag.to_owned());
         }
-        if let Some(body) = change.body(partition) {
+        let body = change.body(partition).map_err(|why| {
+            failed(Fault::Unsent { why: format!("the value can't be stored: {why}") })
+        })?;
+        if let Some(body) = body {
             request.insert_header(CONTENT_TYPE, "application/json");
             request.set_body(body);
         }
-        let failed = |fault| Failed { index: Some(0), fault };
-        let answer = self.send(request).await.map_err(failed)?;
+        let answer = self.send(request, by).await.map_err(failed)?;
         Ok(header(&answer, "etag").map(ETag::new))
     }
 
@@ -207,10 +244,15 @@ impl Table {
         &self,
         place: &Place,
         changes: &[Change],
+        by: Deadline,
     ) -> Result<Result<Vec<Option<ETag>>, Failed>, Error> {
         let base = self.service.url("");
         let partition = place.partition.as_deref().unwrap_or_default();
         let batch = Batch::new(base.as_str(), &self.name, partition, changes);
+        let batch = batch.map_err(|(change, why)| {
+            let message = format!("the value can't be stored: {why}");
+            Error::invalid(&place.clone().row(&change.row), message)
+        })?;
         if batch.body.len() > batch::LARGEST {
             let message = format!(
                 "the transaction has {} bytes; at most 4 MiB are allowed. Divide it",
@@ -221,7 +263,7 @@ impl Table {
         let mut request = Request::new(self.service.url("$batch"), Method::Post);
         request.insert_header(CONTENT_TYPE, batch.content_type);
         request.set_body(batch.body);
-        Ok(match self.send(request).await {
+        Ok(match self.send(request, by).await {
             Ok(answer) => {
                 let content_type = header(&answer, "content-type").unwrap_or_default();
                 batch::read(content_type, &answer.body, changes.len())
@@ -231,13 +273,18 @@ impl Table {
     }
 
     /// One page of rows, and where the next begins.
-    pub(super) async fn page(&self, query: &[(&str, &str)], place: &Place) -> Result<Page, Error> {
+    pub(super) async fn page(
+        &self,
+        query: &[(&str, &str)],
+        place: &Place,
+        by: Deadline,
+    ) -> Result<Page, Error> {
         let mut url = self.service.url(&format!("{}()", self.name));
         url.query_pairs_mut().extend_pairs(query);
         // Forms write a space so; addresses need not be understood as forms.
         let spaced = url.query().map(|query| query.replace('+', "%20"));
         url.set_query(spaced.as_deref());
-        let answer = self.repeated(&Request::new(url, Method::Get), Fault::may_pass).await;
+        let answer = self.repeated(&Request::new(url, Method::Get), by).await;
         let answer = answer.map_err(|fault| Error::of(&fault, place, false))?;
         let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let Value::Array(rows) = body["value"].take() else {
@@ -255,25 +302,34 @@ impl Table {
     }
 
     /// Sends what may be sent again, again if the fault is one that may pass.
-    async fn repeated(
-        &self,
-        request: &Request,
-        may_pass: impl Fn(&Fault) -> bool,
-    ) -> Result<Answer, Fault> {
+    async fn repeated(&self, request: &Request, by: Deadline) -> Result<Answer, Fault> {
         let mut patience = Patience::with_service();
         loop {
-            match self.send(request.clone()).await {
-                Err(fault) if may_pass(&fault) && patience.again(fault.retry_after()).await => {}
+            match self.send(request.clone(), by).await {
+                Err(fault)
+                    if fault.may_pass() && by.again(&mut patience, fault.retry_after()).await => {}
                 answer => return answer,
             }
         }
     }
 
-    async fn send(&self, mut request: Request) -> Result<Answer, Fault> {
+    async fn send(&self, mut request: Request, by: Deadline) -> Result<Answer, Fault> {
         request.insert_header(ACCEPT, JSON);
         request.insert_header("dataserviceversion", "3.0");
         request.insert_header("maxdataserviceversion", "3.0;NetFx");
-        let answer = self.service.send(request).await?;
+        let limit = by.limit();
+        if by.has_passed() {
+            let why = format!("the time for the whole operation was up, {limit:?}");
+            return Err(Fault::Unsent { why });
+        }
+        let Some(answer) = by.bound(self.service.send(request)).await else {
+            let why = format!(
+                "no answer from the storage account while there was time for the operation, \
+                 {limit:?} in all"
+            );
+            return Err(Fault::Unclear { why });
+        };
+        let answer = answer?;
         if (200..300).contains(&answer.status) { Ok(answer) } else { Err(fault(&answer)) }
     }
 

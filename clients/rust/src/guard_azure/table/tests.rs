@@ -63,7 +63,7 @@ fn everything() -> Everything {
 
 fn sent(value: &impl Serialize) -> Map<String, Value> {
     let change = transaction::Change::new("r", Kind::Insert, None, Some(value));
-    serde_json::from_str(&change.body("p").unwrap()).unwrap()
+    serde_json::from_str(&change.body("p").unwrap().unwrap()).unwrap()
 }
 
 fn back<T: DeserializeOwned>(mut entity: Map<String, Value>) -> Result<Entity<T>, Error> {
@@ -179,5 +179,45 @@ fn transactions_have_limits() {
         let error = transaction.check(&place).unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+/// In place of what can't be stored, nothing is sent: not a row without it.
+#[test]
+fn a_value_that_can_t_be_stored_is_not_sent_empty() {
+    let good = transaction::Change::new("a", Kind::Insert, None, Some(&json!({ "x": 1 })));
+    let bad = transaction::Change::new(HEAD, Kind::Insert, None, Some(&json!({ "x": [1] })));
+    assert!(bad.body("p").is_err());
+    let changes = [good, bad];
+    let refused = batch::Batch::new("http://x/", "orders", "p", &changes).err().unwrap();
+    assert_eq!(refused.0.row, HEAD);
+    assert!(refused.1.contains("plain values only"), "{}", refused.1);
+}
+
+#[test]
+fn a_moment_that_can_t_be_stored_is_refused() {
+    #[derive(Serialize)]
+    struct At {
+        at: DateTime,
+    }
+    let place = Place::table("orders").partition("p");
+    let check = |at| Transaction::new().insert("r", &At { at }).check(&place);
+    let unix = |seconds| DateTime::new(OffsetDateTime::from_unix_timestamp(seconds).unwrap());
+    let parsed = |text| DateTime::new(azure_core::time::parse_rfc3339(text).unwrap());
+    for at in [unix(-11_644_473_600), unix(253_402_300_799), parsed("1600-12-31T23:00:00-01:00")] {
+        check(at).unwrap();
+    }
+    let first = OffsetDateTime::from_unix_timestamp(-377_705_116_800).unwrap();
+    assert_eq!(first.year(), -9999);
+    for at in [
+        unix(-11_644_473_601),
+        DateTime::new(first),
+        parsed("1601-01-01T00:00:00+01:00"),
+        parsed("9999-12-31T23:59:59-01:00"),
+    ] {
+        let error = check(at).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(error.to_string().contains("the years 1601 to 9999"), "{error}");
+        assert!(!format!("{at}{at:?}").is_empty());
     }
 }

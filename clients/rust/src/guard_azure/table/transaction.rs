@@ -213,18 +213,20 @@ impl Change {
         Ok(())
     }
 
-    /// The entity as it is sent, with its keys; none for a deletion.
-    pub(super) fn body(&self, partition: &str) -> Option<String> {
+    /// The entity as it is sent, with its keys; none for a deletion. The error
+    /// is why its value can't be stored: it must not be sent without.
+    pub(super) fn body(&self, partition: &str) -> Result<Option<String>, &str> {
+        let content = self.content.as_ref().map_err(String::as_str)?;
         if self.kind == Kind::Delete {
-            return None;
+            return Ok(None);
         }
         let mut entity = Map::new();
         entity.insert("PartitionKey".to_owned(), partition.into());
         entity.insert("RowKey".to_owned(), self.row.as_str().into());
-        for (name, value) in self.content.iter().flat_map(|content| &content.properties) {
+        for (name, value) in &content.properties {
             value.write(name, &mut entity);
         }
-        Some(Value::Object(entity).to_string())
+        Ok(Some(Value::Object(entity).to_string()))
     }
 
     /// What must be there for it to be done, as a header.

@@ -100,7 +100,7 @@ fn requests_are_written_out() {
         .upsert_merge("v", &value)
         .delete("d'd");
     let base = "https://acme.table.core.windows.net/";
-    let batch = Batch::new(base, "orders", "p p", &transaction.changes);
+    let batch = Batch::new(base, "orders", "p p", &transaction.changes).ok().unwrap();
     let outer = boundary(&batch.content_type).unwrap();
     let sets = parts(&batch.body, outer);
     let (headers, content) = divide(sets[0]).unwrap();
