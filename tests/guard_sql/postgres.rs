@@ -18,7 +18,7 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use crate::none_is_late;
+use crate::{BEFORE, LAST, none_is_late};
 
 /// Where its programs are.
 fn programs() -> Option<PathBuf> {
@@ -203,19 +203,21 @@ fn no_write_of_an_older_token_lands_after_a_newer_fence() {
     server.session().run("CREATE TABLE journal (number BIGSERIAL, token BIGINT);");
     let writer = |token: i64| {
         let mut session = server.session();
-        let length = "SELECT count(*) FROM journal;";
-        while session.run(length).parse::<i64>().unwrap() < (token - 1) * 5 {
+        let before = format!("SELECT count(*) FROM journal WHERE token = {};", token - 1);
+        while token > 1 && session.run(&before).parse::<i64>().unwrap() < BEFORE {
             thread::yield_now();
         }
-        for written in 0..60 {
+        let mut written = 0;
+        while token < 8 || written < LAST {
             session.run("BEGIN;");
             if !session.raise("default/x", token) {
-                return written;
+                break;
             }
             session.run(&format!("INSERT INTO journal (token) VALUES ({token});"));
             assert_eq!(session.run("COMMIT;"), "COMMIT");
+            written += 1;
         }
-        60
+        written
     };
     let written = thread::scope(|scope| {
         let writers: Vec<_> =

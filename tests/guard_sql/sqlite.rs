@@ -5,7 +5,7 @@ use std::{path::Path, thread};
 use leasehold_client::guard_sql::{CREATE, Dialect, raise, update};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::none_is_late;
+use crate::{BEFORE, LAST, none_is_late};
 
 fn open(path: &Path) -> Connection {
     let mut connection = Connection::open(path).unwrap();
@@ -55,29 +55,30 @@ fn no_write_of_an_older_token_lands_after_a_newer_fence() {
     let setup = open(&path);
     setup.execute(CREATE, ()).unwrap();
     setup.execute("CREATE TABLE journal (number INTEGER PRIMARY KEY, token BIGINT)", ()).unwrap();
-    let length = |database: &Connection| -> i64 {
-        database.query_row("SELECT count(*) FROM journal", (), |row| row.get(0)).unwrap()
+    let count = |database: &Connection, token: i64| -> i64 {
+        let count = "SELECT count(*) FROM journal WHERE token = ?1";
+        database.query_row(count, [token], |row| row.get(0)).unwrap()
     };
     let writer = |token: i64| {
         let mut database = open(&path);
-        // Later tokens come later, while the earlier are at work.
-        while length(&database) < (token - 1) * 5 {
+        while token > 1 && count(&database, token - 1) < BEFORE {
             thread::yield_now();
         }
-        for written in 0..60 {
+        let mut written = 0;
+        while token < 8 || written < LAST {
             let behavior = TransactionBehavior::Immediate;
             let transaction = database.transaction_with_behavior(behavior).unwrap();
             if transaction.execute(&raise(Dialect::Sqlite), ("default/x", token)).unwrap() == 0 {
-                return written;
+                break;
             }
             transaction.execute("INSERT INTO journal (token) VALUES (?1)", [token]).unwrap();
             transaction.commit().unwrap();
+            written += 1;
             thread::yield_now();
         }
-        60
+        written
     };
     let written = thread::scope(|scope| {
-        // Each of eight tokens twice, so that there are racers with the same too.
         let writers: Vec<_> =
             (0..16).map(|number| scope.spawn(move || writer(number / 2 + 1))).collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).sum()
