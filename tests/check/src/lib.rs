@@ -4,7 +4,7 @@
 //! storage believed, and what was done to them. The simulation records it in
 //! true time; the harness with real processes on one machine's clock.
 //! [`check`] says what in it must not have happened. `leasehold-check FILE` does
-//! the same for a file that [`write`] wrote.
+//! the same for a file that [`write()`] wrote.
 
 mod check;
 mod history;

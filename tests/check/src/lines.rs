@@ -25,7 +25,7 @@ pub enum ReadError {
     Empty,
 }
 
-/// Reads a history that [`write`] wrote. Empty lines are passed over.
+/// Reads a history that [`write()`] wrote. Empty lines are passed over.
 pub fn read(from: impl BufRead) -> Result<History, ReadError> {
     let mut bounds = None;
     let mut entries = Vec::new();
