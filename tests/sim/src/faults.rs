@@ -162,9 +162,9 @@ fn happen(index: usize, fault: Fault) {
                 let client = &scene.clients.borrow()[number as usize];
                 (client.machine, client.place, client.pending.is_some())
             };
-            if waits {
-                // It may be granted what it waits for as it dies, or later if
-                // nobody hears of that: until its session has expired.
+            if silent && waits {
+                // Until its session has expired, it may be granted what it waits
+                // for.
                 disturb(index, scene.plan.ttl.as_nanos() as Nanos + SECOND, || {});
             }
             record(Event::ClientDied { client: number });
