@@ -474,9 +474,10 @@ impl Lock {
                 let id = *id;
                 self.give_up_lease(id, cx);
             }
-            Lease::Held { id, term, linger_until, publishing, .. } if !wanted => {
-                // Others would take it for the lead of one who has resigned.
-                let lingers = term.is_some() && publishing.is_none();
+            Lease::Held { id, term, linger_until, publishing, shown, .. } if !wanted => {
+                // Others would take it for the lead of one who has resigned, or
+                // wait for one who never held it.
+                let lingers = term.is_some() && publishing.is_none() && shown.is_none();
                 let linger = if lingers { cx.settings.linger } else { Duration::ZERO };
                 let until = *linger_until.get_or_insert(cx.now + linger);
                 if linger.is_zero() || cx.now >= until {

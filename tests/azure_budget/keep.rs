@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use leasehold::clock::{self, Moment};
+use leasehold_client::Error;
 
 use crate::{
     connect,
     support::{
-        proxy::Kind,
+        proxy::{Fault, Kind},
         scene::{DURATION, Scene, comes},
     },
 };
@@ -68,4 +69,19 @@ pub(crate) async fn a_lease_that_lingers_serves_the_next_holder_for_nothing() {
     let third = client.lock("a").acquire().await.unwrap();
     assert!(third.token() > token + 1);
     assert_eq!(scene.kinds("a"), [Kind::Release, Kind::Acquire, Kind::Write]);
+}
+
+/// It comes when the only one who asked for it does not wait any more: others
+/// should not wait for one who never held it.
+pub(crate) async fn a_lease_that_nobody_was_granted_does_not_linger() {
+    let scene = Scene::new().await;
+    let daemon = scene.daemon(&["--linger", "60s"]);
+    let client = connect(&daemon).await;
+    scene.proxy.when(Kind::Write.of("a")).then(Fault::Hold);
+    let waits = client.lock("a").wait(Duration::from_millis(500));
+    assert!(matches!(waits.acquire().await, Err(Error::NotGranted { .. })));
+    scene.proxy.let_go();
+    comes("the release", scene.proxy.wait_for(|seen| seen.kind == Kind::Release)).await;
+    let kinds = scene.kinds("a");
+    assert!(kinds.ends_with(&[Kind::Write, Kind::Release]), "it lingered: {kinds:?}");
 }

@@ -27,6 +27,7 @@ async fn what_takes_a_while() {
     Together::default()
         .and(keep::a_held_lock_costs_a_renewal_per_third_of_its_duration)
         .and(keep::a_lease_that_lingers_serves_the_next_holder_for_nothing)
+        .and(keep::a_lease_that_nobody_was_granted_does_not_linger)
         .and(wait::waiting_costs_at_most_a_call_per_second_however_many_wait)
         .and(wait::one_that_does_not_wait_costs_one_attempt)
         .and(counters::the_counters_show_what_the_proxy_saw)

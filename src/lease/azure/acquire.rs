@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A service's clock that is further ahead of ours than this is absurd.
-pub(super) const ABSURD: u64 = 24 * 60 * 60;
+const ABSURD: u64 = 24 * 60 * 60;
 
 const ABSURD_CLOCK: &str = "the lock is new, and the storage service's clock, at which its tokens \
     begin, is absurdly ahead of this machine's: set the clock of this machine right";

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{
     Azure, LOOK,
-    acquire::ABSURD,
     blob::{For, Listed},
     budget::Cause,
     path,
@@ -63,11 +62,12 @@ impl Azure {
     }
 }
 
-/// By the service's clock, unless that is absurdly ahead of ours, and never what
-/// can't be read: that is for an operator to look at.
+/// By the service's clock and by ours: one that is ahead for a while must not
+/// have what has tokens of that while deleted. And never what can't be read:
+/// that is for an operator to look at.
 fn is_idle(listed: &Listed, idle: Duration) -> bool {
-    let sane = listed.seen.date.filter(|date| *date <= unix_seconds().saturating_add(ABSURD));
-    let (Some(now), Some(written_at), Ok(record)) = (sane, listed.written_at, &listed.seen.record)
+    let now = listed.seen.date.map(|date| date.min(unix_seconds()));
+    let (Some(now), Some(written_at), Ok(record)) = (now, listed.written_at, &listed.seen.record)
     else {
         return false;
     };
@@ -114,8 +114,12 @@ mod tests {
         let mut undated = listed(false, day, NOW - day);
         undated.seen.date = None;
         assert!(!idle(undated), "nobody knows the time");
-        let mut absurd = listed(false, day, NOW - day);
-        absurd.seen.date = Some(unix_seconds() + 2 * ABSURD);
-        assert!(!idle(absurd), "the service's clock is absurd");
+        let now = unix_seconds();
+        let mut ahead = listed(false, day, now + 1);
+        ahead.seen.date = Some(now + day);
+        assert!(!idle(ahead), "by our clock its epoch is still to come");
+        let mut ahead = listed(false, day, NOW - day);
+        (ahead.seen.date, ahead.written_at) = (Some(now + day), Some(now - day + 9));
+        assert!(!idle(ahead), "by our clock it was used of late");
     }
 }

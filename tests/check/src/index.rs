@@ -217,15 +217,17 @@ pub(crate) struct Lock {
     pub(crate) has_stored: bool,
     /// The greatest token that there could be so far.
     greatest: u64,
-    /// The same whenever an operator took the lease away.
-    overruled: Vec<u64>,
+    /// The same whenever an operator took the lease away, and when it would have
+    /// run out by itself.
+    overruled: Vec<(u64, Nanos)>,
 }
 
 impl Lock {
     /// Whether an operator took the lease of the lower token away before there
-    /// was the greater one.
-    pub(crate) fn is_overruled(&self, lower: u64, greater: u64) -> bool {
-        self.overruled.iter().any(|upto| lower <= *upto && *upto < greater)
+    /// was the greater one, and it would have lasted until then.
+    pub(crate) fn is_overruled(&self, lower: u64, greater: u64, at: Nanos) -> bool {
+        let mut overruled = self.overruled.iter();
+        overruled.any(|&(upto, until)| lower <= upto && upto < greater && at <= until)
     }
 }
 

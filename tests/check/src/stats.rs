@@ -111,7 +111,7 @@ impl Stats {
             let took = calm.to.saturating_sub(calm.from.max(invoked));
             let longest = match stretch.cause {
                 Cause::Died => &mut self.longest_takeover,
-                Cause::Released(at) if at == place(&next) => &mut self.longest_local_handover,
+                Cause::Released(at) if at == Some(place(&next)) => &mut self.longest_local_handover,
                 Cause::Released(_) => &mut self.longest_remote_handover,
                 Cause::Unclear => continue,
             };

@@ -9,6 +9,7 @@ use leasehold_client::{Client, Error, Guard, Leadership, clock::Moment, simulati
 use crate::{
     dice::Dice,
     link::Way,
+    plan::Plan,
     scene::{Hold, Process, count, lock_name, record, scene},
 };
 
@@ -78,8 +79,8 @@ pub fn start(place: usize) {
     let program = scene.world.as_machine(machine, || {
         let link = Arc::new(Way { client: number, place });
         let client = simulation::client(builder, link).expect("the settings are acceptable");
-        let (locks, lease) = (scene.plan.locks, scene.plan.lease);
-        Program { number, client, dice, locks, lease }
+        let Plan { locks, lease, longest_lease, .. } = scene.plan;
+        Program { number, client, dice, locks, lease, longest_lease }
     });
     scene.world.spawn(machine, Box::pin(program.run()));
 }
@@ -90,6 +91,7 @@ struct Program {
     dice: Dice,
     locks: u32,
     lease: Duration,
+    longest_lease: Duration,
 }
 
 impl Program {
@@ -123,8 +125,9 @@ impl Program {
                 scene().queued(client);
             }
         };
-        let other = [15, 20, 30, 60].map(Duration::from_secs);
-        let duration = if self.dice.permille(300) { *self.dice.pick(&other) } else { self.lease };
+        let other = Duration::from_secs(*self.dice.pick(&[15, 20, 30, 60]));
+        let other = other.min(self.longest_lease);
+        let duration = if self.dice.permille(300) { other } else { self.lease };
         let wait = self.dice.length(1000..60_000);
         let patience = self.dice.within(0..10);
         if self.dice.permille(200) {

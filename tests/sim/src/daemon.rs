@@ -12,6 +12,7 @@ use leasehold::{
 use leasehold_check::Event;
 
 use crate::{
+    scarce::Scarce,
     scene::{Running, count, record, scene},
     wire,
     world::Nanos,
@@ -56,12 +57,15 @@ pub fn start(place: usize) {
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
         let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
+        let store = Scarce { store, tokens: plan.tokens };
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().look_elsewhere());
         driver
     });
-    scene.places.borrow_mut()[place].daemon = Some(Running { number, machine, driver });
+    let mut places = scene.places.borrow_mut();
+    places[place].latest = number;
+    places[place].daemon = Some(Running { number, machine, driver });
 }
 
 /// Its process is gone, without a word. It is started again after `down`, if

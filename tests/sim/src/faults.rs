@@ -7,7 +7,7 @@ use crate::{
     client,
     clock::Stop,
     daemon,
-    plan::{Fault, LONGEST_LEASE},
+    plan::Fault,
     scene::{Scene, blob_path, count, lock_name, record, scene},
     storage::{Act, Call},
     wire::Trap,
@@ -69,6 +69,7 @@ fn alive() -> Vec<u32> {
 fn happen(index: usize, fault: Fault) {
     let scene = scene();
     scene.trace(|| format!("    {fault:?}"));
+    let longest_lease = scene.plan.longest_lease.as_nanos() as Nanos;
     match fault {
         Fault::Storm { place, share, kinds, length } => {
             count("faults: storage storm");
@@ -138,7 +139,9 @@ fn happen(index: usize, fault: Fault) {
                 vanish(|connection| connection.place == place);
             }
             daemon::crash(place, Some(down));
-            disturb(index, down, || {});
+            if scene.world.now() < scene.plan.calm_from {
+                disturb(index, down, || {});
+            }
         }
         Fault::TrapDaemon { place, kind, stage, down } => {
             count("faults: trap for a daemon");
@@ -149,7 +152,10 @@ fn happen(index: usize, fault: Fault) {
         Fault::StopDaemon { place, down } => {
             count("faults: daemon told to stop");
             daemon::stop(place, down);
-            disturb(index, scene.plan.calm_from - scene.world.now(), || {});
+            // Whoever waits there is served when another has taken its place.
+            let ends = scene.plan.drain + scene.plan.ttl;
+            let ends = ends.as_nanos() as Nanos + 5 * SECOND + down;
+            disturb(index, ends.max(scene.plan.calm_from - scene.world.now()), || {});
         }
         Fault::KillClient { client, silent, down } => {
             count(if silent { "faults: client's host vanished" } else { "faults: client killed" });
@@ -240,7 +246,7 @@ fn happen(index: usize, fault: Fault) {
             count("operator: lease broken at once");
             overrule(lock);
             operator_call(lock, Act::Break { within: Some(0) });
-            disturb(index, LONGEST_LEASE, || {});
+            disturb(index, longest_lease, || {});
         }
         Fault::Usurp { lock } => {
             count("operator: lease usurped");
@@ -248,7 +254,7 @@ fn happen(index: usize, fault: Fault) {
             operator_call(lock, Act::Break { within: Some(0) });
             let id = "00000000-0000-0000-0000-000000000000".to_owned();
             operator_call(lock, Act::Acquire { id, seconds: 15 });
-            disturb(index, LONGEST_LEASE, || {});
+            disturb(index, longest_lease, || {});
         }
         Fault::Delete { lock } => {
             // Within the second of its creation a blob's tokens are ahead of the
@@ -261,7 +267,7 @@ fn happen(index: usize, fault: Fault) {
             scene.storage.borrow_mut().remove(&blob_path(lock));
             record(Event::Deleted { lock });
             scene.note_lease(lock);
-            disturb(index, LONGEST_LEASE, || {});
+            disturb(index, longest_lease, || {});
         }
         Fault::Garble { lock, length } => {
             count("operator: blob garbled");
@@ -271,7 +277,7 @@ fn happen(index: usize, fault: Fault) {
             record(Event::Tampered { lock });
             scene.note_lease(lock);
             disturb(index, length.max(2 * SECOND), move || repair(lock));
-            disturb(1000 + index, LONGEST_LEASE, || {});
+            disturb(1000 + index, longest_lease, || {});
         }
         Fault::Restore { lock, length } => {
             count("operator: old blob restored");
@@ -294,7 +300,7 @@ fn happen(index: usize, fault: Fault) {
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
                 scene.world.after(SETTLE / 2, move || repair(lock));
-                disturb(1000 + index, LONGEST_LEASE, || {});
+                disturb(1000 + index, longest_lease, || {});
             });
         }
         Fault::LeapDate { by, length } => {

@@ -17,6 +17,7 @@ pub mod http;
 pub mod link;
 pub mod plan;
 pub mod run;
+pub mod scarce;
 pub mod scene;
 pub mod sdk;
 pub mod storage;

@@ -17,9 +17,6 @@ use crate::{
 /// nanoseconds a second.
 const DRIFT: u64 = 1_000_000;
 
-/// The longest lease that clients ask for.
-pub const LONGEST_LEASE: Nanos = 60 * SECOND;
-
 /// A seed's plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -31,6 +28,10 @@ pub struct Plan {
     pub locks: u32,
     /// The lease's duration.
     pub lease: Duration,
+    /// The longest that clients ask for.
+    pub longest_lease: Duration,
+    /// How many tokens a daemon gets at a time.
+    pub tokens: u64,
     /// The longest wait between two polls.
     pub poll: Duration,
     /// How long a lease is kept without need.
@@ -125,6 +126,8 @@ impl Plan {
             clients: dice.within(2..6) as usize,
             locks: *dice.pick(&[1, 1, 2, 3]),
             lease,
+            longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
+            tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
             poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000, 5000])),
             linger: Duration::from_millis(*dice.pick(&[0, 0, 1000, 5000])),
             ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
@@ -149,6 +152,17 @@ impl Plan {
         });
         if dice.permille(50) {
             plan.make_lone(dice);
+        }
+        // Nothing else is wrong by then: so others must take over in time.
+        if plan.clients > 2 && dice.permille(400) {
+            let at = trouble + dice.millis(20_000..50_000);
+            let (silent, down) = (dice.permille(300), dice.millis(10..20_000));
+            let death = if plan.places > 1 && dice.permille(600) {
+                Fault::KillDaemon { place: dice.index(plan.places), silent, down }
+            } else {
+                Fault::KillClient { client: dice.index(plan.clients), silent, down }
+            };
+            plan.faults.push((at, death));
         }
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
@@ -201,8 +215,7 @@ impl Plan {
     pub fn bounds(&self) -> Bounds {
         let nanos = |length: Duration| length.as_nanos() as Nanos;
         let grace = self.habits.grace;
-        // Some ask for longer leases than the plan has.
-        let lease = LONGEST_LEASE;
+        let lease = nanos(self.longest_lease);
         let (poll, ttl) = (nanos(self.poll), nanos(self.ttl));
         let linger = nanos(self.linger);
         let trips = 2 * SECOND;
@@ -210,7 +223,7 @@ impl Plan {
             takeover: lease.max(ttl + linger) + grace + poll + SECOND + trips,
             local_handover: trips,
             remote_handover: linger + poll + trips,
-            orphan: lease.max(linger) + trips,
+            orphan: lease.max(ttl + linger) + trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
             skew: 0,
         }

@@ -14,7 +14,6 @@ use crate::{
     scene::{Place, Scene, blob_path},
     sdk,
     storage::Metadata,
-    wire::Road,
     world::{BEGINNING, Nanos, World},
 };
 
@@ -61,7 +60,7 @@ pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
     let (world, inside) = World::enter(dice.split());
     let scene = Scene::enter(plan.clone(), dice.split(), trace);
     for _ in 0..plan.places {
-        scene.places.borrow_mut().push(Place { daemon: None, road: Road::default() });
+        scene.places.borrow_mut().push(Place::default());
     }
     if plan.old_blobs {
         for lock in 0..plan.locks {

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     rc::Rc,
     sync::Weak,
 };
@@ -15,17 +15,23 @@ use crate::{
     dice::Dice,
     link::Connection,
     plan::Plan,
-    storage::{Act, Call, Storage},
+    storage::{Act, Answer, Call, Storage},
     wire::{Road, Trap},
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
 };
 
 /// A place where a daemon runs; after a crash another does.
+#[derive(Default)]
 pub struct Place {
     /// The one that runs there, if one does.
     pub daemon: Option<Running>,
+    /// The number of the one that runs there, or was the last to.
+    pub latest: u32,
     /// Its way to the storage.
     pub road: Road,
+    /// What the storage answered last when asked for a lease or a renewal, the
+    /// latest first.
+    pub heard: VecDeque<Answer>,
 }
 
 /// A daemon that runs.
@@ -270,7 +276,7 @@ impl Scene {
     }
 
     /// Carries a call out at the storage, and notes what that changes.
-    pub fn apply(&self, daemon: Option<u32>, call: &Call) -> crate::storage::Answer {
+    pub fn apply(&self, daemon: Option<u32>, call: &Call) -> Answer {
         let now = self.world.now();
         let date = self.date();
         let stored = |storage: &Storage| {
@@ -310,7 +316,7 @@ impl Scene {
 
     /// A call was carried out whose answer nobody waits for, perhaps long after it
     /// was made: a lease that came of it is nobody's, and must run out.
-    pub fn unasked(&self, call: &Call, answer: &crate::storage::Answer) {
+    pub fn unasked(&self, call: &Call, answer: &Answer) {
         let leases = matches!(call.act, Act::Acquire { .. } | Act::Renew { .. });
         let until = {
             let storage = self.storage.borrow();
@@ -439,7 +445,7 @@ impl Scene {
     /// A client asks for a lock.
     pub fn acquire(&self, client: u32, lock: u32) {
         let place = self.clients.borrow()[client as usize].place;
-        let daemon = self.running(place).map_or(u32::MAX, |running| running.number);
+        let daemon = self.places.borrow()[place].latest;
         let op = self.next_op();
         self.clients.borrow_mut()[client as usize].pending = Some(Pending { op, daemon, lock });
         self.record(Event::Acquire { op, client, daemon, lock });

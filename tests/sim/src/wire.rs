@@ -51,10 +51,13 @@ pub enum Trouble {
     Twice,
     /// It takes long, but not too long.
     Slow,
+    /// It is lost, and something in between answers as if it were another call:
+    /// one that spoke of another lease.
+    Crossed,
 }
 
 /// All that can happen to a call.
-pub const TROUBLES: [Trouble; 13] = [
+pub const TROUBLES: [Trouble; 14] = [
     Trouble::Refused,
     Trouble::FailsBefore(500),
     Trouble::FailsBefore(503),
@@ -68,6 +71,7 @@ pub const TROUBLES: [Trouble; 13] = [
     Trouble::Late,
     Trouble::Twice,
     Trouble::Slow,
+    Trouble::Crossed,
 ];
 
 impl Trouble {
@@ -86,6 +90,7 @@ impl Trouble {
             Self::Late => "storage: applied late",
             Self::Twice => "storage: applied twice",
             Self::Slow => "storage: slow",
+            Self::Crossed => "storage: answer of another call",
         }
     }
 }
@@ -266,6 +271,11 @@ impl Trip {
             if reply.is_none() {
                 scene.unasked(&self.call, &answer);
             }
+            if matches!(Kind::of(&self.call), Kind::Acquire | Kind::Renew) && answer.status < 300 {
+                let heard = &mut scene.places.borrow_mut()[self.place].heard;
+                heard.truncate(7);
+                heard.push_front(answer.clone());
+            }
             spring(&scene, self.place, self.number, &self.call, Stage::Applied);
             let Some(reply) = reply else { return };
             if let Some(status) = instead {
@@ -278,6 +288,20 @@ impl Trip {
                 spring(&scene, self.place, self.number, &self.call, Stage::Answered);
             });
         });
+    }
+
+    /// The last answer to another call of this kind that spoke of another lease.
+    fn crossed(&self) -> Option<Answer> {
+        let (id, status) = match &self.call.act {
+            Act::Acquire { id, .. } => (id, 201),
+            Act::Renew { id } => (id, 200),
+            _ => return None,
+        };
+        let scene = scene();
+        let places = scene.places.borrow();
+        let mut heard = places[self.place].heard.iter();
+        let other = |answer: &&Answer| answer.status == status && answer.lease.as_ref() != Some(id);
+        heard.find(other).cloned()
     }
 
     fn troubled(self, trouble: Trouble, out: Nanos, back: Nanos, reply: Reply, dice: &mut Dice) {
@@ -313,6 +337,10 @@ impl Trip {
                 self.clone().deliver(out + again, back, None, None);
                 self.deliver(out, back, Some(reply), None);
             }
+            Trouble::Crossed => match self.crossed() {
+                Some(answer) => world.after(out + back, move || _ = reply.send(Ok(answer))),
+                None => hold(reply),
+            },
             Trouble::Slow => {
                 let (out, back) = (out + dice.millis(0..2000), back + dice.millis(0..2000));
                 self.deliver(out, back, Some(reply), None);

@@ -45,7 +45,7 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
     for at in order {
         let hold = &index.holds[at];
         let lower = needed.as_ref().map_or(0, |before| index.holds[before.hold].token);
-        if index.locks[lock].is_overruled(lower, hold.token) {
+        if index.locks[lock].is_overruled(lower, hold.token, hold.granted.at) {
             needed = None;
         }
         if let Some(before) = needed.as_ref() {

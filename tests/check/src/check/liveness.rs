@@ -7,7 +7,8 @@
 //! - Whoever waited and died or gave up may have been granted the lock without
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
 //!   L2 is not expected any more. Giving up counts for L2 only, so that waiters
-//!   who come and go do not hide a lock that nobody gets.
+//!   who come and go do not hide a lock that nobody gets; and if it was at another
+//!   daemon, that one may have the lease, and a hand-over is not local any more.
 //! - A release that was made before it became calm may have reached nobody yet:
 //!   then L2 leaves at least the time for recovery.
 //!
@@ -66,8 +67,8 @@ pub(crate) struct Stretch {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// At this place.
-    Released(usize),
+    /// At this place, unless another may have the lease by now.
+    Released(Option<usize>),
     Died,
     /// It was lost, ran out, or was never held.
     Unclear,
@@ -81,7 +82,8 @@ struct Shake {
 }
 
 enum Shook {
-    GaveUp,
+    /// At this place.
+    GaveUp(usize),
     ClientDied(u32),
     DaemonDied(usize),
 }
@@ -91,7 +93,7 @@ fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     let mut shakes = Vec::new();
     for acquire in lock.acquires.iter().map(|&acquire| &index.acquires[acquire]) {
         if let Some(Answer::Refused(point)) = acquire.answer {
-            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp });
+            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(acquire.place) });
         }
         if let Some(gone) = acquire.gone.filter(|gone| gone.client) {
             let what = Shook::ClientDied(acquire.client);
@@ -156,7 +158,7 @@ fn vacancy(
         if let Some(end) = hold.ended_by() {
             now.since = Some(end.point.pos);
             now.cause = match end.how {
-                How::Released => Cause::Released(place),
+                How::Released => Cause::Released(Some(place)),
                 How::Died => Cause::Died,
                 How::Lost => Cause::Unclear,
             };
@@ -177,12 +179,13 @@ fn vacancy(
     let within = shakes.partition_point(|shake| shake.at < gap.to);
     for shake in &shakes[..within] {
         let own = match shake.what {
-            Shook::GaveUp if matches!(now.cause, Cause::Released(_)) => {
-                let cause = now.cause;
-                cut(&mut now, shake, cause, &mut stretches);
+            Shook::GaveUp(place) => {
+                if let Cause::Released(at) = now.cause {
+                    let cause = Cause::Released(at.filter(|at| *at == place));
+                    cut(&mut now, shake, cause, &mut stretches);
+                }
                 continue;
             }
-            Shook::GaveUp => continue,
             Shook::ClientDied(client) => holder.is_some_and(|(holder, _)| holder == client),
             Shook::DaemonDied(daemon) => holder.is_some_and(|(_, holder)| holder == daemon),
         };
@@ -277,7 +280,7 @@ fn too_long(
         _ if recovery => (Kind::L5, bounds.recovery.max(bounds.takeover)),
         Cause::Died => (Kind::L1, bounds.takeover),
         Cause::Released(place) => {
-            let queued = acquire.queued.filter(|_| acquire.place == place);
+            let queued = acquire.queued.filter(|_| place == Some(acquire.place));
             let limit = match queued {
                 Some(_) => bounds.local_handover,
                 None => bounds.remote_handover,

@@ -43,7 +43,7 @@ fn disjoint(
             let (one, two) = (token(before).min(token(hold)), token(before).max(token(hold)));
             if one != two
                 && segment.from.certainly_before(to, index.bounds.skew)
-                && !index.locks[lock].is_overruled(one, two)
+                && !index.locks[lock].is_overruled(one, two, to.at)
             {
                 report.distrust(lock);
                 two_holders(index, before, hold, segment.from, to, report);

@@ -165,9 +165,10 @@ impl<'h, 'r> Builder<'h, 'r> {
                 About::Place(place)
             }
             Event::Overruled { lock } => {
-                let lock = self.lock(*lock);
+                let (lock, bounds) = (self.lock(*lock), self.index.bounds);
                 let known = &mut self.index.locks[lock];
-                known.overruled.push(known.greatest);
+                let lasts = if bounds.orphan == 0 { Nanos::MAX } else { bounds.orphan };
+                known.overruled.push((known.greatest, point.at.saturating_add(lasts)));
                 About::Lock(lock)
             }
             Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),

@@ -121,6 +121,26 @@ fn a_released_lock_is_granted_in_time_here() {
 }
 
 #[test]
+fn whoever_gives_up_elsewhere_may_leave_the_lease_there() {
+    let history = |place, at| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(3, 2, place)),
+            (5_000, release(0, 7)),
+            (5_010, ask(2, 1, 0)),
+            (5_011, queued(2)),
+            (5_050, refused(3)),
+            (at, granted(2, 8)),
+        ])
+    };
+    fine(&history(0, 5_150));
+    wrong(Kind::L2, &history(0, 5_151));
+    fine(&history(1, 8_050));
+    wrong(Kind::L2, &history(1, 8_051));
+}
+
+#[test]
 fn when_a_release_may_take_longer() {
     let late = |more: &[(u64, Event)], at| {
         let mut entries = vec![(5_000, release(0, 7))];

@@ -139,6 +139,10 @@ pub(crate) fn tampered() -> Event {
     Event::Tampered { lock: 0 }
 }
 
+pub(crate) fn overruled() -> Event {
+    Event::Overruled { lock: 0 }
+}
+
 pub(crate) fn disturbed(what: &str) -> Event {
     Event::Disturbed { what: what.to_owned() }
 }

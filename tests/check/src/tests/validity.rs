@@ -35,6 +35,31 @@ fn two_holders_at_once() {
 }
 
 #[test]
+fn whom_an_operator_overruled_may_hold_on_until_its_lease_would_be_over() {
+    let history = |overruled_at, end| {
+        let mut entries = vec![
+            (0, ask(1, 0, 0)),
+            (1, stored(0, 1024)),
+            (1, granted(1, 1024)),
+            (1, valid(0, 1024, 90_000)),
+            (2_000, ask(2, 1, 1)),
+            (2_001, stored(1, 2048)),
+            (2_001, granted(2, 2048)),
+            (2_001, valid(1, 2048, 90_000)),
+            (end, release(0, 1024)),
+            (end + 1, release(1, 2048)),
+        ];
+        entries.push((overruled_at, overruled()));
+        entries.sort_by_key(|(at, _)| *at);
+        bounded(bounds(), &entries)
+    };
+    fine(&history(1_000, 19_000));
+    wrong(Kind::I3, &history(1_000, 19_001));
+    // It is no excuse for a grant from before.
+    wrong(Kind::I3, &history(2_001, 19_000));
+}
+
+#[test]
 fn what_ends_a_hold() {
     for end in [release(0, 7), lost(0, 7), died(0)] {
         let history = tale(&[
