@@ -188,7 +188,7 @@ impl User {
                 Some(guard)
             }
             Err(why) => {
-                self.recorder.now(Event::Refused { op, why });
+                self.recorder.now(Event::Refused { op, why, faulty: false });
                 None
             }
         }

@@ -27,6 +27,7 @@ fn bounds() -> Bounds {
     let second = Duration::from_secs(1);
     Bounds {
         takeover: nanos(2 * (LEASE + POLL + second) + 8 * second),
+        expiry: nanos(2 * (LEASE + POLL + second) + 8 * second),
         local_handover: nanos(4 * second),
         remote_handover: nanos(2 * POLL + 5 * second),
         // What the storage leased to whom is not written down.
@@ -118,7 +119,7 @@ fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
     }
     for (op, (at, client, daemon, lock)) in asked_again {
         let why = "its daemon died".to_owned();
-        entries.push(Entry { at, event: Event::Refused { op, why } });
+        entries.push(Entry { at, event: Event::Refused { op, why, faulty: false } });
         let event = Event::Acquire { op: again(op), client, daemon, lock };
         entries.push(Entry { at, event });
     }

@@ -20,10 +20,12 @@ pub struct History {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bounds {
-    /// L1: from the death of a holder (its process or its daemon) to the next
-    /// grant, if somebody waits: the lease's duration or the session's ttl, a
-    /// poll, the margin and some round trips.
+    /// L1: from the death of a holder's daemon to the next grant, if somebody
+    /// waits: the lease's duration, a poll, the margin and some round trips.
     pub takeover: Nanos,
+    /// L1: the same from the death of a holder whose daemon is alive: the
+    /// session's ttl, a poll if the next one waits elsewhere, and some round trips.
+    pub expiry: Nanos,
     /// L2: from a release to the next grant at the same daemon.
     pub local_handover: Nanos,
     /// L2: from a release to the next grant at another daemon.
@@ -64,7 +66,14 @@ pub enum Event {
     /// ends.
     Granted { op: u64, token: u64 },
     /// The acquire failed, or the client gave it up: it will not be granted.
-    Refused { op: u64, why: String },
+    /// `faulty` if that is neither the client's doing nor because of another
+    /// holder: the service could not serve it.
+    Refused {
+        op: u64,
+        why: String,
+        #[serde(default)]
+        faulty: bool,
+    },
     /// The client counts on its grant until this moment, unless it hears
     /// something else. Follows `Granted`, and again whenever that changes.
     Valid { client: u32, lock: u32, token: u64, until: Nanos },
@@ -109,8 +118,8 @@ pub enum Event {
     /// backs. Whoever held the lock up to here may believe in it until its
     /// deadline, and its daemon may hand it on: I2 and I3 are not expected between
     /// holds from before and holds from after this. I6 is: what was taken away
-    /// is not renewed.
-    Overruled { lock: u32 },
+    /// is not renewed. By `until` the lease would have run out by itself.
+    Overruled { lock: u32, until: Nanos },
 
     /// Something disturbs a client, a daemon, the storage or the ways between
     /// them; `what` names it, and the same name ends it.

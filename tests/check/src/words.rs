@@ -33,7 +33,7 @@ impl fmt::Display for Event {
             }
             Self::Queued { op } => write!(f, "op {op} waits in the queue"),
             Self::Granted { op, token } => write!(f, "op {op} is granted token {token}"),
-            Self::Refused { op, why } => write!(f, "op {op} is refused: {why}"),
+            Self::Refused { op, why, .. } => write!(f, "op {op} is refused: {why}"),
             Self::Valid { client, lock, token, until } => {
                 let until = Seconds(*until);
                 write!(f, "client {client} counts on lock {lock}, token {token}, until {until}")
@@ -71,7 +71,7 @@ impl fmt::Display for Event {
                 write!(f, "daemon {daemon} stored token {token} with lock {lock}")
             }
             Self::Deleted { lock } => write!(f, "the blob of lock {lock} is deleted"),
-            Self::Overruled { lock } => {
+            Self::Overruled { lock, .. } => {
                 write!(f, "an operator takes the lease of lock {lock} away in the storage")
             }
             Self::Tampered { lock } => write!(f, "an operator changes the blob of lock {lock}"),

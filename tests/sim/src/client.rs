@@ -110,7 +110,7 @@ impl Program {
                 Err(error) => {
                     count(refusal(&error));
                     let (op, why) = (scene().answered(self.number), refusal(&error).to_owned());
-                    record(Event::Refused { op, why });
+                    record(Event::Refused { op, why, faulty: false });
                     // Whoever is refused at once must not ask at once again.
                     sleep(self.dice.length(200..1000)).await;
                 }

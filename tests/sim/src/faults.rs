@@ -393,5 +393,10 @@ fn operator_call(lock: u32, act: Act) {
 /// What an operator does to a leased blob behind the daemons' backs makes two
 /// holders for a while: tokens tell them apart.
 fn overrule(lock: u32) {
-    record(Event::Overruled { lock });
+    let scene = scene();
+    let now = scene.world.now();
+    let until = scene.storage.borrow().blob(&blob_path(lock)).and_then(|b| b.leased_until(now));
+    if let Some(until) = until {
+        record(Event::Overruled { lock, until });
+    }
 }

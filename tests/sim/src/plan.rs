@@ -221,6 +221,7 @@ impl Plan {
         let trips = 2 * SECOND;
         Bounds {
             takeover: lease.max(ttl + linger) + grace + poll + SECOND + trips,
+            expiry: lease.max(ttl + linger) + grace + poll + SECOND + trips,
             local_handover: trips,
             remote_handover: linger + poll + trips,
             orphan: lease.max(ttl + linger) + trips,

@@ -471,7 +471,7 @@ impl Scene {
         let pending = self.clients.borrow()[client as usize].pending;
         if let Some(pending) = pending.filter(|pending| pending.daemon != daemon) {
             let why = "asked another daemon".to_owned();
-            self.record(Event::Refused { op: pending.op, why });
+            self.record(Event::Refused { op: pending.op, why, faulty: false });
             let (op, lock) = (self.next_op(), pending.lock);
             self.clients.borrow_mut()[client as usize].pending = Some(Pending { op, daemon, lock });
             self.record(Event::Acquire { op, client, daemon, lock });

@@ -234,7 +234,8 @@ impl Record {
         let daemon = state.number_at(place);
         let Some(before) = state.pending.get(&client).copied() else { return };
         if before.daemon != daemon {
-            state.note(Event::Refused { op: before.op, why: "asked another daemon".to_owned() });
+            let why = "asked another daemon".to_owned();
+            state.note(Event::Refused { op: before.op, why, faulty: false });
             let (op, lock) = (state.next_op(), before.lock);
             state.pending.insert(client, Pending { op, daemon, lock });
             state.note(Event::Acquire { op, client, daemon, lock });
@@ -256,7 +257,7 @@ impl Record {
     pub fn refused(&self, client: u32, why: String) {
         let mut state = self.state();
         if let Some(Pending { op, .. }) = state.pending.remove(&client) {
-            state.note(Event::Refused { op, why });
+            state.note(Event::Refused { op, why, faulty: false });
         }
     }
 

@@ -287,6 +287,7 @@ impl Stage {
         let margin = Duration::from_secs(1);
         Bounds {
             takeover: nanos(lease.max(ttl + linger) + poll + margin + trips),
+            expiry: nanos(lease.max(ttl + linger) + poll + margin + trips),
             local_handover: nanos(trips),
             remote_handover: nanos(linger + poll + trips),
             orphan: nanos(lease.max(linger) + trips),

@@ -164,11 +164,10 @@ impl<'h, 'r> Builder<'h, 'r> {
                 self.index.locks[lock].has_stored = true;
                 About::Place(place)
             }
-            Event::Overruled { lock } => {
-                let (lock, bounds) = (self.lock(*lock), self.index.bounds);
+            &Event::Overruled { lock, until } => {
+                let lock = self.lock(lock);
                 let known = &mut self.index.locks[lock];
-                let lasts = if bounds.orphan == 0 { Nanos::MAX } else { bounds.orphan };
-                known.overruled.push((known.greatest, point.at.saturating_add(lasts)));
+                known.overruled.push((known.greatest, until));
                 About::Lock(lock)
             }
             Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),

@@ -52,6 +52,7 @@ proptest! {
         let limit = limit * MS;
         history.bounds = crate::Bounds {
             takeover: limit,
+            expiry: limit,
             local_handover: limit / 4,
             remote_handover: limit / 2,
             orphan: limit,

@@ -14,6 +14,7 @@ pub(crate) fn tale(entries: &[(u64, Event)]) -> History {
 pub(crate) fn bounds() -> Bounds {
     Bounds {
         takeover: 20_000 * MS,
+        expiry: 20_000 * MS,
         local_handover: 100 * MS,
         remote_handover: 3_000 * MS,
         orphan: 18_000 * MS,
@@ -75,7 +76,7 @@ pub(crate) fn granted(op: u64, token: u64) -> Event {
 }
 
 pub(crate) fn refused(op: u64) -> Event {
-    Event::Refused { op, why: "it took too long".to_owned() }
+    Event::Refused { op, why: "it took too long".to_owned(), faulty: false }
 }
 
 pub(crate) fn valid(client: u32, token: u64, until: u64) -> Event {
@@ -139,8 +140,8 @@ pub(crate) fn tampered() -> Event {
     Event::Tampered { lock: 0 }
 }
 
-pub(crate) fn overruled() -> Event {
-    Event::Overruled { lock: 0 }
+pub(crate) fn overruled(until: u64) -> Event {
+    Event::Overruled { lock: 0, until: until * MS }
 }
 
 pub(crate) fn disturbed(what: &str) -> Event {

@@ -49,7 +49,7 @@ fn whom_an_operator_overruled_may_hold_on_until_its_lease_would_be_over() {
             (end, release(0, 1024)),
             (end + 1, release(1, 2048)),
         ];
-        entries.push((overruled_at, overruled()));
+        entries.push((overruled_at, overruled(19_000)));
         entries.sort_by_key(|(at, _)| *at);
         bounded(bounds(), &entries)
     };
