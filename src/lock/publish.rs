@@ -20,15 +20,15 @@ const MOST_ASKED: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Publishing {
     /// Counts the states that there were.
-    state: u32,
+    state: u64,
     /// The last that others can see.
-    shown: u32,
+    shown: u64,
     /// The one that is being written.
-    underway: Option<u32>,
+    underway: Option<u64>,
     retry_at: Option<Moment>,
     failures: u32,
     /// Who is to be told once a state can be seen.
-    asked: Vec<(SessionKey, u64, u32)>,
+    asked: Vec<(SessionKey, u64, u64)>,
 }
 
 impl Publishing {

@@ -84,6 +84,30 @@ async fn a_refusal_after_an_unclear_answer_does_not_make_it_clear() {
     }
 }
 
+/// What the first attempt took and an operator broke is given up, not waited for.
+#[tokio::test]
+async fn what_was_broken_before_it_was_heard_of_is_given_up() {
+    let scene = Scene::new().await;
+    let lock = lock(scene.store(), "a");
+    lock.used_before().await;
+    scene.proxy.clear();
+    scene.proxy.when(Kind::Acquire).times(1).then(Fault::DropAnswer);
+    let rule = scene.proxy.when(Kind::Acquire).then(Fault::Hold);
+    let broken = async {
+        while scene.lease_state("a").await != "leased" {
+            clock::sleep(DURATION / 1000).await;
+        }
+        scene.blob("a").break_lease(None).await.ok();
+        scene.proxy.wait_for_many(2, |seen| seen.kind == Kind::Acquire).await;
+        scene.proxy.remove(rule);
+        scene.proxy.let_go();
+    };
+    let (answer, ()) = tokio::join!(lock.try_acquire(1), broken);
+    assert!(matches!(answer, Ok(Acquire::Held { .. })), "{answer:?}");
+    assert_eq!(scene.lease_state("a").await, "available");
+    lock.acquire(2).await;
+}
+
 #[tokio::test]
 async fn a_clear_refusal_changes_nothing_and_says_what_to_do() {
     let scene = Scene::new().await;

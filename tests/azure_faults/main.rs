@@ -10,6 +10,7 @@ mod late;
 mod outage;
 mod release;
 mod renew;
+mod show;
 #[path = "../support/mod.rs"]
 mod support;
 mod throttle;

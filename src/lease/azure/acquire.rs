@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     clock::{self, Moment},
-    lease::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Tokens, Value, token::SEQ_BITS},
+    lease::{
+        Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Tokens, Value,
+        token::SEQ_BITS,
+    },
     mutant::{self, Mutant},
     name::LockName,
 };
@@ -83,7 +86,14 @@ impl Azure {
             Ok(Written::Unknown(why)) => Ok(Acquire::Unknown { why }),
             Err(corrupt) => {
                 // It was ours to look at, no more.
-                _ = self.shared.blobs.release(&attempt.path, claim.id, attempt.why).await;
+                let mut retries = self.retries();
+                while let Release::Unknown { .. } =
+                    self.release_lease(&attempt.path, claim.id, attempt.why).await
+                {
+                    if !retries.wait(attempt.until).await {
+                        break;
+                    }
+                }
                 Err(self.data_loss(&attempt, &corrupt))
             }
         }
@@ -122,7 +132,7 @@ impl Azure {
             Ok(seen) => {
                 let seen = self.unless_over(&claim.name, seen);
                 if let Ok(record) = &seen.record {
-                    self.remember(&claim.name, &seen.etag, record);
+                    self.shared.memory.saw(&claim.name, &seen.etag, record);
                 }
                 Ok(None)
             }
@@ -155,7 +165,7 @@ impl Azure {
                 // Both at once: what was read holds if the versions agree.
                 let (leased, seen) = tokio::join!(acquire, blobs.read(path, *why));
                 if let Ok(Seen { etag, record: Ok(record), .. }) = &seen {
-                    self.remember(name, etag, record);
+                    self.shared.memory.saw(name, etag, record);
                 }
                 looked = seen.ok();
                 leased
@@ -166,6 +176,13 @@ impl Azure {
                 Ok(leased) => return Ok(Leasing::Ours(perhaps_since.unwrap_or(sent), leased)),
                 Err(Fault::Held) if self.takes_over(path, *why).await => {}
                 Err(Fault::Held) => {
+                    // What an earlier attempt took may have been broken since, and
+                    // would keep others out until its term is over.
+                    if perhaps_since.is_some()
+                        && let Release::Unknown { why } = self.release_lease(path, id, *why).await
+                    {
+                        return Err(Fault::Unclear { why });
+                    }
                     let by = match looked.filter(|seen| seen.leased) {
                         Some(seen) => Some(seen),
                         None => blobs.read(path, *why).await.ok(),
@@ -178,11 +195,15 @@ impl Azure {
                 }
                 Err(Fault::NoBlob) if creations < CREATIONS => {
                     creations += 1;
-                    if let Some(unclear) = self.create(attempt).await? {
-                        creations -= 1;
-                        if !retries.wait(attempt.until).await {
-                            return Err(unclear);
+                    match self.create(attempt).await {
+                        Ok(None) => {}
+                        Ok(Some(unclear)) => {
+                            creations -= 1;
+                            if !retries.wait(attempt.until).await {
+                                return Err(unclear);
+                            }
                         }
+                        Err(fault) => return Err(unless_clear(fault, perhaps_since)),
                     }
                 }
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
@@ -191,11 +212,7 @@ impl Azure {
                         return Err(fault);
                     }
                 }
-                // It says nothing of the attempt before.
-                Err(fault) if perhaps_since.is_some() => {
-                    return Err(Fault::Unclear { why: fault.why() });
-                }
-                Err(fault) => return Err(fault),
+                Err(fault) => return Err(unless_clear(fault, perhaps_since)),
             }
         }
     }
@@ -231,7 +248,7 @@ impl Azure {
         };
         match self.shared.blobs.create(&attempt.path, &record, attempt.why).await {
             Ok(etag) => {
-                self.remember(attempt.name, &etag, &record);
+                self.shared.memory.saw(attempt.name, &etag, &record);
                 Ok(None)
             }
             Err(Fault::Changed | Fault::NotOurs { .. }) => Ok(None),
@@ -239,6 +256,15 @@ impl Azure {
             Err(fault) if fault.is_unclear() => Ok(Some(fault)),
             Err(fault) => Err(fault),
         }
+    }
+}
+
+/// What one attempt failed with says nothing of an earlier one that may have
+/// succeeded.
+fn unless_clear(fault: Fault, perhaps_since: Option<Moment>) -> Fault {
+    match perhaps_since {
+        Some(_) => Fault::Unclear { why: fault.why() },
+        None => fault,
     }
 }
 

@@ -171,7 +171,7 @@ impl Azure {
                         }
                         Ok(seen) => {
                             if let Ok(record) = &seen.record {
-                                self.remember(attempt.name, &seen.etag, record);
+                                self.shared.memory.saw(attempt.name, &seen.etag, record);
                             }
                             etag = seen.etag;
                         }
@@ -196,7 +196,7 @@ impl Azure {
             None => match self.read(attempt).await {
                 Ok(Seen { etag, record, date, .. }) => {
                     if let Ok(record) = &record {
-                        self.remember(attempt.name, &etag, record);
+                        self.shared.memory.saw(attempt.name, &etag, record);
                     }
                     Leased { etag, date }
                 }
@@ -207,7 +207,7 @@ impl Azure {
     }
 
     fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
-        self.remember(attempt.name, etag, record);
+        self.shared.memory.saw(attempt.name, etag, record);
         self.shared.memory.change(attempt.name, |known| known.unnoted = None);
         Written::Yes(record.clone())
     }
@@ -254,16 +254,6 @@ impl Azure {
                 }
                 answer => return answer,
             }
-        }
-    }
-
-    /// Remembers a version, unless it is older than what was seen before.
-    pub(super) fn remember(&self, name: &LockName, etag: &Etag, record: &Record) {
-        let highest = self.shared.memory.get(name).map_or(0, |known| known.highest);
-        if record.token == 0 || record.token >= highest {
-            self.shared.memory.saw(name, etag, record);
-        } else {
-            self.shared.memory.doubt(name);
         }
     }
 

@@ -50,11 +50,13 @@ impl Memory {
         generations.young.get(name).or_else(|| generations.old.get(name)).cloned()
     }
 
-    /// The blob was seen so.
+    /// The blob was seen so. If that is older than what was seen before, another
+    /// look is needed.
     pub(super) fn saw(&self, name: &LockName, etag: &Etag, record: &Record) {
         self.change(name, |known| {
+            let newest = record.token == 0 || record.token >= known.highest;
             known.highest = known.highest.max(record.token);
-            known.version = Some((etag.clone(), record.clone()));
+            known.version = newest.then(|| (etag.clone(), record.clone()));
         });
     }
 

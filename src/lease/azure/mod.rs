@@ -168,6 +168,17 @@ impl Azure {
         Ok(found.into_iter().map(|(name, seen)| self.info(name, seen, None)).collect())
     }
 
+    /// Gives up a lease if it is ours.
+    async fn release_lease(&self, path: &str, id: LeaseId, why: For) -> Release {
+        match self.shared.blobs.release(path, id, why).await {
+            Ok(())
+            | Err(Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer | Fault::Changed) => {
+                Release::Released
+            }
+            Err(fault) => Release::Unknown { why: fault.why() },
+        }
+    }
+
     async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
         let why = For { cause: Cause::Break, limit: LOOK };
         let (path, until) = (self.path(&name), Moment::now() + LOOK);
@@ -234,13 +245,7 @@ impl LeaseStore for Azure {
         self.shared.memory.change(name, |known| _ = known.hold.take_if(|held| *held == id));
         Call::pending(async move {
             let why = For { cause: Cause::Release, limit: limit(SHORTEST) };
-            Ok(match store.shared.blobs.release(&path, id, why).await {
-                Ok(())
-                | Err(
-                    Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer | Fault::Changed,
-                ) => Release::Released,
-                Err(fault) => Release::Unknown { why: fault.why() },
-            })
+            Ok(store.release_lease(&path, id, why).await)
         })
     }
 

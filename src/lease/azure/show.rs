@@ -77,6 +77,10 @@ impl Azure {
     ) -> Result<(), Error> {
         let attempt = self.attempt(&name, id, Cause::Break, SHORTEST);
         let amended = self.amend_latest(&attempt, |record, _| {
+            if id.is_none() {
+                // Who held it does so no more, also at the version that this makes.
+                *record = Record { token: record.token, bytes: record.bytes, ..Record::default() };
+            }
             record.broken = Some(breaker.clone());
             Ok(None)
         });
@@ -133,16 +137,26 @@ impl Azure {
         seen
     }
 
-    /// Who holds a lease that was just seen, with the value if that can be had.
+    /// Who holds a lease that was just seen; none if a leader's value can't be
+    /// had, because a leader is not shown without it.
     pub(super) async fn held_by(
         &self,
         name: &LockName,
-        seen: Seen,
+        mut seen: Seen,
         why: For,
     ) -> Option<Arc<LeaseInfo>> {
-        let seen = self.unless_over(name, seen);
-        let value = self.value(name, &self.path(name), &seen, why).await.ok().flatten();
-        Some(Arc::new(self.info(name.clone(), seen, value)))
+        let path = self.path(name);
+        for _ in 0..TRIES {
+            seen = self.unless_over(name, seen);
+            match self.value(name, &path, &seen, why).await {
+                Ok(value) => return Some(Arc::new(self.info(name.clone(), seen, value))),
+                Err(Fault::Changed | Fault::NoBlob) => {
+                    seen = self.shared.blobs.read(&path, why).await.ok()?;
+                }
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// The value at the version that was seen. Fetched once for each version.
