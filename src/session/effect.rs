@@ -1,6 +1,6 @@
 //! What comes of locks: bookkeeping, messages to clients, calls to the store.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Action, Held, Message, Sessions, StoreCall, view};
 use crate::{
@@ -9,6 +9,9 @@ use crate::{
     lease::{Claim, Publication},
     lock::{self, Effect, LockId, SessionKey},
 };
+
+/// How long a session is told nothing unasked after it was told something.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// How much room is kept for effects after a crowd has gone.
 const KEPT: usize = 1024;
@@ -57,10 +60,13 @@ impl Sessions {
             Effect::AtRisk { session, handle, name, until } => {
                 self.send(session, view::at_risk(handle, &name, until.since(now)), out);
             }
-            // Without this it might not ask before the deadline that it knows.
             Effect::OutOfRisk { session: key } => {
-                if let Some(session) = self.sessions.get(key.0 as usize) {
-                    self.send(key, self.kept_alive(session), out);
+                let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+                if now < session.quiet_until {
+                    session.untold = true;
+                    self.arm(key);
+                } else {
+                    self.tell_unasked(key, now, out);
                 }
             }
             Effect::Lost { session, handle, name, cause } => {
@@ -95,6 +101,17 @@ impl Sessions {
             }
             Effect::Changed(name) => out.push(Action::Changed(name)),
         }
+    }
+
+    /// Tells a session what it may count on: without this it might not ask before
+    /// the deadline that it knows. After an outage all that it holds is renewed
+    /// within moments, and each such message may list all of it.
+    pub(super) fn tell_unasked(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        session.untold = false;
+        session.quiet_until = now + QUIET;
+        let session = &self.sessions[key.0 as usize];
+        self.send(key, self.kept_alive(session), out);
     }
 
     pub(super) fn store_call(

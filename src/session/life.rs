@@ -21,6 +21,9 @@ impl Sessions {
             if session.deadline() <= now {
                 expired.push(key);
             } else {
+                if session.untold && session.quiet_until <= now {
+                    self.tell_unasked(key, now, out);
+                }
                 self.arm(key);
             }
         }
@@ -39,8 +42,8 @@ impl Sessions {
     /// schedule.
     pub(super) fn arm(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key.0 as usize) {
-            let deadline = session.deadline();
-            self.schedule.rearm(key, &mut session.armed, Some(deadline));
+            let due = session.due();
+            self.schedule.rearm(key, &mut session.armed, Some(due));
         }
     }
 
@@ -79,6 +82,8 @@ impl Sessions {
             waits: HashMap::default(),
             limited: 0,
             armed: None,
+            quiet_until: now,
+            untold: false,
         };
         let opened = self.opened(&session, Some(session.secret));
         let secret = session.secret;

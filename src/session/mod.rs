@@ -57,6 +57,11 @@ struct Session {
     limited: usize,
     /// When the schedule looks at this session: not after its deadline.
     armed: Option<Moment>,
+    /// Before this it is not told unasked what it may count on: all that is
+    /// renewed meanwhile is told at once.
+    quiet_until: Moment,
+    /// There is something to tell it then.
+    untold: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +75,12 @@ impl Session {
     /// When it expires unless another ping arrives.
     fn deadline(&self) -> Moment {
         self.pinged_at + self.ttl
+    }
+
+    /// When there is something to be done for it.
+    fn due(&self) -> Moment {
+        let deadline = self.deadline();
+        if self.untold { deadline.min(self.quiet_until) } else { deadline }
     }
 
     /// How long its client may count on it, from when it sent the last ping.

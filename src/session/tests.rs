@@ -66,6 +66,7 @@ struct Client {
     /// Set between a resume and the end of the list that follows it.
     listed: Option<Vec<Handle>>,
     warnings: usize,
+    kept_alive: usize,
 }
 
 struct World {
@@ -191,6 +192,7 @@ impl World {
                 beliefs: HashMap::default(),
                 listed: None,
                 warnings: 0,
+                kept_alive: 0,
             });
             world.open(n);
         }
@@ -269,6 +271,7 @@ impl World {
                 None => client.listed = Some(Vec::new()),
             },
             Message::KeptAlive { ping, valid_for, limits } => {
+                client.kept_alive += 1;
                 let sent = client.pings[ping as usize];
                 let limits: HashMap<_, _> = limits.into_iter().collect();
                 for (handle, belief) in &mut client.beliefs {

@@ -176,6 +176,34 @@ fn a_lease_that_can_not_be_renewed_warns_first_and_then_ends_everything() {
 }
 
 #[test]
+fn after_an_outage_all_that_is_renewed_is_told_together() {
+    let mut world = calm(1);
+    for lock in 0..20 {
+        world.apply(Op::Acquire(0, lock, None, None));
+    }
+    world.settle();
+    let deadline = lease_deadline(world.now);
+    while world.now + Duration::from_secs(2) < deadline {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(0, 0));
+        while !world.store.asked.is_empty() {
+            world.apply(Op::Store(0, Fate::NeverArrived));
+        }
+    }
+    assert_eq!(world.clients[0].warnings, 20);
+    assert!(world.clients[0].beliefs.values().all(|belief| belief.deadline <= deadline));
+    let before = world.clients[0].kept_alive;
+    while world.now < deadline {
+        world.pass(Duration::from_millis(10));
+        world.settle();
+    }
+    assert!(world.clients[0].beliefs.values().all(|belief| belief.deadline > deadline));
+    // Renewals are not tried again all at once: so at times there is more to tell.
+    let told = world.clients[0].kept_alive - before;
+    assert!((1..20).contains(&told), "told {told} times of 20 renewals");
+}
+
+#[test]
 fn a_lease_taken_by_force_is_not_handed_on_while_the_holder_may_believe_in_it() {
     let mut world = calm(2);
     world.ask(0, None);
