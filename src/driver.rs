@@ -3,6 +3,8 @@
 
 mod look;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -144,7 +146,8 @@ impl Driver {
             return Ok((before, Some(free_within)));
         }
         let before = self.inspect(&name).await?;
-        if before.held.is_none() {
+        // A lease that nobody else can have is being taken or given up here.
+        if before.held.is_none() || !self.shared.store.is_shared() {
             return Ok((before, None));
         }
         let free_within = match self.shared.store.break_lease(&name, breaker).await? {
@@ -323,19 +326,25 @@ impl Driver {
         match call {
             StoreCall::Acquire(claim) => {
                 let id = claim.id;
-                self.start(lock, id, store.acquire(claim), Answer::Acquire)
+                let unclear = |why| lease::Acquire::Unknown { why };
+                self.start(lock, id, store.acquire(claim), Answer::Acquire, unclear)
             }
             StoreCall::NextTokens(name, id) => {
-                self.start(lock, id, store.next_tokens(&name, id), Answer::NextTokens)
+                let unclear = |why| lease::Acquire::Unknown { why };
+                self.start(lock, id, store.next_tokens(&name, id), Answer::NextTokens, unclear)
             }
             StoreCall::Renew(name, id, duration) => {
-                self.start(lock, id, store.renew(&name, id, duration), Answer::Renew)
+                let unclear = |why| lease::Renew::Unknown { why };
+                self.start(lock, id, store.renew(&name, id, duration), Answer::Renew, unclear)
             }
             StoreCall::Release(name, id) => {
-                self.start(lock, id, store.release(&name, id), Answer::Release)
+                let unclear = |why| lease::Release::Unknown { why };
+                self.start(lock, id, store.release(&name, id), Answer::Release, unclear)
             }
             StoreCall::Publish(name, id, publication) => {
-                self.start(lock, id, store.publish(&name, id, publication), Answer::Publish)
+                let unclear = |why| lease::Publish::Unknown { why };
+                let call = store.publish(&name, id, publication);
+                self.start(lock, id, call, Answer::Publish, unclear)
             }
         }
     }
@@ -346,17 +355,41 @@ impl Driver {
         id: LeaseId,
         call: Call<T>,
         answer: fn(Result<T, lease::Error>) -> Answer,
+        unclear: fn(String) -> T,
     ) -> Option<Event> {
         match call {
             Call::Done(result) => Some(Event::Answered(lock, id, answer(result))),
             Call::Pending(call) => {
                 let driver = self.clone();
                 task::spawn(async move {
+                    let unanswered = Unanswered { driver: &driver, lock, id, answer, unclear };
                     let result = call.await;
+                    drop(unanswered);
                     driver.handle(Event::Answered(lock, id, answer(result)));
                 });
                 None
             }
+        }
+    }
+}
+
+/// A call of the store. If it panics, its outcome is unclear: without an answer
+/// its lock would be stuck for ever.
+struct Unanswered<'d, T> {
+    driver: &'d Driver,
+    lock: LockId,
+    id: LeaseId,
+    answer: fn(Result<T, lease::Error>) -> Answer,
+    unclear: fn(String) -> T,
+}
+
+impl<T> Drop for Unanswered<'_, T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a call of the storage failed in a way that it should not");
+            let answer = (self.unclear)("the call failed inside of this daemon".to_owned());
+            let answer = (self.answer)(Ok(answer));
+            self.driver.handle(Event::Answered(self.lock, self.id, answer));
         }
     }
 }

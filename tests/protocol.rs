@@ -9,12 +9,17 @@ use std::{
     collections::HashMap,
     io::{Read, Write},
     net::TcpStream,
+    time::Duration,
 };
 
-use leasehold::rpc::pb::{
-    self, attach_request::Message as Ask, attach_response::Message as Tell,
-    lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
+use leasehold::{
+    clock,
+    rpc::pb::{
+        self, attach_request::Message as Ask, attach_response::Message as Tell,
+        lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
+    },
 };
+use nix::sys::signal::Signal;
 use support::Daemon;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -233,6 +238,18 @@ async fn a_stream_on_which_nothing_is_said_is_ended() {
     let mut stream = Stream::attach(&daemon).await;
     let status = stream.end().await.unwrap_err();
     assert!(status.message().contains("nothing was said"), "{status}");
+}
+
+/// What was said while the daemon stood still is heard, however late.
+#[tokio::test]
+async fn a_daemon_that_stood_still_does_not_blame_its_clients() {
+    let daemon = Daemon::start();
+    let mut stream = Stream::attach(&daemon).await;
+    daemon.process.signal(Signal::SIGSTOP);
+    stream.send(Ask::Open(open(10_000)));
+    clock::sleep(Duration::from_secs(6)).await;
+    daemon.process.signal(Signal::SIGCONT);
+    assert!(matches!(stream.next().await, Tell::Opened(_)));
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ where
                 Poll::Pending => {}
             }
             match &mut this.phase {
-                Phase::Done | Phase::Open => {}
+                Phase::Done | Phase::Open | Phase::First(_) => {}
                 Phase::Covering(call, open) => {
                     let covered = ready!(call.as_mut().poll(cx));
                     if let (Ok(()), Some(open)) = (&covered, open.take()) {
@@ -132,17 +132,22 @@ where
                     this.phase = Phase::Open;
                     continue;
                 }
-                Phase::First(patience) => {
-                    if patience.as_mut().poll(cx).is_ready() {
-                        let problem = Problem::new(
-                            Reason::Protocol,
-                            format!("nothing was said on this stream for {FIRST_MESSAGE:?}"),
-                        );
-                        return this.end(Some(status(problem)));
-                    }
-                }
             }
-            match ready!(Pin::new(&mut this.inbound).poll_next(cx)) {
+            let Poll::Ready(inbound) = Pin::new(&mut this.inbound).poll_next(cx) else {
+                // Only now: what was said while this daemon stood still is heard.
+                if let Phase::First(patience) = &mut this.phase
+                    && patience.as_mut().poll(cx).is_ready()
+                {
+                    // The client is to try again.
+                    let problem = Problem::new(
+                        Reason::Limit,
+                        format!("nothing was said on this stream for {FIRST_MESSAGE:?}"),
+                    );
+                    return this.end(Some(status(problem)));
+                }
+                return Poll::Pending;
+            };
+            match inbound {
                 Some(Ok(message)) => {
                     if let Err(status) = this.received(message) {
                         return this.end(Some(status));

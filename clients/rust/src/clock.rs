@@ -140,6 +140,13 @@ pub(crate) fn scatter() -> u64 {
     Moment::now().0 ^ u64::from(std::process::id()).rotate_left(32)
 }
 
+/// Two readings are of the same moment if no more than this is between them.
+/// Whoever was kept from running in between would see a leap where there was none.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// How often clocks are read until two readings are of the same moment.
+const READS: usize = 5;
+
 /// A point on both clocks, to notice when they drift apart: a machine that was
 /// frozen from outside may wake up with a wall clock that was set right and
 /// another that never noticed.
@@ -153,7 +160,16 @@ impl Anchor {
     /// Here and now.
     #[must_use]
     pub fn now() -> Self {
-        Self { moment: Moment::now(), wall: wall() }
+        let mut before = Moment::now();
+        for _ in 0..READS {
+            let wall = wall();
+            let after = Moment::now();
+            if after.since(before) < TOGETHER {
+                return Self { moment: before, wall };
+            }
+            before = after;
+        }
+        Self { moment: before, wall: wall() }
     }
 
     /// On the clock that counts through suspend.

@@ -1,0 +1,132 @@
+//! What becomes of a lock if a call of the store fails as none should.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use super::Driver;
+use crate::{
+    clock::Entropy,
+    holder::Holder,
+    lease::{
+        Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
+        Publication, Publish, Release, Renew, embedded::Embedded,
+    },
+    lock,
+    name::LockName,
+    session::{Message, Open, Request, Settings},
+};
+
+/// A store of which the first acquires and releases panic.
+struct Panicking {
+    store: Embedded,
+    acquires: AtomicU32,
+    releases: AtomicU32,
+}
+
+impl Panicking {
+    /// The call, or a panic if one is left.
+    fn unless<T: Send + 'static>(left: &AtomicU32, call: impl FnOnce() -> Call<T>) -> Call<T> {
+        match left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Call::pending(async { panic!("a call of the store panics") }),
+            Err(_) => call(),
+        }
+    }
+}
+
+impl LeaseStore for Panicking {
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        Self::unless(&self.acquires, || self.store.acquire(claim))
+    }
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        Self::unless(&self.releases, || self.store.release(name, id))
+    }
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        self.store.next_tokens(name, id)
+    }
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        self.store.publish(name, id, publication)
+    }
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
+        self.store.renew(name, id, duration)
+    }
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        self.store.break_lease(name, breaker)
+    }
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.store.note_break(name, breaker)
+    }
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        self.store.inspect(name)
+    }
+    fn list(
+        &self,
+        namespace: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Call<Vec<LeaseInfo>> {
+        self.store.list(namespace, prefix, after, limit)
+    }
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        self.store.cover(ttl)
+    }
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+    fn trouble(&self) -> Option<Error> {
+        self.store.trouble()
+    }
+    fn describe(&self) -> String {
+        self.store.describe()
+    }
+    fn calls(&self) -> Vec<CallCount> {
+        self.store.calls()
+    }
+    fn close(&self) -> Call<()> {
+        self.store.close()
+    }
+}
+
+#[tokio::test]
+async fn a_lock_whose_calls_panicked_is_granted_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let store = Panicking { store, acquires: AtomicU32::new(1), releases: AtomicU32::new(1) };
+    let ttl = Duration::from_secs(60);
+    let settings =
+        Settings { default_ttl: ttl, longest_ttl: ttl, max_sessions: 1, max_locks_per_session: 1 };
+    let locks = lock::Settings {
+        lease_duration: Duration::from_secs(15),
+        linger: Duration::ZERO,
+        poll_interval: Duration::from_secs(1),
+        max_locks: 1,
+        max_waiters_per_lock: 1,
+    };
+    let driver = Driver::new(settings, locks, Arc::new(store), Entropy::seeded(1));
+    driver.cover(ttl).await.unwrap();
+    tokio::spawn(driver.clone().keep_time());
+
+    let stream = driver.attach().unwrap();
+    stream.open(Open { ttl, holder: Holder::default(), fenced: false });
+    stream.request(Request::Acquire {
+        request: 1,
+        name: LockName::parse("", "a").unwrap(),
+        wait: None,
+        longest_hold: None,
+        lease_duration: None,
+        value: None,
+    });
+    loop {
+        match poll_fn(|cx| stream.poll_message(cx)).await {
+            Some(Ok(Message::Granted { request: 1, .. })) => break,
+            Some(Ok(Message::Opened(_) | Message::Queued(_))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
