@@ -10,9 +10,12 @@ use leasehold::{
     name::LockName,
 };
 
-use crate::support::{
-    proxy::{Fault, Kind},
-    scene::{DURATION, Scene, comes},
+use crate::{
+    record::{edited, rewrite},
+    support::{
+        proxy::{Fault, Kind},
+        scene::{DURATION, Scene, comes},
+    },
 };
 
 fn claim(lock: &str, id: u128) -> Claim {
@@ -31,28 +34,43 @@ fn token(answer: Acquire) -> u64 {
     acquired.tokens.take().unwrap().get()
 }
 
+/// A lock that was used, and as if that had been hours ago: its epoch is.
+async fn used_long_ago(scene: &Scene, lock: &str) -> u64 {
+    let (store, claim) = (scene.store_past(), claim(lock, 1));
+    let token = token(store.acquire(claim.clone()).await.unwrap());
+    store.release(&claim.name, claim.id).await.unwrap();
+    let old = token - ((5 * 3600) << 20);
+    let record = edited(&scene.record(lock).await, "token", Some(&old.to_string()));
+    rewrite(&scene.blob(lock), &record).await;
+    old
+}
+
 #[tokio::test]
 async fn idle_blobs_are_deleted_and_their_locks_go_on_with_greater_tokens() {
     let scene = Scene::new().await;
-    let store = scene.store_past();
-    let (idle, held) = (claim("idle", 1), claim("held", 2));
-    let before = token(store.acquire(idle.clone()).await.unwrap());
-    store.release(&idle.name, idle.id).await.unwrap();
-    token(store.acquire(held).await.unwrap());
-    // Three hours later, as listings tell the time.
+    let before = used_long_ago(&scene, "idle").await;
+    used_long_ago(&scene, "held").await;
+    scene.blob("held").acquire("0c1f4f0e-2f6b-4b8e-9a51-3a2c5d7e9f10", 60).await.ok();
+    let (store, new) = (scene.store_past(), claim("new", 2));
+    token(store.acquire(new.clone()).await.unwrap());
+    store.release(&new.name, new.id).await.unwrap();
+    // By the storage's clock alone all of them are old enough.
     let later = clock::unix_seconds() as i64 + 3 * 3600;
     let later = to_rfc7231(&OffsetDateTime::from_unix_timestamp(later).unwrap());
     let date = Fault::Header { name: "date", value: Box::leak(later.into_boxed_str()) };
     scene.proxy.when(Kind::List).then(date);
-    let collector = scene.store_that_collects(Duration::from_secs(3600));
+    let collector = scene.store_that_collects(Duration::from_secs(1));
     let gone = async {
         while scene.blob("idle").head().await.is().0 != 404 {
             clock::sleep(Duration::from_millis(20)).await;
         }
     };
     comes("the end of the idle blob", gone).await;
+    // Two further rounds.
+    scene.proxy.clear();
+    scene.proxy.wait_for_many(2, |seen| seen.kind == Kind::List && seen.is_over()).await;
     assert_eq!(scene.lease_state("held").await, "leased");
-    crate::the_services_clock_goes_on().await;
+    assert_eq!(scene.lease_state("new").await, "available");
     let again = token(collector.acquire(claim("idle", 3)).await.unwrap());
     assert!(again > before);
 }

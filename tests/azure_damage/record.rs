@@ -17,12 +17,12 @@ fn with(call: Call, record: &BTreeMap<String, String>) -> Call {
     record.iter().fold(call, |call, (key, value)| call.metadata(key, value))
 }
 
-async fn rewrite(blob: &Blob, record: &BTreeMap<String, String>) {
+pub(crate) async fn rewrite(blob: &Blob, record: &BTreeMap<String, String>) {
     with(blob.set_metadata(), record).await.ok();
 }
 
 /// The same record with another value for a key, or without it.
-fn edited(
+pub(crate) fn edited(
     record: &BTreeMap<String, String>,
     key: &str,
     value: Option<&str>,

@@ -101,9 +101,6 @@ impl Embedded {
         };
         directory.write(&record)?;
         directory.mark_used()?;
-        if found.is_none() {
-            tracing::info!("the data directory is new: nothing is known of holders from before");
-        }
         let state = State {
             leases: BTreeMap::new(),
             tokens: Tokens::of_epoch(record.epoch),
