@@ -5,6 +5,7 @@ mod linearizable;
 mod liveness;
 mod malformed;
 mod model;
+mod nested;
 mod queue;
 mod spoilt;
 mod tale;

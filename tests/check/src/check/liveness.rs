@@ -17,7 +17,7 @@
 //! least the time for a takeover.
 
 use crate::{
-    Kind, Nanos,
+    Bounds, Kind, Nanos,
     index::{Answer, How, Index, Pos, Span},
     report::Report,
     words::Seconds,
@@ -69,9 +69,25 @@ pub(crate) struct Stretch {
 pub(crate) enum Cause {
     /// At this place, unless another may have the lease by now.
     Released(Option<usize>),
-    Died,
+    /// The holder, while its daemon lives on; its daemon; or others later who may
+    /// have had the lock by then.
+    Died { client: bool, daemon: bool },
     /// It was lost, ran out, or was never held.
     Unclear,
+}
+
+impl Cause {
+    /// What L1 allows after this; zero if nothing is expected.
+    fn takeover(client: bool, daemon: bool, bounds: &Bounds) -> Nanos {
+        match (client, daemon) {
+            (true, true) if bounds.expiry > 0 && bounds.takeover > 0 => {
+                bounds.expiry.max(bounds.takeover)
+            }
+            (true, false) => bounds.expiry,
+            (false, true) => bounds.takeover,
+            _ => 0,
+        }
+    }
 }
 
 /// Something after which the time counts anew.
@@ -92,7 +108,7 @@ fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     let lock = &index.locks[lock];
     let mut shakes = Vec::new();
     for acquire in lock.acquires.iter().map(|&acquire| &index.acquires[acquire]) {
-        if let Some(Answer::Refused(point)) = acquire.answer {
+        if let Some(Answer::Refused { point, .. }) = acquire.answer {
             shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(acquire.place) });
         }
         if let Some(gone) = acquire.gone.filter(|gone| gone.client) {
@@ -102,7 +118,11 @@ fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     }
     for hold in lock.holds.iter().map(|&hold| &index.holds[hold]) {
         let lost = hold.end.is_some_and(|end| end.how == How::Lost);
-        let unheard = hold.died.filter(|died| hold.released.is_none_or(|done| done > *died));
+        // With its daemon, its session was gone before.
+        let daemon = index.daemon_of(hold.acquire).died;
+        let unheard = hold.died.filter(|died| {
+            hold.released.is_none_or(|done| done > *died) && daemon.is_none_or(|dead| dead > *died)
+        });
         if let Some(died) = unheard.filter(|_| !lost) {
             let what = Shook::ClientDied(hold.client);
             shakes.push(Shake { at: died.at, pos: died.pos, what });
@@ -159,14 +179,14 @@ fn vacancy(
             now.since = Some(end.point.pos);
             now.cause = match end.how {
                 How::Released => Cause::Released(Some(place)),
-                How::Died => Cause::Died,
+                How::Died => Cause::Died { client: true, daemon: false },
                 How::Lost => Cause::Unclear,
             };
         }
         // Whatever its client still did: the dead daemon's lease has to run out.
         let died = index.daemons[index.places[place].daemon].died;
         if let Some(died) = died.filter(|died| died.at <= gap.from) {
-            now.cause = Cause::Died;
+            now.cause = Cause::Died { client: false, daemon: true };
             now.since = Some(died.pos);
             now.span.from = died.at.max(hold.granted.at);
         }
@@ -174,11 +194,11 @@ fn vacancy(
     });
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
-    let passed = shakes.partition_point(|shake| shake.at < gap.from);
+    let passed = shakes.partition_point(|shake| shake.at < now.span.from);
     *shakes = &shakes[passed..];
     let within = shakes.partition_point(|shake| shake.at < gap.to);
     for shake in &shakes[..within] {
-        let own = match shake.what {
+        let (own, client) = match shake.what {
             Shook::GaveUp(place) => {
                 if let Cause::Released(at) = now.cause {
                     let cause = Cause::Released(at.filter(|at| *at == place));
@@ -186,12 +206,22 @@ fn vacancy(
                 }
                 continue;
             }
-            Shook::ClientDied(client) => holder.is_some_and(|(holder, _)| holder == client),
-            Shook::DaemonDied(daemon) => holder.is_some_and(|(_, holder)| holder == daemon),
+            Shook::ClientDied(client) => (holder.is_some_and(|(holder, _)| holder == client), true),
+            Shook::DaemonDied(daemon) => {
+                (holder.is_some_and(|(_, holder)| holder == daemon), false)
+            }
         };
-        let cause = if own || now.cause == Cause::Died { Cause::Died } else { Cause::Unclear };
+        let cause = match now.cause {
+            Cause::Died { client: before, daemon } => {
+                Cause::Died { client: before || client, daemon: daemon || !client }
+            }
+            _ if own => Cause::Died { client, daemon: !client },
+            _ => Cause::Unclear,
+        };
         cut(&mut now, shake, cause, &mut stretches);
-        cut(&mut unheld_now, shake, cause, &mut unheld);
+        if shake.at >= gap.from {
+            cut(&mut unheld_now, shake, cause, &mut unheld);
+        }
     }
     stretches.push(now);
     unheld.push(unheld_now);
@@ -226,7 +256,7 @@ impl<'i> Waiters<'i> {
         let bounds = self.index.bounds;
         let least = match (recovery, stretch.cause) {
             (true, _) => bounds.recovery,
-            (false, Cause::Died) => bounds.takeover,
+            (false, Cause::Died { client, daemon }) => Cause::takeover(client, daemon, bounds),
             (false, Cause::Released(_)) => match (bounds.local_handover, bounds.remote_handover) {
                 (0, other) | (other, 0) => other,
                 (local, remote) => local.min(remote),
@@ -277,8 +307,8 @@ fn too_long(
     let acquire = &index.acquires[waiter];
     let mut waited = waits(index, waiter).and(calm);
     let (kind, limit) = match stretch.cause {
-        _ if recovery => (Kind::L5, bounds.recovery.max(bounds.takeover)),
-        Cause::Died => (Kind::L1, bounds.takeover),
+        _ if recovery => (Kind::L5, bounds.recovery.max(bounds.takeover).max(bounds.expiry)),
+        Cause::Died { client, daemon } => (Kind::L1, Cause::takeover(client, daemon, bounds)),
         Cause::Released(place) => {
             let queued = acquire.queued.filter(|_| place == Some(acquire.place));
             let limit = match queued {

@@ -19,6 +19,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     accepted(index, report);
     rising(index, report);
     durable(index, report);
+    by_whom(index, report);
     stored(index, report);
 }
 
@@ -172,7 +173,7 @@ fn durable(index: &Index<'_>, report: &mut Report) {
             let Some(acquire) = granted(index, pos) else { return };
             let Some(hold) = index.acquires[acquire].hold() else { return };
             let hold = &index.holds[hold];
-            let why = if index.locks[hold.lock].has_stored && !stored[hold.lock].has(hold.token) {
+            let why = if index.has_stored && !stored[hold.lock].has(hold.token) {
                 "no record stored with the blob before covers it"
             } else if index.has_holds && !held[hold.lock].has(hold.token) {
                 "no daemon had counted on a lease with this token before"
@@ -188,6 +189,60 @@ fn durable(index: &Index<'_>, report: &mut Report) {
                     hold.client,
                     index.daemon_of(acquire).id,
                     Seconds(at)
+                )
+            });
+        },
+    );
+}
+
+/// I5: a daemon counts on tokens that it stored itself, under the lease that it
+/// has: not on those of an earlier process, or of an earlier lease.
+fn by_whom(index: &Index<'_>, report: &mut Report) {
+    /// Of a daemon and a lock.
+    #[derive(Clone, Default)]
+    struct Own {
+        stored: Vec<(Pos, u64)>,
+        held: Ranges,
+    }
+    if !(index.has_leases && index.has_stored) {
+        return;
+    }
+    let mut own = vec![Own::default(); index.places.len()];
+    index.replay(
+        &mut own,
+        |own, pos| match (&index.entries[pos].event, index.about[pos]) {
+            (&Event::Stored { token, .. }, About::Place(place)) if token > 0 => {
+                own[place].stored.push((pos, token));
+            }
+            _ => {}
+        },
+        |own, pos| {
+            let (&Event::Holds { first, last, .. }, About::Place(place)) =
+                (&index.entries[pos].event, index.about[pos])
+            else {
+                return;
+            };
+            let own = &mut own[place];
+            if own.held.has_all(first, last) {
+                return;
+            }
+            own.held.add(first, last);
+            let place = &index.places[place];
+            let leases = &place.leases[..place.leases.partition_point(|lease| lease.began <= pos)];
+            // Without a lease, that is for I6.
+            let Some(lease) = leases.last() else { return };
+            let mut since = own.stored.iter().rev().take_while(|(at, _)| *at > lease.began);
+            if since.any(|&(_, token)| token <= first && last <= token.saturating_add(STORED - 1)) {
+                return;
+            }
+            report.add(Kind::I5, index.entries[pos].at, [lease.began, pos], || {
+                format!(
+                    "daemon {} counted on tokens {first} to {last} of lock {} at {}, but had not \
+                     stored them since its lease began at {}",
+                    index.daemons[place.daemon].id,
+                    index.locks[place.lock].id,
+                    Seconds(index.entries[pos].at),
+                    Seconds(index.entries[lease.began].at),
                 )
             });
         },
@@ -210,7 +265,11 @@ impl Ranges {
     }
 
     fn has(&self, token: u64) -> bool {
-        self.0.range(..=token).next_back().is_some_and(|(_, &last)| token <= last)
+        self.has_all(token, token)
+    }
+
+    fn has_all(&self, first: u64, last: u64) -> bool {
+        self.0.range(..=first).next_back().is_some_and(|(_, &to)| last <= to)
     }
 }
 

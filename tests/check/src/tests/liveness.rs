@@ -38,6 +38,27 @@ fn a_dead_holder_s_lock_is_granted_in_time() {
 }
 
 #[test]
+fn a_dead_client_s_lock_does_not_wait_for_the_end_of_the_lease() {
+    let history = |deaths: &[(u64, Event)], at| {
+        let mut entries = deaths.to_vec();
+        entries.push((at, granted(2, 8)));
+        let mut history = and_then(&entries);
+        history.bounds.expiry = 8_000 * MS;
+        history
+    };
+    wrong(Kind::L1, &history(&[(5_000, died(0))], 13_001));
+    fine(&history(&[(5_000, died(0))], 13_000));
+    // Its daemon's lease has to run out.
+    fine(&history(&[(5_000, daemon_died(0))], 25_000));
+    wrong(Kind::L1, &history(&[(5_000, daemon_died(0))], 25_001));
+    fine(&history(&[(5_000, died(0)), (6_000, daemon_died(0))], 26_000));
+    wrong(Kind::L1, &history(&[(5_000, died(0)), (6_000, daemon_died(0))], 26_001));
+    // The death of a daemon's client changes nothing any more.
+    fine(&history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_000));
+    wrong(Kind::L1, &history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_001));
+}
+
+#[test]
 fn from_when_a_takeover_counts() {
     let late = |more: &[(u64, Event)]| {
         let mut entries = vec![(5_000, died(0))];
@@ -196,6 +217,57 @@ fn whoever_waits_is_answered() {
 }
 
 #[test]
+fn a_service_that_can_t_serve_has_not_recovered() {
+    let faulty = |op| Event::Refused { op, why: "no".to_owned(), faulty: true };
+    let history = |last: u64, refusal: fn(u64) -> Event| {
+        let mut entries = vec![
+            (1_000, disturbed("no storage")),
+            (2_000, tampered()),
+            (3_000, deleted()),
+            (50_000, undisturbed("no storage")),
+        ];
+        for (op, at) in (0..).zip((50_000..last).step_by(1_000)) {
+            entries.extend([(at, ask(op, 0, 0)), (at + 1, refusal(op))]);
+        }
+        entries.push((last + 10_000, disturbed("the end")));
+        timed(&entries)
+    };
+    let violation = shown(Kind::L5, &history(81_000, faulty), &[3, 64, 65]);
+    assert_eq!(
+        violation.what,
+        "daemon 0 could not serve client 0, which asked for lock 0, at 80.001 s, although nothing \
+         had been wrong since 50.000 s: for longer than 30.000 s"
+    );
+    fine(&history(80_000, faulty));
+    fine(&history(81_000, refused));
+    // A blob that an operator changed is frozen until it is deleted or granted on.
+    let mut frozen = history(81_000, faulty);
+    frozen.entries[2].event = disturbed("a cut");
+    frozen.entries[3].event = undisturbed("a cut");
+    frozen.entries.insert(4, crate::Entry { at: 50_000 * MS, event: undisturbed("no storage") });
+    fine(&frozen);
+    for mended in [deleted(), granted(900, 7)] {
+        let history = |at| {
+            timed(&[
+                (1_000, tampered()),
+                (69_000, ask(900, 0, 0)),
+                (70_000, mended.clone()),
+                (70_000, died(0)),
+                (at, ask(901, 1, 0)),
+                (at, faulty(901)),
+                (120_000, disturbed("the end")),
+            ])
+        };
+        fine(&history(100_000));
+        shown(Kind::L5, &history(100_001), &[2, 4, 5]);
+    }
+    // A dead daemon serves nobody.
+    let mut dead = history(81_000, faulty);
+    dead.entries.insert(4, crate::Entry { at: 50_000 * MS, event: daemon_died(0) });
+    fine(&dead);
+}
+
+#[test]
 fn the_time_that_others_hold_it_does_not_count() {
     let history = |until| {
         timed(&[
@@ -285,7 +357,7 @@ fn a_bound_of_zero_is_not_checked() {
     let entries = [(5_000, died(0)), (900_000, granted(2, 8))];
     let mut history = and_then(&entries);
     wrong(Kind::L1, &history);
-    history.bounds.takeover = 0;
+    history.bounds.expiry = 0;
     wrong(Kind::L5, &history);
     history.bounds.recovery = 0;
     fine(&history);

@@ -123,6 +123,59 @@ fn a_token_is_a_daemon_s_before_it_is_granted() {
 }
 
 #[test]
+fn a_lock_without_records_is_no_exception() {
+    let history = |lock| {
+        let mut history = tale(&[(0, stored(0, 1024)), (1, ask(1, 0, 0)), (2, granted(1, 1024))]);
+        history.entries[0].event = crate::Event::Stored { daemon: 0, lock, token: 1024 };
+        history
+    };
+    wrong(Kind::I5, &history(4));
+    fine(&history(0));
+    let history = |lock| {
+        let mut history = tale(&[(0, leased(0, 60)), (1, holds(0, 1024, 50))]);
+        history.entries[0].event = crate::Event::Leased { daemon: 0, lock, until: 60 * MS };
+        history
+    };
+    wrong(Kind::I6, &history(4));
+    fine(&history(0));
+}
+
+#[test]
+fn a_daemon_stores_its_tokens_itself() {
+    let history = |daemon, first, last| {
+        tale(&[
+            (0, leased(0, 60)),
+            (1, stored(0, 1024)),
+            (2, holds(0, 1024, 50)),
+            (3, leased(0, 63)),
+            (3, holds(0, 1024, 53)),
+            (4, daemon_died(0)),
+            (63, leased(1, 123)),
+            (64, stored(daemon, first)),
+            (65, holds(1, last, 110)),
+        ])
+    };
+    fine(&history(1, 2048, 2048));
+    // It goes on with what its predecessor stored.
+    shown(Kind::I5, &history(0, 2048, 2048), &[6, 8]);
+    wrong(Kind::I5, &history(1, 2048, 1024));
+    wrong(Kind::I5, &history(1, 2048, 2049));
+    // Or with what it stored itself under another lease.
+    let again = |second| {
+        tale(&[
+            (0, leased(0, 60)),
+            (1, stored(0, 1024)),
+            (10, unleased()),
+            (20, leased(0, 80)),
+            (21, second),
+            (22, holds(0, 1024, 70)),
+        ])
+    };
+    shown(Kind::I5, &again(leased(0, 81)), &[3, 5]);
+    fine(&again(stored(0, 1024)));
+}
+
+#[test]
 fn the_stored_token_rises() {
     let history = |daemon, token| {
         tale(&[

@@ -1,4 +1,4 @@
-//! I3, I4, I6.
+//! I3, I4.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -57,6 +57,32 @@ fn whom_an_operator_overruled_may_hold_on_until_its_lease_would_be_over() {
     wrong(Kind::I3, &history(1_000, 19_001));
     // It is no excuse for a grant from before.
     wrong(Kind::I3, &history(2_001, 19_000));
+}
+
+#[test]
+fn only_a_lease_that_is_there_can_be_taken_away() {
+    let history = |lease, until| {
+        tale(&[
+            (0, lease),
+            (0, ask(1, 0, 0)),
+            (1, stored(0, 1024)),
+            (1, granted(1, 1024)),
+            (1, valid(0, 1024, 40)),
+            (10, overruled(until)),
+            (10, unleased()),
+            (20, leased(1, 90)),
+            (20, ask(2, 1, 1)),
+            (21, stored(1, 2048)),
+            (21, granted(2, 2048)),
+            (21, valid(1, 2048, 80)),
+        ])
+    };
+    fine(&history(leased(0, 60), 60));
+    fine(&history(leased(0, 40), 60));
+    wrong(Kind::I3, &history(leased(0, 39), 60));
+    wrong(Kind::I3, &history(leased(0, 60), 39));
+    wrong(Kind::I3, &history(leased(0, 10), 60));
+    wrong(Kind::I3, &history(unleased(), 60));
 }
 
 #[test]
@@ -194,73 +220,6 @@ fn never_again_after_the_end() {
     early.entries.swap(3, 4);
     early.entries[3].at = 20 * MS;
     fine(&early);
-}
-
-#[test]
-fn a_client_counts_no_longer_than_its_daemon() {
-    let history = |until| {
-        tale(&[
-            (0, ask(1, 0, 0)),
-            (1, holds(0, 1024, 50)),
-            (2, granted(1, 1024)),
-            (2, valid(0, 1024, 40)),
-            (20, holds(0, 1024, 70)),
-            (21, holds(0, 1024, 60)),
-            (22, let_go(0)),
-            (23, holds(0, 2048, 90)),
-            (24, valid(0, 1024, until)),
-        ])
-    };
-    // The greatest that its daemon had for this hold, not for the next.
-    let violation = shown(Kind::I6, &history(71), &[4, 8]);
-    assert_eq!(
-        violation.what,
-        "client 0 counted on lock 0, token 1024, until 0.071 s, but its daemon 0 only until \
-         0.070 s"
-    );
-    fine(&history(70));
-    let mut skewed = history(71);
-    skewed.bounds.skew = MS;
-    fine(&skewed);
-    let mut broken = history(71);
-    broken.entries[6].event = clock_broken(0);
-    broken.entries.remove(7);
-    fine(&broken);
-}
-
-#[test]
-fn a_daemon_counts_no_longer_than_the_storage() {
-    let history = |until| {
-        tale(&[
-            (0, leased(0, 60)),
-            (1, holds(0, 1024, 50)),
-            (20, leased(0, 80)),
-            (21, holds(0, 1024, until)),
-        ])
-    };
-    shown(Kind::I6, &history(81), &[2, 3]);
-    fine(&history(80));
-    // Another lease, a shorter one.
-    let mut again = history(80);
-    again.entries.insert(3, crate::Entry { at: 20 * MS, event: unleased() });
-    again.entries.insert(4, crate::Entry { at: 20 * MS, event: leased(0, 70) });
-    shown(Kind::I6, &again, &[4, 5]);
-    again.entries[3].event = leased(1, 90);
-    shown(Kind::I6, &again, &[4, 5]);
-    // None at all for this daemon.
-    let other = tale(&[(0, leased(1, 60)), (1, holds(0, 1024, 50))]);
-    shown(Kind::I6, &other, &[1]);
-    // No storage to compare with.
-    fine(&tale(&[(1, holds(0, 1024, 50))]));
-    // A client's wrong clock may be its daemon's.
-    let broken = tale(&[
-        (0, ask(1, 0, 0)),
-        (0, clock_broken(0)),
-        (0, leased(0, 60)),
-        (1, holds(0, 1024, 70)),
-    ]);
-    fine(&broken);
-    wrong(Kind::I6, &without(&broken, 1));
 }
 
 proptest! {
