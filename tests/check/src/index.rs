@@ -106,6 +106,13 @@ impl Acquire {
         answered.into_iter().chain(gone).min()
     }
 
+    /// Whether its daemon may have taken the lease within this span: if leases are
+    /// recorded, that is known.
+    pub(crate) fn may_have_leased(&self, index: &Index<'_>, span: Span) -> bool {
+        let leases = &index.places[self.place].leases;
+        !index.has_leases || leases.iter().any(|lease| lease.span.and(span).length() > 0)
+    }
+
     pub(crate) fn hold(&self) -> Option<usize> {
         self.granted().map(|(_, hold)| hold)
     }

@@ -6,9 +6,10 @@
 //! asked, when it became calm. What else starts the time anew:
 //! - Whoever waited and died or gave up may have been granted the lock without
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
-//!   L2 is not expected any more. Giving up counts for L2 only, so that waiters
-//!   who come and go do not hide a lock that nobody gets; and if it was at another
-//!   daemon, that one may have the lease, and a hand-over is not local any more.
+//!   L2 is not expected any more. Giving up counts for L2 only, and only if it
+//!   waited when the lock was released, so that those who come and go do not hide a
+//!   lock that nobody gets; and if it was at another daemon that may have the
+//!   lease, a hand-over is not local any more.
 //! - A release that was made before it became calm may have reached nobody yet:
 //!   then L2 leaves at least the time for recovery.
 //!
@@ -60,8 +61,10 @@ pub(crate) struct Vacancy {
 pub(crate) struct Stretch {
     pub(crate) span: Span,
     pub(crate) cause: Cause,
-    /// The hold before, and the entry from which the time counts.
+    /// The hold before, the entry that made it vacant, and the one from which the
+    /// time counts.
     last: Option<usize>,
+    vacated: Option<Pos>,
     since: Option<Pos>,
 }
 
@@ -98,7 +101,7 @@ struct Shake {
 }
 
 enum Shook {
-    /// At this place.
+    /// This acquire.
     GaveUp(usize),
     ClientDied(u32),
     DaemonDied(usize),
@@ -107,9 +110,10 @@ enum Shook {
 fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     let lock = &index.locks[lock];
     let mut shakes = Vec::new();
-    for acquire in lock.acquires.iter().map(|&acquire| &index.acquires[acquire]) {
+    for &waiter in &lock.acquires {
+        let acquire = &index.acquires[waiter];
         if let Some(Answer::Refused { point, .. }) = acquire.answer {
-            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(acquire.place) });
+            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(waiter) });
         }
         if let Some(gone) = acquire.gone.filter(|gone| gone.client) {
             let what = Shook::ClientDied(acquire.client);
@@ -171,7 +175,7 @@ fn vacancy(
     next: Option<usize>,
     shakes: &mut &[Shake],
 ) -> Vacancy {
-    let mut now = Stretch { span: gap, cause: Cause::Unclear, last, since: None };
+    let mut now = Stretch { span: gap, cause: Cause::Unclear, last, vacated: None, since: None };
     let holder = last.map(|last| {
         let hold = &index.holds[last];
         let place = index.acquires[hold.acquire].place;
@@ -192,6 +196,7 @@ fn vacancy(
         }
         (hold.client, index.places[place].daemon)
     });
+    now.vacated = now.since;
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
     let passed = shakes.partition_point(|shake| shake.at < now.span.from);
@@ -199,10 +204,16 @@ fn vacancy(
     let within = shakes.partition_point(|shake| shake.at < gap.to);
     for shake in &shakes[..within] {
         let (own, client) = match shake.what {
-            Shook::GaveUp(place) => {
-                if let Cause::Released(at) = now.cause {
-                    let cause = Cause::Released(at.filter(|at| *at == place));
-                    cut(&mut now, shake, cause, &mut stretches);
+            Shook::GaveUp(waiter) => {
+                let waiter = &index.acquires[waiter];
+                if let Cause::Released(at) = now.cause
+                    && now.vacated.is_some_and(|released| waiter.invoked.pos < released)
+                {
+                    let elsewhere = Span { from: gap.from, to: shake.at };
+                    let elsewhere =
+                        waiter.may_have_leased(index, elsewhere).then_some(waiter.place);
+                    let at = at.filter(|at| elsewhere.is_none_or(|place| place == *at));
+                    cut(&mut now, shake, Cause::Released(at), &mut stretches);
                 }
                 continue;
             }
@@ -326,9 +337,18 @@ fn too_long(
     if limit == 0 || waited.length() <= limit.saturating_add(bounds.skew) {
         return false;
     }
-    let granted = stretch.last.map(|last| index.holds[last].granted.pos);
-    let over = acquire.over().map(|point| point.pos);
-    let excerpt = [granted, stretch.since, Some(acquire.invoked.pos), over];
+    // If the time counts from something else, L5 is no matter of who held it before.
+    let before = stretch.last.filter(|_| kind != Kind::L5 || stretch.span.from == waited.from);
+    let before = before.map(|last| &index.holds[last]);
+    let excerpt = [
+        before.map(|hold| index.acquires[hold.acquire].invoked.pos),
+        before.map(|hold| hold.granted.pos),
+        stretch.vacated.filter(|_| before.is_some()),
+        stretch.since.filter(|_| before.is_some()),
+        index.calmed_at(waited.from),
+        Some(acquire.invoked.pos),
+        acquire.over().map(|point| point.pos),
+    ];
     report.add(kind, waited.from.saturating_add(limit), excerpt.into_iter().flatten(), || {
         let before = match (kind, stretch.last.map(|last| &index.holds[last])) {
             (Kind::L1, Some(hold)) => {

@@ -17,6 +17,7 @@ const STORED: u64 = 1024;
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     owners(index, report);
     accepted(index, report);
+    never_granted(index, report);
     rising(index, report);
     durable(index, report);
     by_whom(index, report);
@@ -85,6 +86,26 @@ fn accepted(index: &Index<'_>, report: &mut Report) {
     unsafe_locks.into_iter().for_each(|lock| report.distrust(lock));
 }
 
+/// I1: nobody uses a token that it was never granted.
+fn never_granted(index: &Index<'_>, report: &mut Report) {
+    for (pos, entry) in index.entries.iter().enumerate() {
+        let (&Event::Used { client, token, .. }, About::Used { lock, hold: None }) =
+            (&entry.event, index.about[pos])
+        else {
+            continue;
+        };
+        report.distrust(lock);
+        report.add(Kind::I1, entry.at, [pos], || {
+            format!(
+                "client {client} acted under lock {} with token {token} at {}, which it was never \
+                 granted",
+                index.locks[lock].id,
+                Seconds(entry.at)
+            )
+        });
+    }
+}
+
 /// I2: who asks after a grant was returned gets a greater token. An equal one
 /// is a shared grant, or I1 or I4 speak of it.
 fn rising(index: &Index<'_>, report: &mut Report) {
@@ -129,7 +150,8 @@ fn rising(index: &Index<'_>, report: &mut Report) {
             continue;
         }
         report.distrust(hold.lock);
-        let excerpt = [before.granted.pos, acquire.invoked.pos, granted.pos];
+        let asked = index.acquires[before.acquire].invoked.pos;
+        let excerpt = [asked, before.granted.pos, acquire.invoked.pos, granted.pos];
         report.add(Kind::I2, granted.at, excerpt, || {
             format!(
                 "client {} asked for lock {} at {} and was granted token {}, though token {} \
@@ -285,8 +307,10 @@ fn stored(index: &Index<'_>, report: &mut Report) {
     let mut blobs = vec![Blob::default(); index.locks.len()];
     for (pos, entry) in index.entries.iter().enumerate() {
         match (&entry.event, index.about[pos]) {
-            (Event::Deleted { .. }, About::Lock(lock)) => blobs[lock].written = false,
-            (Event::Tampered { .. }, About::Lock(lock)) => blobs[lock] = Blob::default(),
+            // What an operator writes is free; what daemons store after it is not.
+            (Event::Deleted { .. } | Event::Tampered { .. }, About::Lock(lock)) => {
+                blobs[lock].written = false;
+            }
             (&Event::Stored { token, daemon, .. }, About::Place(place)) => {
                 let lock = index.places[place].lock;
                 let blob = &mut blobs[lock];

@@ -14,6 +14,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
         disjoint(index, lock, &mut segments, report);
     }
     ended(index, report);
+    ran_out(index, report);
 }
 
 /// I3. A sweep that remembers, of all that began before, what lasts longest,
@@ -68,13 +69,14 @@ fn two_holders(
     to: Point,
     report: &mut Report,
 ) {
-    let shows = |hold: &Hold| {
-        let valid = hold.valid_at(from).map(|valid| valid.point.pos);
-        let end = hold.ended_by().map(|end| end.point.pos);
-        [Some(hold.granted.pos), valid, end].into_iter().flatten()
+    // What it counted on then; from its grant on, if it said so only afterwards.
+    let shows = |hold: &Hold| match hold.valid_at(from) {
+        Some(valid) if valid.point <= from => vec![valid.point.pos],
+        Some(valid) => vec![hold.granted.pos, valid.point.pos],
+        None => vec![index.acquires[hold.acquire].invoked.pos, hold.granted.pos],
     };
     let (first, second) = (&index.holds[first], &index.holds[second]);
-    report.add(Kind::I3, from.at, shows(first).chain(shows(second)), || {
+    report.add(Kind::I3, from.at, [shows(first), shows(second)].concat(), || {
         format!(
             "lock {} was held by client {} with token {} and by client {} with token {} at once, \
              from {} to {}",
@@ -123,6 +125,45 @@ fn ended(index: &Index<'_>, report: &mut Report) {
                 hold.token,
                 index.locks[hold.lock].id,
                 Seconds(end.point.at),
+                hold.client,
+                Seconds(entry.at)
+            )
+        });
+    }
+}
+
+/// I4: a deadline that has passed is a loss. Where several processes record, they
+/// look only now and then, and may see too late that it was moved in time.
+fn ran_out(index: &Index<'_>, report: &mut Report) {
+    if index.bounds.skew > 0 {
+        return;
+    }
+    for (pos, entry) in index.entries.iter().enumerate() {
+        let (hold, what) = match (&entry.event, index.about[pos]) {
+            (Event::Granted { .. }, About::Acquire(acquire)) => {
+                (index.acquires[acquire].hold(), "was granted it again")
+            }
+            (&Event::Valid { until, .. }, About::Hold(hold)) if until > entry.at => {
+                (Some(hold), "counted on it again")
+            }
+            _ => continue,
+        };
+        let Some(hold) = hold.map(|hold| &index.holds[hold]) else { continue };
+        let before = hold.valid.partition_point(|valid| valid.point.pos < pos);
+        let Some(before) = before.checked_sub(1).map(|at| hold.valid[at]) else { continue };
+        let broken = hold.broken.is_some_and(|broken| broken.pos < pos);
+        // What ended otherwise is told already.
+        let ended = hold.end.is_some_and(|end| end.point.pos < pos);
+        if before.until > entry.at || broken || ended {
+            continue;
+        }
+        report.distrust(hold.lock);
+        report.add(Kind::I4, entry.at, [before.point.pos, pos], || {
+            format!(
+                "token {} of lock {} ran out at {}, but client {} {what} at {}",
+                hold.token,
+                index.locks[hold.lock].id,
+                Seconds(before.until),
                 hold.client,
                 Seconds(entry.at)
             )

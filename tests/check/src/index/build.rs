@@ -307,6 +307,19 @@ impl<'h, 'r> Builder<'h, 'r> {
         })
     }
 
+    /// Who used a token may have recorded that before its grant, by the skew.
+    fn grants_of_uses(&mut self) {
+        let entries = self.index.entries;
+        for (pos, Entry { at, event }) in entries.iter().enumerate() {
+            let About::Used { lock, hold: None } = self.index.about[pos] else { continue };
+            let &Event::Used { client, token, .. } = event else { continue };
+            let late = at.saturating_add(self.index.bounds.skew);
+            let hold = self.hold(client, lock, token);
+            let hold = hold.filter(|&hold| self.index.holds[hold].granted.at <= late);
+            self.index.about[pos] = About::Used { lock, hold };
+        }
+    }
+
     fn finish(mut self, end: Nanos) -> Index<'h> {
         for (_, (place, until)) in std::mem::take(&mut self.leased) {
             self.end_lease(place, until.min(end), None);
@@ -314,6 +327,7 @@ impl<'h, 'r> Builder<'h, 'r> {
         if self.open == 0 {
             self.end_calm(end);
         }
+        self.grants_of_uses();
         let mut index = self.index;
         for hold in &mut index.holds {
             hold.find_segments();

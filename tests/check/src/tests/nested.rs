@@ -114,13 +114,16 @@ fn nobody_counts_on_what_was_given_back() {
     // What it was told before counts no more, even if it is heard only now.
     let history = |until| {
         and_then(&[
-            (5, valid(0, 1024, 10)),
+            (5, valid(0, 1024, 20)),
+            (10, clock_broken(0)),
             (10, let_go(0)),
             (10, unleased()),
-            (11, valid(0, 1024, until)),
+            (11, ask(2, 1, 0)),
+            (12, granted(2, 1025)),
+            (12, valid(1, 1025, until)),
         ])
     };
-    shown(Kind::I6, &history(12), &[8, 9]);
+    shown(Kind::I6, &history(13), &[9, 12]);
     fine(&history(10));
     // Nor does a daemon.
     let history = |end| tale(&[(0, leased(0, 60)), (1, holds(0, 1024, 50)), (10, end)]);

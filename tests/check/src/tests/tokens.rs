@@ -59,6 +59,33 @@ fn what_is_accepted_never_falls() {
 }
 
 #[test]
+fn nobody_uses_what_it_was_not_granted() {
+    let history = |used| tale(&[(0, ask(1, 0, 0)), (1, granted(1, 7)), (2, used)]);
+    for fenced in [false, true] {
+        for accepted in [false, true] {
+            let used = |client, lock, token| {
+                history(crate::Event::Used { client, lock, token, fenced, accepted })
+            };
+            shown(Kind::I1, &used(1, 0, 7), &[2]);
+            wrong(Kind::I1, &used(0, 1, 7));
+            let violation = wrong(Kind::I1, &used(0, 0, 6));
+            assert_eq!(
+                violation.what,
+                "client 0 acted under lock 0 with token 6 at 0.002 s, which it was never granted"
+            );
+            fine(&used(0, 0, 7));
+        }
+    }
+    // The resource recorded it a little early.
+    let mut early = history(fenced(0, 7, true));
+    early.entries.swap(1, 2);
+    (early.entries[1].at, early.entries[2].at) = (MS, 2 * MS);
+    wrong(Kind::I1, &early);
+    early.bounds.skew = MS;
+    fine(&early);
+}
+
+#[test]
 fn later_grants_have_greater_tokens() {
     let history = |second| {
         tale(&[
@@ -69,7 +96,7 @@ fn later_grants_have_greater_tokens() {
             (4, granted(2, second)),
         ])
     };
-    shown(Kind::I2, &history(6), &[1, 3, 4]);
+    shown(Kind::I2, &history(6), &[0, 1, 3, 4]);
     fine(&history(8));
 }
 
@@ -205,8 +232,13 @@ fn a_deleted_blob_begins_above_the_old_one() {
     };
     shown(Kind::I7, &history(1024), &[1, 4]);
     fine(&history(3072));
-    // What an operator did is not held against it.
-    let mut restored = history(1024);
-    restored.entries[2].event = tampered();
-    fine(&restored);
+    // What an operator wrote is free, but brings no old token back.
+    let restored = |token| {
+        let mut restored = history(token);
+        restored.entries[2].event = tampered();
+        restored
+    };
+    shown(Kind::I7, &restored(1024), &[1, 4]);
+    shown(Kind::I7, &restored(2048), &[1, 4]);
+    fine(&restored(3072));
 }
