@@ -7,6 +7,7 @@ mod malformed;
 mod model;
 mod nested;
 mod queue;
+mod refused;
 mod spoilt;
 mod tale;
 mod tokens;

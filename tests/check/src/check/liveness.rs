@@ -8,8 +8,9 @@
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
 //!   L2 is not expected any more. Giving up counts for L2 only, and only if it
 //!   waited when the lock was released, so that those who come and go do not hide a
-//!   lock that nobody gets; and if it was at another daemon that may have the
-//!   lease, a hand-over is not local any more.
+//!   lock that nobody gets. But if it was at another daemon that may have taken the
+//!   lease (for one who came later: if that is recorded), a hand-over is not local
+//!   any more.
 //! - A release that was made before it became calm may have reached nobody yet:
 //!   then L2 leaves at least the time for recovery.
 //!
@@ -205,15 +206,18 @@ fn vacancy(
     for shake in &shakes[..within] {
         let (own, client) = match shake.what {
             Shook::GaveUp(waiter) => {
-                let waiter = &index.acquires[waiter];
-                if let Cause::Released(at) = now.cause
-                    && now.vacated.is_some_and(|released| waiter.invoked.pos < released)
-                {
-                    let elsewhere = Span { from: gap.from, to: shake.at };
-                    let elsewhere =
-                        waiter.may_have_leased(index, elsewhere).then_some(waiter.place);
-                    let at = at.filter(|at| elsewhere.is_none_or(|place| place == *at));
-                    cut(&mut now, shake, Cause::Released(at), &mut stretches);
+                if let Cause::Released(at) = now.cause {
+                    let waiter = &index.acquires[waiter];
+                    let waited = now.vacated.is_some_and(|pos| waiter.invoked.pos < pos);
+                    let taken = waiter
+                        .may_have_leased(index, Span { from: gap.from, to: shake.at })
+                        && (waited || index.has_leases);
+                    let cause = Cause::Released(at.filter(|at| !taken || *at == waiter.place));
+                    if waited {
+                        cut(&mut now, shake, cause, &mut stretches);
+                    } else {
+                        now.cause = cause;
+                    }
                 }
                 continue;
             }

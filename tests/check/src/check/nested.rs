@@ -258,8 +258,12 @@ fn client_in_daemon(
     }
     let at = index.entries[pos].at;
     report.add(Kind::I6, at, [tenure.pos, pos], || {
+        let whose = match index.entries[tenure.pos].event {
+            Event::Holds { .. } => "its",
+            _ => "the storage's lease for",
+        };
         format!(
-            "client {} counted on lock {}, token {}, until {}, but its daemon {} only until {}",
+            "client {} counted on lock {}, token {}, until {}, but {whose} daemon {} only until {}",
             hold.client,
             index.locks[hold.lock].id,
             hold.token,
