@@ -3,8 +3,10 @@
 
 pub(crate) mod linearizable;
 pub(crate) mod liveness;
+mod nested;
 mod orphan;
 mod queue;
+mod refused;
 mod tokens;
 mod validity;
 
@@ -21,11 +23,13 @@ pub fn check(history: &History) -> Vec<Violation> {
     if !index.disordered {
         tokens::check(&index, &mut report);
         validity::check(&index, &mut report);
+        nested::check(&index, &mut report);
         // I1 to I4 say more precisely what is wrong with a lock.
         for lock in report.trusted(&index.locks) {
             linearizable::check(&index, lock, &mut report);
         }
         liveness::check(&index, &mut report);
+        refused::check(&index, &mut report);
         queue::check(&index, &mut report);
         orphan::check(&index, &mut report);
     }

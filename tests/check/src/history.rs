@@ -34,7 +34,8 @@ pub struct Bounds {
     /// at its daemon, or the daemon itself.
     pub orphan: Nanos,
     /// L5: from the end of all disturbances until an acquire that waits is
-    /// granted or refused, if nobody holds the lock meanwhile.
+    /// granted or refused, if nobody holds the lock meanwhile; and until nobody is
+    /// refused for want of service any more.
     pub recovery: Nanos,
     /// How much two entries of the same moment may be out of order: zero in
     /// simulation, a little where several processes record.
@@ -110,15 +111,16 @@ pub enum Event {
     Stored { daemon: u32, lock: u32, token: u64 },
     /// The lock's blob was deleted, by an operator or as idle.
     Deleted { lock: u32 },
-    /// An operator changed the blob or restored an old one. From here on nothing
-    /// is expected of what is stored with it; of grants, everything.
+    /// An operator changed the blob or restored an old one. What it says now is no
+    /// daemon's fault; but what daemons store after that must still rise.
     Tampered { lock: u32 },
 
     /// An operator took the lease away in the storage itself, behind the daemons'
     /// backs. Whoever held the lock up to here may believe in it until its
     /// deadline, and its daemon may hand it on: I2 and I3 are not expected between
     /// holds from before and holds from after this. I6 is: what was taken away
-    /// is not renewed. By `until` the lease would have run out by itself.
+    /// is not renewed. By `until` the lease would have run out by itself: so long
+    /// this excuses. If leases are recorded, there must have been one.
     Overruled { lock: u32, until: Nanos },
 
     /// Something disturbs a client, a daemon, the storage or the ways between
@@ -134,18 +136,20 @@ pub enum Event {
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A token belongs to one session, and what a fenced resource accepts never
-    /// falls.
+    /// A token belongs to one session, nobody else uses it, and what a fenced
+    /// resource accepts never falls.
     I1,
     /// A grant returned before another acquire was invoked has the lower token.
     I2,
     /// Validity intervals are disjoint in true time.
     I3,
-    /// After lost or released, never valid again.
+    /// After lost, released or run out, never valid again.
     I4,
-    /// A token is issued only after it is durable.
+    /// A token is issued only after it is durable, stored by the daemon that issues
+    /// it.
     I5,
-    /// Client's deadline ≤ daemon's deadline ≤ storage's expiry.
+    /// Client's deadline ≤ daemon's deadline ≤ storage's expiry, and no lease ends
+    /// before those who count on it have stopped.
     I6,
     /// The stored token never falls.
     I7,

@@ -79,8 +79,15 @@ pub(crate) struct Acquire {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
-    Granted { point: Point, hold: usize },
-    Refused(Point),
+    Granted {
+        point: Point,
+        hold: usize,
+    },
+    /// `faulty`: the service could not serve it.
+    Refused {
+        point: Point,
+        faulty: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +100,17 @@ impl Acquire {
     /// When it did not wait any more.
     pub(crate) fn over(&self) -> Option<Point> {
         let answered = self.answer.map(|answer| match answer {
-            Answer::Granted { point, .. } | Answer::Refused(point) => point,
+            Answer::Granted { point, .. } | Answer::Refused { point, .. } => point,
         });
         let gone = self.gone.map(|gone| gone.point);
         answered.into_iter().chain(gone).min()
+    }
+
+    /// Whether its daemon may have taken the lease within this span: if leases are
+    /// recorded, that is known.
+    pub(crate) fn may_have_leased(&self, index: &Index<'_>, span: Span) -> bool {
+        let leases = &index.places[self.place].leases;
+        !index.has_leases || leases.iter().any(|lease| lease.span.and(span).length() > 0)
     }
 
     pub(crate) fn hold(&self) -> Option<usize> {
@@ -213,8 +227,6 @@ pub(crate) struct Lock {
     /// In the order in which they were granted.
     pub(crate) holds: Vec<usize>,
     pub(crate) places: Vec<usize>,
-    pub(crate) has_leases: bool,
-    pub(crate) has_stored: bool,
     /// The greatest token that there could be so far.
     greatest: u64,
     /// The same whenever an operator took the lease away, and when it would have
@@ -254,6 +266,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub(crate) span: Span,
+    /// The first `Leased`.
+    pub(crate) began: Pos,
     /// The latest `Leased`, and the `Unleased` if there is one.
     pub(crate) leased: Pos,
     pub(crate) unleased: Option<Pos>,
@@ -274,9 +288,15 @@ pub(crate) struct Index<'h> {
     pub(crate) twins: Vec<(usize, usize)>,
     /// When nothing was disturbed.
     pub(crate) calm: Vec<Span>,
+    /// For each of them: the end of the last disturbance before, if there was one.
+    pub(crate) calmed: Vec<Option<Pos>>,
     pub(crate) disturbances: usize,
     pub(crate) clients: usize,
+    /// Whether it is recorded at all what daemons count on, what the storage
+    /// leases, and what is stored there.
     pub(crate) has_holds: bool,
+    pub(crate) has_leases: bool,
+    pub(crate) has_stored: bool,
     /// The time of the last entry.
     pub(crate) end: Nanos,
     /// Some entry is earlier than the one before it.
@@ -293,6 +313,13 @@ impl Index<'_> {
     pub(crate) fn calm_since(&self, at: Nanos) -> Nanos {
         let calm = self.calm.get(self.calm.partition_point(|calm| calm.to <= at));
         calm.map_or(at, |calm| calm.from.min(at))
+    }
+
+    /// What ended the last disturbance, if the calm that there is at a moment began
+    /// then.
+    pub(crate) fn calmed_at(&self, at: Nanos) -> Option<Pos> {
+        let next = self.calm.partition_point(|calm| calm.from < at);
+        self.calmed.get(next).copied().flatten().filter(|&pos| self.entries[pos].at == at)
     }
 
     /// The calm spans that overlap with a span, cut to it.

@@ -26,19 +26,21 @@ Usage: leasehold-check [--quiet] FILE...
   --help     print this
 
 What is checked:
-  I1  a token belongs to one client, and what a fenced resource accepts never
-      falls
+  I1  a token belongs to one client, nobody else uses it, and what a fenced
+      resource accepts never falls
   I2  who asks after a grant was returned gets a greater token
   I3  never two holders at once
-  I4  never valid again after lost or released
-  I5  a token is granted only after it was stored
-  I6  client's deadline <= daemon's deadline <= storage's expiry
+  I4  never valid again after lost, released or run out
+  I5  a token is granted only after it was stored, by the daemon that grants it
+  I6  client's deadline <= daemon's deadline <= storage's expiry, and no lease
+      ends before those who count on it have stopped
   I7  the stored token never falls
   L1  a dead holder's lock is granted in time
   L2  a released lock is granted in time
   L3  who was queued first is served first
   L4  no lease without anybody who wants it
-  L5  who waits is answered in time after any disturbance
+  L5  who waits is answered in time after any disturbance, and then nobody is
+      refused for want of service
   Linearizable  the grants of a lock are those of one mutex
   Malformed     the history contradicts itself: the recorder is wrong
 L1 to L5 are expected only while nothing is disturbed.

@@ -81,7 +81,7 @@ impl Stats {
                     let wait = point.at.saturating_sub(acquire.invoked.at);
                     stats.longest_wait = stats.longest_wait.max(wait);
                 }
-                Some(Answer::Refused(_)) => stats.refused += 1,
+                Some(Answer::Refused { .. }) => stats.refused += 1,
                 None => {}
             }
         }
@@ -110,7 +110,7 @@ impl Stats {
             let invoked = index.acquires[index.holds[next].acquire].invoked.at;
             let took = calm.to.saturating_sub(calm.from.max(invoked));
             let longest = match stretch.cause {
-                Cause::Died => &mut self.longest_takeover,
+                Cause::Died { .. } => &mut self.longest_takeover,
                 Cause::Released(at) if at == Some(place(&next)) => &mut self.longest_local_handover,
                 Cause::Released(_) => &mut self.longest_remote_handover,
                 Cause::Unclear => continue,

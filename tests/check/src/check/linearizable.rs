@@ -25,7 +25,7 @@
 
 use crate::{
     Kind,
-    index::{Index, Point},
+    index::{About, Index, Point},
     report::Report,
     words::Seconds,
 };
@@ -44,6 +44,10 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
     let mut needed: Option<Needed> = None;
     for at in order {
         let hold = &index.holds[at];
+        // Nothing is expected of what was granted on a wrong clock.
+        if hold.broken.is_some_and(|broken| broken < hold.granted) {
+            continue;
+        }
         let lower = needed.as_ref().map_or(0, |before| index.holds[before.hold].token);
         if index.locks[lock].is_overruled(lower, hold.token, hold.granted.at) {
             needed = None;
@@ -70,11 +74,19 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
 
 fn tell(index: &Index<'_>, before: &Needed, late: usize, report: &mut Report) {
     let (first, late) = (&index.holds[before.hold], &index.holds[late]);
-    let asked = |hold: &crate::index::Hold| index.acquires[hold.acquire].invoked.pos;
-    let mut excerpt = vec![asked(first), first.granted.pos, asked(late), late.granted.pos];
-    if before.by_end {
-        excerpt.extend(first.valid.last().map(|valid| valid.point.pos));
-        excerpt.extend(first.ended_by().map(|end| end.point.pos));
+    let asked = |acquire: usize| index.acquires[acquire].invoked.pos;
+    let mut excerpt = vec![asked(late.acquire), late.granted.pos];
+    match index.about.get(before.point.pos) {
+        // Of those that share the grant, the one that asked last.
+        Some(&About::Acquire(acquire)) if !before.by_end => {
+            let granted = index.acquires[acquire].granted();
+            excerpt.extend([before.point.pos, granted.map_or(first.granted, |(at, _)| at).pos]);
+        }
+        _ => {
+            excerpt.extend([asked(first.acquire), first.granted.pos]);
+            excerpt.extend(first.valid.last().map(|valid| valid.point.pos));
+            excerpt.extend(first.ended_by().map(|end| end.point.pos));
+        }
     }
     let at = late.granted.at.max(first.granted.at);
     report.add(Kind::Linearizable, at, excerpt, || {

@@ -6,9 +6,11 @@
 //! asked, when it became calm. What else starts the time anew:
 //! - Whoever waited and died or gave up may have been granted the lock without
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
-//!   L2 is not expected any more. Giving up counts for L2 only, so that waiters
-//!   who come and go do not hide a lock that nobody gets; and if it was at another
-//!   daemon, that one may have the lease, and a hand-over is not local any more.
+//!   L2 is not expected any more. Giving up counts for L2 only, and only if it
+//!   waited when the lock was released, so that those who come and go do not hide a
+//!   lock that nobody gets. But if it was at another daemon that may have taken the
+//!   lease (for one who came later: if that is recorded), a hand-over is not local
+//!   any more.
 //! - A release that was made before it became calm may have reached nobody yet:
 //!   then L2 leaves at least the time for recovery.
 //!
@@ -17,7 +19,7 @@
 //! least the time for a takeover.
 
 use crate::{
-    Kind, Nanos,
+    Bounds, Kind, Nanos,
     index::{Answer, How, Index, Pos, Span},
     report::Report,
     words::Seconds,
@@ -60,8 +62,10 @@ pub(crate) struct Vacancy {
 pub(crate) struct Stretch {
     pub(crate) span: Span,
     pub(crate) cause: Cause,
-    /// The hold before, and the entry from which the time counts.
+    /// The hold before, the entry that made it vacant, and the one from which the
+    /// time counts.
     last: Option<usize>,
+    vacated: Option<Pos>,
     since: Option<Pos>,
 }
 
@@ -69,9 +73,25 @@ pub(crate) struct Stretch {
 pub(crate) enum Cause {
     /// At this place, unless another may have the lease by now.
     Released(Option<usize>),
-    Died,
+    /// The holder, while its daemon lives on; its daemon; or others later who may
+    /// have had the lock by then.
+    Died { client: bool, daemon: bool },
     /// It was lost, ran out, or was never held.
     Unclear,
+}
+
+impl Cause {
+    /// What L1 allows after this; zero if nothing is expected.
+    fn takeover(client: bool, daemon: bool, bounds: &Bounds) -> Nanos {
+        match (client, daemon) {
+            (true, true) if bounds.expiry > 0 && bounds.takeover > 0 => {
+                bounds.expiry.max(bounds.takeover)
+            }
+            (true, false) => bounds.expiry,
+            (false, true) => bounds.takeover,
+            _ => 0,
+        }
+    }
 }
 
 /// Something after which the time counts anew.
@@ -82,7 +102,7 @@ struct Shake {
 }
 
 enum Shook {
-    /// At this place.
+    /// This acquire.
     GaveUp(usize),
     ClientDied(u32),
     DaemonDied(usize),
@@ -91,9 +111,10 @@ enum Shook {
 fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     let lock = &index.locks[lock];
     let mut shakes = Vec::new();
-    for acquire in lock.acquires.iter().map(|&acquire| &index.acquires[acquire]) {
-        if let Some(Answer::Refused(point)) = acquire.answer {
-            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(acquire.place) });
+    for &waiter in &lock.acquires {
+        let acquire = &index.acquires[waiter];
+        if let Some(Answer::Refused { point, .. }) = acquire.answer {
+            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(waiter) });
         }
         if let Some(gone) = acquire.gone.filter(|gone| gone.client) {
             let what = Shook::ClientDied(acquire.client);
@@ -102,7 +123,11 @@ fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
     }
     for hold in lock.holds.iter().map(|&hold| &index.holds[hold]) {
         let lost = hold.end.is_some_and(|end| end.how == How::Lost);
-        let unheard = hold.died.filter(|died| hold.released.is_none_or(|done| done > *died));
+        // With its daemon, its session was gone before.
+        let daemon = index.daemon_of(hold.acquire).died;
+        let unheard = hold.died.filter(|died| {
+            hold.released.is_none_or(|done| done > *died) && daemon.is_none_or(|dead| dead > *died)
+        });
         if let Some(died) = unheard.filter(|_| !lost) {
             let what = Shook::ClientDied(hold.client);
             shakes.push(Shake { at: died.at, pos: died.pos, what });
@@ -151,7 +176,7 @@ fn vacancy(
     next: Option<usize>,
     shakes: &mut &[Shake],
 ) -> Vacancy {
-    let mut now = Stretch { span: gap, cause: Cause::Unclear, last, since: None };
+    let mut now = Stretch { span: gap, cause: Cause::Unclear, last, vacated: None, since: None };
     let holder = last.map(|last| {
         let hold = &index.holds[last];
         let place = index.acquires[hold.acquire].place;
@@ -159,39 +184,59 @@ fn vacancy(
             now.since = Some(end.point.pos);
             now.cause = match end.how {
                 How::Released => Cause::Released(Some(place)),
-                How::Died => Cause::Died,
+                How::Died => Cause::Died { client: true, daemon: false },
                 How::Lost => Cause::Unclear,
             };
         }
         // Whatever its client still did: the dead daemon's lease has to run out.
         let died = index.daemons[index.places[place].daemon].died;
         if let Some(died) = died.filter(|died| died.at <= gap.from) {
-            now.cause = Cause::Died;
+            now.cause = Cause::Died { client: false, daemon: true };
             now.since = Some(died.pos);
             now.span.from = died.at.max(hold.granted.at);
         }
         (hold.client, index.places[place].daemon)
     });
+    now.vacated = now.since;
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
-    let passed = shakes.partition_point(|shake| shake.at < gap.from);
+    let passed = shakes.partition_point(|shake| shake.at < now.span.from);
     *shakes = &shakes[passed..];
     let within = shakes.partition_point(|shake| shake.at < gap.to);
     for shake in &shakes[..within] {
-        let own = match shake.what {
-            Shook::GaveUp(place) => {
+        let (own, client) = match shake.what {
+            Shook::GaveUp(waiter) => {
                 if let Cause::Released(at) = now.cause {
-                    let cause = Cause::Released(at.filter(|at| *at == place));
-                    cut(&mut now, shake, cause, &mut stretches);
+                    let waiter = &index.acquires[waiter];
+                    let waited = now.vacated.is_some_and(|pos| waiter.invoked.pos < pos);
+                    let taken = waiter
+                        .may_have_leased(index, Span { from: gap.from, to: shake.at })
+                        && (waited || index.has_leases);
+                    let cause = Cause::Released(at.filter(|at| !taken || *at == waiter.place));
+                    if waited {
+                        cut(&mut now, shake, cause, &mut stretches);
+                    } else {
+                        now.cause = cause;
+                    }
                 }
                 continue;
             }
-            Shook::ClientDied(client) => holder.is_some_and(|(holder, _)| holder == client),
-            Shook::DaemonDied(daemon) => holder.is_some_and(|(_, holder)| holder == daemon),
+            Shook::ClientDied(client) => (holder.is_some_and(|(holder, _)| holder == client), true),
+            Shook::DaemonDied(daemon) => {
+                (holder.is_some_and(|(_, holder)| holder == daemon), false)
+            }
         };
-        let cause = if own || now.cause == Cause::Died { Cause::Died } else { Cause::Unclear };
+        let cause = match now.cause {
+            Cause::Died { client: before, daemon } => {
+                Cause::Died { client: before || client, daemon: daemon || !client }
+            }
+            _ if own => Cause::Died { client, daemon: !client },
+            _ => Cause::Unclear,
+        };
         cut(&mut now, shake, cause, &mut stretches);
-        cut(&mut unheld_now, shake, cause, &mut unheld);
+        if shake.at >= gap.from {
+            cut(&mut unheld_now, shake, cause, &mut unheld);
+        }
     }
     stretches.push(now);
     unheld.push(unheld_now);
@@ -226,7 +271,7 @@ impl<'i> Waiters<'i> {
         let bounds = self.index.bounds;
         let least = match (recovery, stretch.cause) {
             (true, _) => bounds.recovery,
-            (false, Cause::Died) => bounds.takeover,
+            (false, Cause::Died { client, daemon }) => Cause::takeover(client, daemon, bounds),
             (false, Cause::Released(_)) => match (bounds.local_handover, bounds.remote_handover) {
                 (0, other) | (other, 0) => other,
                 (local, remote) => local.min(remote),
@@ -277,8 +322,8 @@ fn too_long(
     let acquire = &index.acquires[waiter];
     let mut waited = waits(index, waiter).and(calm);
     let (kind, limit) = match stretch.cause {
-        _ if recovery => (Kind::L5, bounds.recovery.max(bounds.takeover)),
-        Cause::Died => (Kind::L1, bounds.takeover),
+        _ if recovery => (Kind::L5, bounds.recovery.max(bounds.takeover).max(bounds.expiry)),
+        Cause::Died { client, daemon } => (Kind::L1, Cause::takeover(client, daemon, bounds)),
         Cause::Released(place) => {
             let queued = acquire.queued.filter(|_| place == Some(acquire.place));
             let limit = match queued {
@@ -296,9 +341,18 @@ fn too_long(
     if limit == 0 || waited.length() <= limit.saturating_add(bounds.skew) {
         return false;
     }
-    let granted = stretch.last.map(|last| index.holds[last].granted.pos);
-    let over = acquire.over().map(|point| point.pos);
-    let excerpt = [granted, stretch.since, Some(acquire.invoked.pos), over];
+    // If the time counts from something else, L5 is no matter of who held it before.
+    let before = stretch.last.filter(|_| kind != Kind::L5 || stretch.span.from == waited.from);
+    let before = before.map(|last| &index.holds[last]);
+    let excerpt = [
+        before.map(|hold| index.acquires[hold.acquire].invoked.pos),
+        before.map(|hold| hold.granted.pos),
+        stretch.vacated.filter(|_| before.is_some()),
+        stretch.since.filter(|_| before.is_some()),
+        index.calmed_at(waited.from),
+        Some(acquire.invoked.pos),
+        acquire.over().map(|point| point.pos),
+    ];
     report.add(kind, waited.from.saturating_add(limit), excerpt.into_iter().flatten(), || {
         let before = match (kind, stretch.last.map(|last| &index.holds[last])) {
             (Kind::L1, Some(hold)) => {

@@ -17,8 +17,10 @@ const STORED: u64 = 1024;
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     owners(index, report);
     accepted(index, report);
+    never_granted(index, report);
     rising(index, report);
     durable(index, report);
+    by_whom(index, report);
     stored(index, report);
 }
 
@@ -84,6 +86,26 @@ fn accepted(index: &Index<'_>, report: &mut Report) {
     unsafe_locks.into_iter().for_each(|lock| report.distrust(lock));
 }
 
+/// I1: nobody uses a token that it was never granted.
+fn never_granted(index: &Index<'_>, report: &mut Report) {
+    for (pos, entry) in index.entries.iter().enumerate() {
+        let (&Event::Used { client, token, .. }, About::Used { lock, hold: None }) =
+            (&entry.event, index.about[pos])
+        else {
+            continue;
+        };
+        report.distrust(lock);
+        report.add(Kind::I1, entry.at, [pos], || {
+            format!(
+                "client {client} acted under lock {} with token {token} at {}, which it was never \
+                 granted",
+                index.locks[lock].id,
+                Seconds(entry.at)
+            )
+        });
+    }
+}
+
 /// I2: who asks after a grant was returned gets a greater token. An equal one
 /// is a shared grant, or I1 or I4 speak of it.
 fn rising(index: &Index<'_>, report: &mut Report) {
@@ -128,7 +150,8 @@ fn rising(index: &Index<'_>, report: &mut Report) {
             continue;
         }
         report.distrust(hold.lock);
-        let excerpt = [before.granted.pos, acquire.invoked.pos, granted.pos];
+        let asked = index.acquires[before.acquire].invoked.pos;
+        let excerpt = [asked, before.granted.pos, acquire.invoked.pos, granted.pos];
         report.add(Kind::I2, granted.at, excerpt, || {
             format!(
                 "client {} asked for lock {} at {} and was granted token {}, though token {} \
@@ -172,7 +195,7 @@ fn durable(index: &Index<'_>, report: &mut Report) {
             let Some(acquire) = granted(index, pos) else { return };
             let Some(hold) = index.acquires[acquire].hold() else { return };
             let hold = &index.holds[hold];
-            let why = if index.locks[hold.lock].has_stored && !stored[hold.lock].has(hold.token) {
+            let why = if index.has_stored && !stored[hold.lock].has(hold.token) {
                 "no record stored with the blob before covers it"
             } else if index.has_holds && !held[hold.lock].has(hold.token) {
                 "no daemon had counted on a lease with this token before"
@@ -188,6 +211,60 @@ fn durable(index: &Index<'_>, report: &mut Report) {
                     hold.client,
                     index.daemon_of(acquire).id,
                     Seconds(at)
+                )
+            });
+        },
+    );
+}
+
+/// I5: a daemon counts on tokens that it stored itself, under the lease that it
+/// has: not on those of an earlier process, or of an earlier lease.
+fn by_whom(index: &Index<'_>, report: &mut Report) {
+    /// Of a daemon and a lock.
+    #[derive(Clone, Default)]
+    struct Own {
+        stored: Vec<(Pos, u64)>,
+        held: Ranges,
+    }
+    if !(index.has_leases && index.has_stored) {
+        return;
+    }
+    let mut own = vec![Own::default(); index.places.len()];
+    index.replay(
+        &mut own,
+        |own, pos| match (&index.entries[pos].event, index.about[pos]) {
+            (&Event::Stored { token, .. }, About::Place(place)) if token > 0 => {
+                own[place].stored.push((pos, token));
+            }
+            _ => {}
+        },
+        |own, pos| {
+            let (&Event::Holds { first, last, .. }, About::Place(place)) =
+                (&index.entries[pos].event, index.about[pos])
+            else {
+                return;
+            };
+            let own = &mut own[place];
+            if own.held.has_all(first, last) {
+                return;
+            }
+            own.held.add(first, last);
+            let place = &index.places[place];
+            let leases = &place.leases[..place.leases.partition_point(|lease| lease.began <= pos)];
+            // Without a lease, that is for I6.
+            let Some(lease) = leases.last() else { return };
+            let mut since = own.stored.iter().rev().take_while(|(at, _)| *at > lease.began);
+            if since.any(|&(_, token)| token <= first && last <= token.saturating_add(STORED - 1)) {
+                return;
+            }
+            report.add(Kind::I5, index.entries[pos].at, [lease.began, pos], || {
+                format!(
+                    "daemon {} counted on tokens {first} to {last} of lock {} at {}, but had not \
+                     stored them since its lease began at {}",
+                    index.daemons[place.daemon].id,
+                    index.locks[place.lock].id,
+                    Seconds(index.entries[pos].at),
+                    Seconds(index.entries[lease.began].at),
                 )
             });
         },
@@ -210,7 +287,11 @@ impl Ranges {
     }
 
     fn has(&self, token: u64) -> bool {
-        self.0.range(..=token).next_back().is_some_and(|(_, &last)| token <= last)
+        self.has_all(token, token)
+    }
+
+    fn has_all(&self, first: u64, last: u64) -> bool {
+        self.0.range(..=first).next_back().is_some_and(|(_, &to)| last <= to)
     }
 }
 
@@ -226,8 +307,10 @@ fn stored(index: &Index<'_>, report: &mut Report) {
     let mut blobs = vec![Blob::default(); index.locks.len()];
     for (pos, entry) in index.entries.iter().enumerate() {
         match (&entry.event, index.about[pos]) {
-            (Event::Deleted { .. }, About::Lock(lock)) => blobs[lock].written = false,
-            (Event::Tampered { .. }, About::Lock(lock)) => blobs[lock] = Blob::default(),
+            // What an operator writes is free; what daemons store after it is not.
+            (Event::Deleted { .. } | Event::Tampered { .. }, About::Lock(lock)) => {
+                blobs[lock].written = false;
+            }
             (&Event::Stored { token, daemon, .. }, About::Place(place)) => {
                 let lock = index.places[place].lock;
                 let blob = &mut blobs[lock];

@@ -1,10 +1,9 @@
 //! Who may count on what: I3 never two holders at once; I4 never again after
-//! the end; I6 a client no longer than its daemon, a daemon no longer than the
-//! storage.
+//! the end.
 
 use crate::{
-    Event, Kind, Nanos,
-    index::{About, Hold, How, Index, Point, Pos, Segment},
+    Event, Kind,
+    index::{About, Hold, How, Index, Point, Segment},
     report::Report,
     words::Seconds,
 };
@@ -15,7 +14,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
         disjoint(index, lock, &mut segments, report);
     }
     ended(index, report);
-    nested(index, report);
+    ran_out(index, report);
 }
 
 /// I3. A sweep that remembers, of all that began before, what lasts longest,
@@ -70,13 +69,14 @@ fn two_holders(
     to: Point,
     report: &mut Report,
 ) {
-    let shows = |hold: &Hold| {
-        let valid = hold.valid_at(from).map(|valid| valid.point.pos);
-        let end = hold.ended_by().map(|end| end.point.pos);
-        [Some(hold.granted.pos), valid, end].into_iter().flatten()
+    // What it counted on then; from its grant on, if it said so only afterwards.
+    let shows = |hold: &Hold| match hold.valid_at(from) {
+        Some(valid) if valid.point <= from => vec![valid.point.pos],
+        Some(valid) => vec![hold.granted.pos, valid.point.pos],
+        None => vec![index.acquires[hold.acquire].invoked.pos, hold.granted.pos],
     };
     let (first, second) = (&index.holds[first], &index.holds[second]);
-    report.add(Kind::I3, from.at, shows(first).chain(shows(second)), || {
+    report.add(Kind::I3, from.at, [shows(first), shows(second)].concat(), || {
         format!(
             "lock {} was held by client {} with token {} and by client {} with token {} at once, \
              from {} to {}",
@@ -132,142 +132,41 @@ fn ended(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// What a daemon had of a lock without a break: its tokens, and the longest that
-/// it counted on it.
-#[derive(Clone, Copy)]
-struct Tenure {
-    first: u64,
-    last: u64,
-    until: Nanos,
-    pos: Pos,
-}
-
-/// What a daemon, or the storage for it, has of a lock. Clients and daemons hear
-/// late, so what they believe is compared with the longest that there was.
-#[derive(Clone, Default)]
-struct Believed {
-    tenures: Vec<Tenure>,
-    held: bool,
-    lease: Option<(Nanos, Pos)>,
-    leased: bool,
-}
-
-/// I6.
-fn nested(index: &Index<'_>, report: &mut Report) {
-    index.replay(
-        &mut vec![Believed::default(); index.places.len()],
-        |places, pos| match (&index.entries[pos].event, index.about[pos]) {
-            (&Event::Holds { first, last, until, .. }, About::Place(place)) => {
-                let place = &mut places[place];
-                match place.tenures.last_mut().filter(|_| place.held) {
-                    Some(tenure) => {
-                        tenure.first = tenure.first.min(first);
-                        tenure.last = tenure.last.max(last);
-                        if tenure.until < until {
-                            (tenure.until, tenure.pos) = (until, pos);
-                        }
-                    }
-                    None => place.tenures.push(Tenure { first, last, until, pos }),
-                }
-                place.held = true;
-            }
-            (Event::LetGo { .. }, About::Place(place)) => places[place].held = false,
-            (&Event::Leased { until, .. }, About::Place(place)) => {
-                for &other in &index.locks[index.places[place].lock].places {
-                    places[other].leased &= other == place;
-                }
-                let place = &mut places[place];
-                if place.lease.is_none_or(|(longest, _)| !place.leased || longest < until) {
-                    place.lease = Some((until, pos));
-                }
-                place.leased = true;
-            }
-            (Event::Unleased { .. }, About::Lock(lock)) => {
-                for &place in &index.locks[lock].places {
-                    places[place].leased = false;
-                }
-            }
-            _ => {}
-        },
-        |places, pos| match (&index.entries[pos].event, index.about[pos]) {
-            (&Event::Valid { until, .. }, About::Hold(hold)) => {
-                client_in_daemon(index, places, pos, hold, until, report);
-            }
-            (&Event::Holds { until, .. }, About::Place(place)) => {
-                daemon_in_storage(index, &places[place], pos, place, until, report);
-            }
-            _ => {}
-        },
-    );
-}
-
-fn client_in_daemon(
-    index: &Index<'_>,
-    places: &[Believed],
-    pos: Pos,
-    hold: usize,
-    until: Nanos,
-    report: &mut Report,
-) {
-    let hold = &index.holds[hold];
-    // Whichever daemon had this token: an acquire may have gone through another
-    // than the one that it began with. If none had it, that is for I5.
-    let places = index.locks[hold.lock].places.iter().map(|place| (*place, &places[*place]));
-    let own = places.filter_map(|(place, believed)| {
-        // Their tokens rise, unless I5 and I7 have something to say.
-        let after = believed.tenures.partition_point(|tenure| tenure.first <= hold.token);
-        let tenure = after.checked_sub(1).map(|at| &believed.tenures[at])?;
-        (hold.token <= tenure.last).then_some((place, tenure))
-    });
-    let Some((place, tenure)) = own.max_by_key(|(_, tenure)| tenure.until) else { return };
-    if until <= tenure.until.saturating_add(index.bounds.skew)
-        || hold.broken.is_some_and(|broken| broken.pos < pos)
-    {
+/// I4: a deadline that has passed is a loss. Where several processes record, they
+/// look only now and then, and may see too late that it was moved in time.
+fn ran_out(index: &Index<'_>, report: &mut Report) {
+    if index.bounds.skew > 0 {
         return;
     }
-    let at = index.entries[pos].at;
-    report.add(Kind::I6, at, [tenure.pos, pos], || {
-        format!(
-            "client {} counted on lock {}, token {}, until {}, but its daemon {} only until {}",
-            hold.client,
-            index.locks[hold.lock].id,
-            hold.token,
-            Seconds(until),
-            index.daemons[index.places[place].daemon].id,
-            Seconds(tenure.until)
-        )
-    });
-}
-
-fn daemon_in_storage(
-    index: &Index<'_>,
-    believed: &Believed,
-    pos: Pos,
-    place: usize,
-    until: Nanos,
-    report: &mut Report,
-) {
-    let place = &index.places[place];
-    let daemon = &index.daemons[place.daemon];
-    let lock = &index.locks[place.lock];
-    if !lock.has_leases || daemon.broken.is_some_and(|broken| broken.pos < pos) {
-        return;
+    for (pos, entry) in index.entries.iter().enumerate() {
+        let (hold, what) = match (&entry.event, index.about[pos]) {
+            (Event::Granted { .. }, About::Acquire(acquire)) => {
+                (index.acquires[acquire].hold(), "was granted it again")
+            }
+            (&Event::Valid { until, .. }, About::Hold(hold)) if until > entry.at => {
+                (Some(hold), "counted on it again")
+            }
+            _ => continue,
+        };
+        let Some(hold) = hold.map(|hold| &index.holds[hold]) else { continue };
+        let before = hold.valid.partition_point(|valid| valid.point.pos < pos);
+        let Some(before) = before.checked_sub(1).map(|at| hold.valid[at]) else { continue };
+        let broken = hold.broken.is_some_and(|broken| broken.pos < pos);
+        // What ended otherwise is told already.
+        let ended = hold.end.is_some_and(|end| end.point.pos < pos);
+        if before.until > entry.at || broken || ended {
+            continue;
+        }
+        report.distrust(hold.lock);
+        report.add(Kind::I4, entry.at, [before.point.pos, pos], || {
+            format!(
+                "token {} of lock {} ran out at {}, but client {} {what} at {}",
+                hold.token,
+                index.locks[hold.lock].id,
+                Seconds(before.until),
+                hold.client,
+                Seconds(entry.at)
+            )
+        });
     }
-    let lease = believed.lease;
-    if lease.is_some_and(|(longest, _)| until <= longest.saturating_add(index.bounds.skew)) {
-        return;
-    }
-    let excerpt = lease.map(|(_, leased)| leased).into_iter().chain([pos]);
-    report.add(Kind::I6, index.entries[pos].at, excerpt, || {
-        let storage = lease.map_or_else(
-            || "the storage had no lease for it".to_owned(),
-            |(longest, _)| format!("the storage only until {}", Seconds(longest)),
-        );
-        format!(
-            "daemon {} counted on its lease of lock {} until {}, but {storage}",
-            daemon.id,
-            lock.id,
-            Seconds(until)
-        )
-    });
 }

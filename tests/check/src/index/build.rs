@@ -39,6 +39,7 @@ struct Builder<'h, 'r> {
     disturbed: HashMap<&'h str, usize>,
     open: usize,
     calm_from: Nanos,
+    calmed: Option<Pos>,
 }
 
 enum Op {
@@ -56,6 +57,8 @@ struct Client {
 
 impl<'h, 'r> Builder<'h, 'r> {
     fn new(history: &'h History, report: &'r mut Report) -> Self {
+        let has =
+            |which: fn(&Event) -> bool| history.entries.iter().any(|entry| which(&entry.event));
         let index = Index {
             bounds: &history.bounds,
             entries: &history.entries,
@@ -67,9 +70,12 @@ impl<'h, 'r> Builder<'h, 'r> {
             places: Vec::new(),
             twins: Vec::new(),
             calm: Vec::new(),
+            calmed: Vec::new(),
             disturbances: 0,
             clients: 0,
-            has_holds: false,
+            has_holds: has(|event| matches!(event, Event::Holds { .. })),
+            has_leases: has(|event| matches!(event, Event::Leased { .. })),
+            has_stored: has(|event| matches!(event, Event::Stored { .. })),
             end: 0,
             disordered: false,
         };
@@ -86,6 +92,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             disturbed: HashMap::new(),
             open: 0,
             calm_from: 0,
+            calmed: None,
         }
     }
 
@@ -103,7 +110,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             }
             Event::Queued { op } => self.queued(point, *op),
             Event::Granted { op, token } => self.granted(point, *op, *token),
-            Event::Refused { op, .. } => self.refused(point, *op),
+            &Event::Refused { op, faulty, .. } => self.refused(point, op, faulty),
             &Event::Valid { client, lock, token, until } => {
                 let Some(hold) = self.held(point, client, lock, token) else {
                     return self.malformed(point.pos, [], NOT_GRANTED);
@@ -135,7 +142,6 @@ impl<'h, 'r> Builder<'h, 'r> {
             }
             Event::ClientDied { client } => self.client_died(point, *client),
             &Event::Holds { daemon, lock, first, last, .. } => {
-                self.index.has_holds = true;
                 let place = self.place(lock, daemon);
                 let dead = self.index.daemons[self.index.places[place].daemon].died;
                 if let Some(died) = dead.filter(|died| self.after(*died, point)) {
@@ -160,14 +166,17 @@ impl<'h, 'r> Builder<'h, 'r> {
             &Event::Stored { daemon, lock, token } => {
                 let place = self.place(lock, daemon);
                 self.could_be(place, token.saturating_add(1023));
-                let lock = self.index.places[place].lock;
-                self.index.locks[lock].has_stored = true;
                 About::Place(place)
             }
             &Event::Overruled { lock, until } => {
                 let lock = self.lock(lock);
-                let known = &mut self.index.locks[lock];
-                known.overruled.push((known.greatest, until));
+                // What was not there can't have been taken away.
+                let lease = self.leased.get(&lock).map_or(0, |&(_, until)| until);
+                let until = if self.index.has_leases { until.min(lease) } else { until };
+                if until > point.at {
+                    let known = &mut self.index.locks[lock];
+                    known.overruled.push((known.greatest, until));
+                }
                 About::Lock(lock)
             }
             Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),
@@ -175,7 +184,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 *self.disturbed.entry(what).or_default() += 1;
                 self.index.disturbances += 1;
                 if self.open == 0 {
-                    self.index.calm.push(Span { from: self.calm_from, to: point.at });
+                    self.end_calm(point.at);
                 }
                 self.open += 1;
                 About::Nothing
@@ -187,7 +196,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 }
                 self.open -= 1;
                 if self.open == 0 {
-                    self.calm_from = point.at;
+                    (self.calm_from, self.calmed) = (point.at, Some(point.pos));
                 }
                 About::Nothing
             }
@@ -230,7 +239,6 @@ impl<'h, 'r> Builder<'h, 'r> {
     fn leased(&mut self, point: Point, lock: u32, daemon: u32, until: Nanos) -> About {
         let place = self.place(lock, daemon);
         let lock = self.index.places[place].lock;
-        self.index.locks[lock].has_leases = true;
         match self.leased.insert(lock, (place, until)) {
             Some((same, old)) if same == place && old >= point.at => {
                 if let Some(lease) = self.index.places[place].leases.last_mut() {
@@ -242,7 +250,8 @@ impl<'h, 'r> Builder<'h, 'r> {
                     self.end_lease(place, point.at.min(until), None);
                 }
                 let span = Span { from: point.at, to: Nanos::MAX };
-                let lease = Lease { span, leased: point.pos, unleased: None };
+                let (began, leased) = (point.pos, point.pos);
+                let lease = Lease { span, began, leased, unleased: None };
                 self.index.places[place].leases.push(lease);
             }
         }
@@ -254,6 +263,11 @@ impl<'h, 'r> Builder<'h, 'r> {
             lease.span.to = to;
             lease.unleased = unleased;
         }
+    }
+
+    fn end_calm(&mut self, to: Nanos) {
+        self.index.calm.push(Span { from: self.calm_from, to });
+        self.index.calmed.push(self.calmed);
     }
 
     fn after(&self, died: Point, point: Point) -> bool {
@@ -268,8 +282,6 @@ impl<'h, 'r> Builder<'h, 'r> {
                 acquires: Vec::new(),
                 holds: Vec::new(),
                 places: Vec::new(),
-                has_leases: false,
-                has_stored: false,
                 greatest: 0,
                 overruled: Vec::new(),
             });
@@ -295,14 +307,28 @@ impl<'h, 'r> Builder<'h, 'r> {
         })
     }
 
+    /// Who used a token may have recorded that before its grant, by the skew.
+    fn grants_of_uses(&mut self) {
+        let entries = self.index.entries;
+        for (pos, Entry { at, event }) in entries.iter().enumerate() {
+            let About::Used { lock, hold: None } = self.index.about[pos] else { continue };
+            let &Event::Used { client, token, .. } = event else { continue };
+            let late = at.saturating_add(self.index.bounds.skew);
+            let hold = self.hold(client, lock, token);
+            let hold = hold.filter(|&hold| self.index.holds[hold].granted.at <= late);
+            self.index.about[pos] = About::Used { lock, hold };
+        }
+    }
+
     fn finish(mut self, end: Nanos) -> Index<'h> {
         for (_, (place, until)) in std::mem::take(&mut self.leased) {
             self.end_lease(place, until.min(end), None);
         }
-        let mut index = self.index;
         if self.open == 0 {
-            index.calm.push(Span { from: self.calm_from, to: end });
+            self.end_calm(end);
         }
+        self.grants_of_uses();
+        let mut index = self.index;
         for hold in &mut index.holds {
             hold.find_segments();
         }

@@ -8,12 +8,12 @@ use crate::{Entry, Event, History, Stats, check};
 fn event() -> impl Strategy<Value = Event> {
     let (op, who, token) = (0..12u64, 0..3u32, 0..6u64);
     let until = prop_oneof![0..200u64, Just(u64::MAX / MS)];
-    (0..21, op, who.clone(), who.clone(), who, token, until, any::<(bool, bool)>()).prop_map(
+    (0..22, op, who.clone(), who.clone(), who, token, until, any::<(bool, bool)>()).prop_map(
         |(which, op, client, daemon, lock, token, until, (fenced, accepted))| match which {
             0 | 1 => Event::Acquire { op, client, daemon, lock },
             2 => queued(op),
             3 | 4 => granted(op, token),
-            5 => refused(op),
+            5 => Event::Refused { op, why: String::new(), faulty: accepted },
             6 => Event::Valid { client, lock, token, until: until * MS },
             7 => Event::Release { op, client, lock, token },
             8 => Event::Released { op },
@@ -29,6 +29,7 @@ fn event() -> impl Strategy<Value = Event> {
             18 => Event::Deleted { lock },
             19 if fenced => disturbed("rain"),
             19 => undisturbed("rain"),
+            20 => Event::Overruled { lock, until: until * MS },
             _ if accepted => clock_broken(client),
             _ => Event::Tampered { lock },
         },

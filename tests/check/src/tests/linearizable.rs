@@ -130,7 +130,7 @@ fn valid_again_although_another_held_it_meanwhile() {
         (9, valid(0, 7, 20)),
     ];
     // The validity of the two is disjoint, but one mutex can't do that.
-    wrong(Kind::Linearizable, &tale(&entries));
+    no_mutex(&tale(&entries));
     fine(&tale(&entries[..7]));
 }
 
@@ -149,6 +149,45 @@ fn shared_grants_are_one_hold() {
     };
     a_mutex(&history(8));
     no_mutex(&history(7));
+}
+
+#[test]
+fn of_those_who_share_a_grant_the_last_is_shown() {
+    let history = |asks: u64| {
+        let mut entries = vec![
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (1, valid(0, 7, 5)),
+            (asks, ask(2, 0, 0)),
+            (6, ask(3, 1, 0)),
+            (7, granted(3, 8)),
+            (7, valid(1, 8, 9)),
+            (12, granted(2, 7)),
+        ];
+        entries.sort_by_key(|(at, _)| *at);
+        tale(&entries)
+    };
+    let violation = alone(&history(10)).remove(0);
+    let shown = [3, 4, 6, 7].map(|at| history(10).entries[at].clone());
+    assert_eq!(violation.excerpt, shown, "{violation}");
+    a_mutex(&history(4));
+}
+
+#[test]
+fn a_wrong_clock_excuses() {
+    let history = |broken| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (0, ask(2, 1, 0)),
+            (10, granted(1, 8)),
+            (10, valid(0, 8, 11)),
+            (12, broken),
+            (13, granted(2, 7)),
+            (13, valid(1, 7, 90)),
+        ])
+    };
+    fine(&history(clock_broken(1)));
+    wrong(Kind::Linearizable, &history(clock_broken(2)));
 }
 
 #[test]

@@ -28,12 +28,50 @@ fn and_then(more: &[(u64, Event)]) -> History {
 fn a_dead_holder_s_lock_is_granted_in_time() {
     for dead in [died(0), daemon_died(0)] {
         let history = |at| and_then(&[(5_000, dead.clone()), (at, granted(2, 8))]);
-        shown(Kind::L1, &history(25_001), &[1, 3, 5, 6]);
+        shown(Kind::L1, &history(25_001), &[0, 1, 3, 5, 6]);
         fine(&history(25_000));
         // Nobody was granted it at all; but within the bound that is no fault.
         let open = |at| and_then(&[(5_000, dead.clone()), (at, disturbed("the end"))]);
-        shown(Kind::L1, &open(25_001), &[1, 3, 5]);
+        shown(Kind::L1, &open(25_001), &[0, 1, 3, 5]);
         fine(&open(25_000));
+    }
+}
+
+#[test]
+fn a_dead_client_s_lock_does_not_wait_for_the_end_of_the_lease() {
+    let history = |deaths: &[(u64, Event)], at| {
+        let mut entries = deaths.to_vec();
+        entries.push((at, granted(2, 8)));
+        let mut history = and_then(&entries);
+        history.bounds.expiry = 8_000 * MS;
+        history
+    };
+    wrong(Kind::L1, &history(&[(5_000, died(0))], 13_001));
+    fine(&history(&[(5_000, died(0))], 13_000));
+    // Its daemon's lease has to run out.
+    fine(&history(&[(5_000, daemon_died(0))], 25_000));
+    wrong(Kind::L1, &history(&[(5_000, daemon_died(0))], 25_001));
+    fine(&history(&[(5_000, died(0)), (6_000, daemon_died(0))], 26_000));
+    wrong(Kind::L1, &history(&[(5_000, died(0)), (6_000, daemon_died(0))], 26_001));
+    // The death of a daemon's client changes nothing any more.
+    fine(&history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_000));
+    wrong(Kind::L1, &history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_001));
+}
+
+#[test]
+fn who_dies_before_the_holder_stops_may_have_had_the_lock() {
+    // The holder counts on it until 9,000; its daemon's lease has to run out.
+    let history = |dead: &[(u64, Event)], at| {
+        let mut entries = vec![(5_000, daemon_died(0)), (5_500, ask(3, 2, 2))];
+        entries.extend_from_slice(dead);
+        entries.push((at, granted(2, 8)));
+        and_then(&entries)
+    };
+    fine(&history(&[], 25_000));
+    wrong(Kind::L1, &history(&[], 25_001));
+    for dead in [daemon_died(2), died(2)] {
+        fine(&history(&[(8_000, dead.clone())], 28_000));
+        wrong(Kind::L1, &history(&[(8_000, dead)], 28_001));
     }
 }
 
@@ -49,7 +87,7 @@ fn from_when_a_takeover_counts() {
     // It became calm only later.
     let calm = |at| late(&[(6_000, disturbed("a cut")), (at, undisturbed("a cut"))]);
     fine(&calm(9_000));
-    wrong(Kind::L1, &calm(8_999));
+    shown(Kind::L1, &calm(8_999), &[0, 1, 3, 5, 7, 8]);
     // Two cuts of the same name.
     let twice = [
         (6_000, disturbed("a cut")),
@@ -88,7 +126,7 @@ fn only_the_living_wait() {
 #[test]
 fn a_released_lock_is_granted_in_time_elsewhere() {
     let history = |at| and_then(&[(5_000, release(0, 7)), (at, granted(2, 8))]);
-    shown(Kind::L2, &history(8_001), &[1, 3, 5, 6]);
+    shown(Kind::L2, &history(8_001), &[0, 1, 3, 5, 6]);
     fine(&history(8_000));
 }
 
@@ -104,7 +142,7 @@ fn a_released_lock_is_granted_in_time_here() {
             (at, granted(2, 8)),
         ])
     };
-    shown(Kind::L2, &history(5_000, 5_101), &[1, 2, 4, 5]);
+    shown(Kind::L2, &history(5_000, 5_101), &[0, 1, 2, 4, 5]);
     fine(&history(5_000, 5_100));
     // It was told so only after the release.
     let late = |at| {
@@ -138,6 +176,29 @@ fn whoever_gives_up_elsewhere_may_leave_the_lease_there() {
     wrong(Kind::L2, &history(0, 5_151));
     fine(&history(1, 8_050));
     wrong(Kind::L2, &history(1, 8_051));
+    // Unless the storage had no lease for it.
+    let leases = |place, at| {
+        let mut history = history(1, at);
+        history.entries.insert(4, crate::Entry { at: 5_000 * MS, event: leased(place, 15_000) });
+        history
+    };
+    fine(&leases(1, 8_050));
+    wrong(Kind::L2, &leases(1, 8_051));
+    fine(&leases(0, 5_150));
+    wrong(Kind::L2, &leases(0, 5_151));
+    // Of one who came later, that must be known; and the time does not count anew.
+    let came_later = |mut history: History| {
+        let asks = history.entries.remove(2);
+        let at = history.entries.iter().position(|entry| entry.event == ask(2, 1, 0)).unwrap();
+        history.entries.insert(at, crate::Entry { at: 5_010 * MS, ..asks });
+        history
+    };
+    fine(&came_later(leases(1, 8_010)));
+    wrong(Kind::L2, &came_later(leases(1, 8_011)));
+    fine(&came_later(leases(0, 5_111)));
+    wrong(Kind::L2, &came_later(leases(0, 5_112)));
+    fine(&came_later(history(1, 5_111)));
+    wrong(Kind::L2, &came_later(history(1, 5_112)));
 }
 
 #[test]
@@ -154,9 +215,20 @@ fn when_a_release_may_take_longer() {
     wrong(Kind::L1, &late(&[(5_001, died(0))], 25_002));
     wrong(Kind::L2, &late(&[(5_001, released(7)), (5_002, died(0))], 24_000));
     fine(&late(&[(5_001, released(7)), (5_002, daemon_died(0))], 24_000));
-    // Another was about to get it and gave up.
-    fine(&late(&[(5_001, ask(3, 2, 2)), (6_000, refused(3))], 8_900));
-    wrong(Kind::L2, &late(&[(5_001, ask(3, 2, 2)), (6_000, refused(3))], 9_001));
+    // Another was about to get it and gave up; not one that came only then.
+    let gave_up = |asked, at| {
+        let mut history = late(&[(6_000, refused(3))], at);
+        let at = history.entries.partition_point(|entry| entry.at < asked * MS);
+        history.entries.insert(at, crate::Entry { at: asked * MS, event: ask(3, 2, 2) });
+        history
+    };
+    fine(&gave_up(4_999, 9_000));
+    shown(Kind::L2, &gave_up(4_999, 9_001), &[0, 1, 3, 6, 7, 8]);
+    fine(&gave_up(5_001, 8_000));
+    wrong(Kind::L2, &gave_up(5_001, 8_001));
+    let mut told = gave_up(5_001, 8_001);
+    told.entries.insert(7, crate::Entry { at: 5_002 * MS, event: queued(3) });
+    wrong(Kind::L2, &told);
     // It was released while nobody could hear it.
     let cut = [(4_000, disturbed("a cut")), (6_000, undisturbed("a cut"))];
     let mut heard = late(&[], 36_000).entries;
@@ -182,7 +254,7 @@ fn whoever_waits_is_answered() {
             (at, granted(1, 7)),
         ])
     };
-    shown(Kind::L5, &history(80_001), &[1, 3]);
+    shown(Kind::L5, &history(80_001), &[1, 2, 3]);
     fine(&history(80_000));
     let mut refuses = history(80_001);
     refuses.entries[3].at -= MS;
@@ -285,7 +357,7 @@ fn a_bound_of_zero_is_not_checked() {
     let entries = [(5_000, died(0)), (900_000, granted(2, 8))];
     let mut history = and_then(&entries);
     wrong(Kind::L1, &history);
-    history.bounds.takeover = 0;
+    history.bounds.expiry = 0;
     wrong(Kind::L5, &history);
     history.bounds.recovery = 0;
     fine(&history);

@@ -87,6 +87,7 @@ struct World {
     numbers: u32,
     daemon: Option<u32>,
     token: u64,
+    stored: u64,
     until: u64,
     /// When the one before was granted, and when it stopped.
     last: Option<(u64, u64)>,
@@ -113,6 +114,10 @@ impl World {
         let ms = |ms: u64| -> Nanos { ms * MS };
         self.now(Event::Leased { daemon, lock, until: ms(self.until) });
         self.now += 1;
+        if self.stored != self.token & !1023 {
+            self.stored = self.token;
+            self.now(Event::Stored { daemon, lock, token: self.token });
+        }
         let until = ms(self.until - 1_000);
         self.now(Event::Holds { daemon, lock, first, last: first + 1023, until });
     }
@@ -146,7 +151,6 @@ impl World {
         } else {
             self.token = (self.token / 1024 + 1) * 1024;
             self.count_on(daemon);
-            self.now(Event::Stored { daemon, lock, token: self.token });
         }
         self.daemon = Some(daemon);
         self.now += turn.notice;

@@ -79,6 +79,33 @@ fn who_has_the_lower_token_was_served_first() {
 }
 
 #[test]
+fn each_who_passed_it_over_counts() {
+    // Client 3 asked last and has a greater token than who waited; client 2 has not.
+    let history = |first: u64, own: u64| {
+        bounded(
+            Bounds { local_handover: 100 * MS, ..Bounds::default() },
+            &[
+                (0, ask(1, 0, 0)),
+                (1, granted(1, 7)),
+                (2, ask(2, 1, 0)),
+                (3, queued(2)),
+                (4, ask(3, 2, 0)),
+                (5, ask(4, 3, 0)),
+                (10, release(0, 7)),
+                (11, granted(3, first)),
+                (11, valid(2, first, 12)),
+                (20, granted(4, 10)),
+                (20, valid(3, 10, 25)),
+                (30, granted(2, own)),
+                (30, valid(1, own, 9)),
+            ],
+        )
+    };
+    shown(Kind::L3, &history(8, 9), &[2, 3, 4, 7, 11]);
+    fine(&history(9, 8));
+}
+
+#[test]
 fn a_client_that_shares_its_grant_passes_nobody_over() {
     fine(&tale(&[
         (0, ask(1, 0, 0)),

@@ -102,6 +102,18 @@ proptest! {
     }
 
     #[test]
+    fn a_token_that_was_never_granted(mut history in histories(), which: Index) {
+        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+            Event::Used { lock, token, fenced, accepted, .. } => {
+                let client = u32::MAX;
+                event(entries, at, Event::Used { client, lock, token, fenced, accepted })
+            }
+            _ => None,
+        }));
+        found(&history, Kind::I1)?;
+    }
+
+    #[test]
     fn a_token_below_an_earlier_one(mut history in histories(), which: Index) {
         prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
             Event::Granted { op, .. } => {
@@ -157,6 +169,27 @@ proptest! {
             _ => None,
         }));
         found(&history, Kind::I5)?;
+    }
+
+    #[test]
+    fn a_token_that_another_daemon_stored(mut history in histories(), which: Index) {
+        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+            Event::Stored { lock, token, .. } => {
+                event(entries, at, Event::Stored { daemon: u32::MAX, lock, token })
+            }
+            _ => None,
+        }));
+        found(&history, Kind::I5)?;
+    }
+
+    /// Whoever uses a token counts on it.
+    #[test]
+    fn a_lease_that_is_given_back_too_early(mut history in histories(), which: Index) {
+        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+            Event::Used { lock, .. } => event(entries, at, Event::Unleased { lock }),
+            _ => None,
+        }));
+        found(&history, Kind::I6)?;
     }
 
     #[test]

@@ -59,6 +59,33 @@ fn what_is_accepted_never_falls() {
 }
 
 #[test]
+fn nobody_uses_what_it_was_not_granted() {
+    let history = |used| tale(&[(0, ask(1, 0, 0)), (1, granted(1, 7)), (2, used)]);
+    for fenced in [false, true] {
+        for accepted in [false, true] {
+            let used = |client, lock, token| {
+                history(crate::Event::Used { client, lock, token, fenced, accepted })
+            };
+            shown(Kind::I1, &used(1, 0, 7), &[2]);
+            wrong(Kind::I1, &used(0, 1, 7));
+            let violation = wrong(Kind::I1, &used(0, 0, 6));
+            assert_eq!(
+                violation.what,
+                "client 0 acted under lock 0 with token 6 at 0.002 s, which it was never granted"
+            );
+            fine(&used(0, 0, 7));
+        }
+    }
+    // The resource recorded it a little early.
+    let mut early = history(fenced(0, 7, true));
+    early.entries.swap(1, 2);
+    (early.entries[1].at, early.entries[2].at) = (MS, 2 * MS);
+    wrong(Kind::I1, &early);
+    early.bounds.skew = MS;
+    fine(&early);
+}
+
+#[test]
 fn later_grants_have_greater_tokens() {
     let history = |second| {
         tale(&[
@@ -69,7 +96,7 @@ fn later_grants_have_greater_tokens() {
             (4, granted(2, second)),
         ])
     };
-    shown(Kind::I2, &history(6), &[1, 3, 4]);
+    shown(Kind::I2, &history(6), &[0, 1, 3, 4]);
     fine(&history(8));
 }
 
@@ -123,6 +150,59 @@ fn a_token_is_a_daemon_s_before_it_is_granted() {
 }
 
 #[test]
+fn a_lock_without_records_is_no_exception() {
+    let history = |lock| {
+        let mut history = tale(&[(0, stored(0, 1024)), (1, ask(1, 0, 0)), (2, granted(1, 1024))]);
+        history.entries[0].event = crate::Event::Stored { daemon: 0, lock, token: 1024 };
+        history
+    };
+    wrong(Kind::I5, &history(4));
+    fine(&history(0));
+    let history = |lock| {
+        let mut history = tale(&[(0, leased(0, 60)), (1, holds(0, 1024, 50))]);
+        history.entries[0].event = crate::Event::Leased { daemon: 0, lock, until: 60 * MS };
+        history
+    };
+    wrong(Kind::I6, &history(4));
+    fine(&history(0));
+}
+
+#[test]
+fn a_daemon_stores_its_tokens_itself() {
+    let history = |daemon, first, last| {
+        tale(&[
+            (0, leased(0, 60)),
+            (1, stored(0, 1024)),
+            (2, holds(0, 1024, 50)),
+            (3, leased(0, 63)),
+            (3, holds(0, 1024, 53)),
+            (4, daemon_died(0)),
+            (63, leased(1, 123)),
+            (64, stored(daemon, first)),
+            (65, holds(1, last, 110)),
+        ])
+    };
+    fine(&history(1, 2048, 2048));
+    // It goes on with what its predecessor stored.
+    shown(Kind::I5, &history(0, 2048, 2048), &[6, 8]);
+    wrong(Kind::I5, &history(1, 2048, 1024));
+    wrong(Kind::I5, &history(1, 2048, 2049));
+    // Or with what it stored itself under another lease.
+    let again = |second| {
+        tale(&[
+            (0, leased(0, 60)),
+            (1, stored(0, 1024)),
+            (10, unleased()),
+            (20, leased(0, 80)),
+            (21, second),
+            (22, holds(0, 1024, 70)),
+        ])
+    };
+    shown(Kind::I5, &again(leased(0, 81)), &[3, 5]);
+    fine(&again(stored(0, 1024)));
+}
+
+#[test]
 fn the_stored_token_rises() {
     let history = |daemon, token| {
         tale(&[
@@ -152,8 +232,13 @@ fn a_deleted_blob_begins_above_the_old_one() {
     };
     shown(Kind::I7, &history(1024), &[1, 4]);
     fine(&history(3072));
-    // What an operator did is not held against it.
-    let mut restored = history(1024);
-    restored.entries[2].event = tampered();
-    fine(&restored);
+    // What an operator wrote is free, but brings no old token back.
+    let restored = |token| {
+        let mut restored = history(token);
+        restored.entries[2].event = tampered();
+        restored
+    };
+    shown(Kind::I7, &restored(1024), &[1, 4]);
+    shown(Kind::I7, &restored(2048), &[1, 4]);
+    fine(&restored(3072));
 }

@@ -20,7 +20,6 @@ fn a_violation_is_a_sentence_and_an_excerpt() {
         wrong(Kind::I3, &two_holders()).to_string(),
         "I3 at 0.060 s: lock 0 was held by client 0 with token 7 and by client 1 with token 8 at \
          once, from 0.060 s to 0.090 s
-         0.001 s  op 1 is granted token 7
          0.001 s  client 0 counts on lock 0, token 7, until 0.090 s
          0.060 s  op 2 is granted token 8
          0.060 s  client 1 counts on lock 0, token 8, until 1.500 s"

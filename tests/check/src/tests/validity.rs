@@ -1,4 +1,4 @@
-//! I3, I4, I6.
+//! I3, I4.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -19,7 +19,7 @@ fn two_holders_at_once() {
         (80, release(1, 8)),
     ];
     let history = tale(&entries);
-    let violation = shown(Kind::I3, &history, &[1, 3, 5, 6, 7, 8]);
+    let violation = shown(Kind::I3, &history, &[3, 5, 6]);
     assert_eq!(
         violation.what,
         "lock 0 was held by client 0 with token 7 and by client 1 with token 8 at once, \
@@ -27,6 +27,15 @@ fn two_holders_at_once() {
     );
     // It counted on it until 50 only.
     fine(&without(&history, 3));
+    // Without a word on how long, who asked tells which lock it is.
+    let silent = tale(&[
+        (0, ask(1, 0, 0)),
+        (1, granted(1, 7)),
+        (2, ask(2, 1, 1)),
+        (3, granted(2, 8)),
+        (4, release(0, 7)),
+    ]);
+    shown(Kind::I3, &silent, &[0, 1, 2, 3]);
     let mut skewed = history.clone();
     skewed.bounds.skew = 10 * MS;
     fine(&skewed);
@@ -57,6 +66,32 @@ fn whom_an_operator_overruled_may_hold_on_until_its_lease_would_be_over() {
     wrong(Kind::I3, &history(1_000, 19_001));
     // It is no excuse for a grant from before.
     wrong(Kind::I3, &history(2_001, 19_000));
+}
+
+#[test]
+fn only_a_lease_that_is_there_can_be_taken_away() {
+    let history = |lease, until| {
+        tale(&[
+            (0, lease),
+            (0, ask(1, 0, 0)),
+            (1, stored(0, 1024)),
+            (1, granted(1, 1024)),
+            (1, valid(0, 1024, 40)),
+            (10, overruled(until)),
+            (10, unleased()),
+            (20, leased(1, 90)),
+            (20, ask(2, 1, 1)),
+            (21, stored(1, 2048)),
+            (21, granted(2, 2048)),
+            (21, valid(1, 2048, 80)),
+        ])
+    };
+    fine(&history(leased(0, 60), 60));
+    fine(&history(leased(0, 40), 60));
+    wrong(Kind::I3, &history(leased(0, 39), 60));
+    wrong(Kind::I3, &history(leased(0, 60), 39));
+    wrong(Kind::I3, &history(leased(0, 10), 60));
+    wrong(Kind::I3, &history(unleased(), 60));
 }
 
 #[test]
@@ -197,70 +232,35 @@ fn never_again_after_the_end() {
 }
 
 #[test]
-fn a_client_counts_no_longer_than_its_daemon() {
-    let history = |until| {
-        tale(&[
+fn never_again_after_the_deadline() {
+    let history = |last: &[(u64, crate::Event)]| {
+        let mut entries = vec![
             (0, ask(1, 0, 0)),
-            (1, holds(0, 1024, 50)),
-            (2, granted(1, 1024)),
-            (2, valid(0, 1024, 40)),
-            (20, holds(0, 1024, 70)),
-            (21, holds(0, 1024, 60)),
-            (22, let_go(0)),
-            (23, holds(0, 2048, 90)),
-            (24, valid(0, 1024, until)),
-        ])
+            (1, granted(1, 7)),
+            (1, valid(0, 7, 90)),
+            (5, valid(0, 7, 50)),
+            (40, ask(2, 0, 0)),
+        ];
+        entries.extend_from_slice(last);
+        tale(&entries)
     };
-    // The greatest that its daemon had for this hold, not for the next.
-    let violation = shown(Kind::I6, &history(71), &[4, 8]);
+    let violation = shown(Kind::I4, &history(&[(50, valid(0, 7, 51))]), &[3, 5]);
     assert_eq!(
         violation.what,
-        "client 0 counted on lock 0, token 1024, until 0.071 s, but its daemon 0 only until \
-         0.070 s"
+        "token 7 of lock 0 ran out at 0.050 s, but client 0 counted on it again at 0.050 s"
     );
-    fine(&history(70));
-    let mut skewed = history(71);
-    skewed.bounds.skew = MS;
+    fine(&history(&[(49, valid(0, 7, 51))]));
+    // It hears that it ended even earlier.
+    fine(&history(&[(50, valid(0, 7, 50))]));
+    fine(&history(&[(60, valid(0, 7, 30))]));
+    shown(Kind::I4, &history(&[(50, granted(2, 7))]), &[3, 5]);
+    fine(&history(&[(49, granted(2, 7))]));
+    // On a wrong clock it had not passed.
+    fine(&history(&[(45, clock_broken(0)), (60, valid(0, 7, 70))]));
+    // Where several processes record, it may have been seen late.
+    let mut skewed = history(&[(60, valid(0, 7, 70))]);
+    skewed.bounds.skew = 1;
     fine(&skewed);
-    let mut broken = history(71);
-    broken.entries[6].event = clock_broken(0);
-    broken.entries.remove(7);
-    fine(&broken);
-}
-
-#[test]
-fn a_daemon_counts_no_longer_than_the_storage() {
-    let history = |until| {
-        tale(&[
-            (0, leased(0, 60)),
-            (1, holds(0, 1024, 50)),
-            (20, leased(0, 80)),
-            (21, holds(0, 1024, until)),
-        ])
-    };
-    shown(Kind::I6, &history(81), &[2, 3]);
-    fine(&history(80));
-    // Another lease, a shorter one.
-    let mut again = history(80);
-    again.entries.insert(3, crate::Entry { at: 20 * MS, event: unleased() });
-    again.entries.insert(4, crate::Entry { at: 20 * MS, event: leased(0, 70) });
-    shown(Kind::I6, &again, &[4, 5]);
-    again.entries[3].event = leased(1, 90);
-    shown(Kind::I6, &again, &[4, 5]);
-    // None at all for this daemon.
-    let other = tale(&[(0, leased(1, 60)), (1, holds(0, 1024, 50))]);
-    shown(Kind::I6, &other, &[1]);
-    // No storage to compare with.
-    fine(&tale(&[(1, holds(0, 1024, 50))]));
-    // A client's wrong clock may be its daemon's.
-    let broken = tale(&[
-        (0, ask(1, 0, 0)),
-        (0, clock_broken(0)),
-        (0, leased(0, 60)),
-        (1, holds(0, 1024, 70)),
-    ]);
-    fine(&broken);
-    wrong(Kind::I6, &without(&broken, 1));
 }
 
 proptest! {

@@ -105,14 +105,14 @@ impl Builder<'_, '_> {
         About::Acquire(acquire)
     }
 
-    pub(super) fn refused(&mut self, point: Point, op: u64) -> About {
+    pub(super) fn refused(&mut self, point: Point, op: u64, faulty: bool) -> About {
         let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], UNKNOWN);
         };
         if self.index.acquires[acquire].answer.is_some() {
             return self.malformed(point.pos, [], ANSWERED);
         }
-        self.index.acquires[acquire].answer = Some(Answer::Refused(point));
+        self.index.acquires[acquire].answer = Some(Answer::Refused { point, faulty });
         About::Acquire(acquire)
     }
 
