@@ -220,9 +220,10 @@ impl User {
     fn length(&mut self, lock: u32) -> Duration {
         Duration::from_millis(match self.chance.random_range(0..100) {
             0..50 if lock == locks::LONG => self.chance.random_range(6000..20_000),
-            0..96 => self.chance.random_range(5..80),
-            96..99 => self.chance.random_range(500..2500),
-            _ => self.chance.random_range(4000..7000),
+            0..95 => self.chance.random_range(5..80),
+            95..97 => self.chance.random_range(500..2500),
+            // Who is cut off meanwhile learns from its own clock that it lost.
+            _ => self.chance.random_range(4000..9000),
         })
     }
 

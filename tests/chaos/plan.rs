@@ -336,7 +336,12 @@ impl Dealer {
             Some(Kind::Read) => Refusal::new(404, "BlobNotFound"),
             _ => Refusal::FORBIDDEN,
         };
-        let lasts = self.between(3000, 10_000).min(room);
+        // Long enough to meet some: most locks are not held until a renewal.
+        let lasts = match kind {
+            Some(Kind::Renew | Kind::Create) => self.between(8000, 20_000),
+            _ => self.between(3000, 10_000),
+        };
+        let lasts = lasts.min(room);
         let (late, later) = (self.between(200, 4000), self.between(4000, 17_000));
         let faults = [
             proxy::Fault::Answer(Refusal::INTERNAL_ERROR),
