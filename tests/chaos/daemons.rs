@@ -30,6 +30,8 @@ pub(crate) struct Life {
     pub(crate) number: u32,
     /// When it was begun, before it could be reached.
     pub(crate) from: Moment,
+    /// From when on it could be reached.
+    pub(crate) listens: Moment,
     pub(crate) to: Option<Moment>,
 }
 
@@ -93,7 +95,8 @@ impl Slot {
             }
             return false;
         };
-        self.lives.lock().unwrap().push(Life { slot: self.slot, number, from, to: None });
+        let (slot, listens) = (self.slot, Moment::now());
+        self.lives.lock().unwrap().push(Life { slot, number, from, listens, to: None });
         *self.target.lock().unwrap() = Some(address.parse().unwrap());
         *self.running.lock().unwrap() = Some(Daemon { process, told_to_end: false });
         true

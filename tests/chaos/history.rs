@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs::File,
     io::BufWriter,
+    mem,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use leasehold_check::{Bounds, Entry, Event, History, Nanos, Stats, check, write}
 use crate::{
     client::LONG_TTL,
     daemons::Life,
+    inject::SETTLE,
     locks,
     record::{merge, nanos},
     recover::RECOVERY,
@@ -63,11 +65,12 @@ pub(crate) fn assemble(world: &World, report: &mut Report) {
 
 /// Clients only know the slot of their daemon; the history wants to know which
 /// daemon was there. An acquire that outlived its daemon was asked for again at
-/// the next one, which nobody wrote down: it becomes two.
+/// the next one, which nobody wrote down: it becomes two. Where there was no
+/// daemon, none failed to serve.
 fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
     let since = |at| nanos(at).saturating_sub(start);
     let mut asked_again = HashMap::new();
-    let mut asked = HashMap::new();
+    let (mut asked, mut asked_of) = (HashMap::new(), HashMap::new());
     let holds = holds(entries);
     for entry in entries.iter_mut() {
         let at = entry.at;
@@ -76,8 +79,17 @@ fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
                 let mut those = lives.iter().filter(|life| life.slot == *daemon as usize);
                 let there = |life: &&Life| life.to.is_none_or(|to| since(to) > at);
                 let life = those.clone().find(there).or(those.next_back()).unwrap();
-                *daemon = life.number;
+                let slot = mem::replace(daemon, life.number) as usize;
                 asked.insert(*op, (*client, *lock, *daemon));
+                asked_of.insert(*op, (slot, at));
+            }
+            Event::Refused { op, faulty, .. } => {
+                let (slot, asked) = asked_of[op];
+                let those: Vec<_> = lives.iter().filter(|life| life.slot == slot).collect();
+                *faulty &= !those.windows(2).any(|pair| {
+                    let gone = pair[0].to.is_some_and(|to| since(to) <= at);
+                    gone && since(pair[1].listens + SETTLE) >= asked
+                });
             }
             Event::Granted { op, token } => {
                 let (client, lock, daemon) = asked[op];

@@ -24,7 +24,7 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// When a fault is over, connections come back and sessions are taken up again.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 
 /// Until a holder gets between its look and its write: they can be rare while
 /// many things fail at once.
