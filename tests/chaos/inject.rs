@@ -260,7 +260,8 @@ async fn delete(world: &World, lock: u32, with_lease: bool, end: Moment) -> Outc
             world.recorder.then(before, Event::Deleted { lock });
             return Outcome::Done;
         }
-        sleep(Duration::from_millis(20)).await;
+        // Most leases do not last for long.
+        sleep(Duration::from_millis(5)).await;
     }
     Outcome::Missed
 }

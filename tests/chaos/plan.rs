@@ -240,7 +240,7 @@ impl Dealer {
                 let lock = if self.chance.random() { locks::QUIET } else { busy };
                 (Fault::DeleteIdle { lock }, Duration::from_secs(5).min(room))
             }
-            Card::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(5).min(room)),
+            Card::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(12).min(room)),
         })
     }
 
