@@ -1,5 +1,6 @@
 //! A process with some clients: each takes locks in turn, uses what they
-//! protect, and writes down what it asked for and was told.
+//! protect, and writes down what it asked for and was told. What must not be,
+//! whatever is done to it, it says on standard error: nothing else goes there.
 
 use std::{
     fs,
@@ -28,7 +29,7 @@ use crate::{
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
 /// The ttl of the others: what they hold ends with its lease.
-const LONG_TTL: Duration = Duration::from_secs(20);
+pub(crate) const LONG_TTL: Duration = Duration::from_secs(20);
 
 /// A deadline is as exact as two clocks that are read one after the other. Much
 /// less than the skew that is allowed for.
@@ -41,6 +42,8 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) seed: u64,
+    /// See [`crate::options::Options::fence`].
+    pub(crate) fence: bool,
     /// Where pages and resources are.
     pub(crate) dir: PathBuf,
     /// The name of its page.
@@ -66,6 +69,7 @@ pub(crate) fn run(orders: &Orders) {
     });
     runtime.block_on(async {
         let mut clients = tokio::task::JoinSet::new();
+        let fenced = |lock| Resource::fenced(&orders.dir, lock, orders.fence);
         for (number, (slot, endpoint)) in (orders.first..).zip(&orders.daemons) {
             let user = User {
                 number,
@@ -74,7 +78,7 @@ pub(crate) fn run(orders: &Orders) {
                 recorder: Arc::clone(&recorder),
                 ending: ending.clone(),
                 chance: StdRng::seed_from_u64(orders.seed ^ u64::from(number).rotate_left(32)),
-                fenced: locks::all().map(|lock| Resource::fenced(&orders.dir, lock)).collect(),
+                fenced: locks::all().map(fenced).collect(),
                 unfenced: locks::all().map(|lock| Resource::unfenced(&orders.dir, lock)).collect(),
                 stop_sign: orders.stop_sign.clone(),
             };
@@ -140,17 +144,26 @@ impl User {
             let client = Client::builder(endpoint).client_name(&name).ttl(self.ttl());
             match client.connect().await {
                 Ok(client) => return Some(client),
-                Err(_) => sleep(Duration::from_millis(200)).await,
+                Err(error) => {
+                    if Refusal::of(&error).beyond_excuse {
+                        eprintln!("{name} can't connect: {error:?}");
+                    }
+                    sleep(Duration::from_millis(200)).await;
+                }
             }
         }
         None
     }
 
-    fn patience(&mut self) -> Patience {
+    fn patience(&mut self, lock: u32) -> Patience {
         match self.chance.random_range(0..100) {
             0..12 => Patience::NoWait,
             12..24 => {
                 Patience::DroppedAfter(Duration::from_millis(self.chance.random_range(1..2000)))
+            }
+            // Otherwise most would wait for this one, and for long.
+            _ if lock == locks::LONG => {
+                Patience::AtMost(Duration::from_millis(self.chance.random_range(500..10_000)))
             }
             24..80 => {
                 Patience::AtMost(Duration::from_millis(self.chance.random_range(500..25_000)))
@@ -160,7 +173,7 @@ impl User {
     }
 
     async fn acquire(&mut self, client: &Client, lock: u32) -> Option<Guard> {
-        let patience = self.patience();
+        let patience = self.patience(lock);
         let (op, daemon) = (self.operation(), self.slot);
         let (recorder, mut queued) = (Arc::clone(&self.recorder), false);
         let request = client.lock(locks::name(lock)).on_progress(move |progress| {
@@ -178,17 +191,24 @@ impl User {
         };
         self.recorder.now(Event::Acquire { op, client: self.number, daemon, lock });
         let answer = tokio::select! {
-            answer = request.acquire() => answer.map_err(|error| why(&error)),
-            () = sleep(dropped_after) => Err("dropped".to_owned()),
-            _ = self.ending.wait_for(|ending| *ending) => Err("the end".to_owned()),
+            answer = request.acquire() => answer.map_err(|error| {
+                let refusal = Refusal::of(&error);
+                if refusal.beyond_excuse {
+                    eprintln!("client {} was refused {}: {error:?}", self.number, locks::name(lock));
+                }
+                (refusal.why, refusal.faulty)
+            }),
+            () = sleep(dropped_after) => Err(("dropped", false)),
+            _ = self.ending.wait_for(|ending| *ending) => Err(("the end", false)),
         };
         match answer {
             Ok(guard) => {
                 self.recorder.now(Event::Granted { op, token: guard.token() });
                 Some(guard)
             }
-            Err(why) => {
-                self.recorder.now(Event::Refused { op, why, faulty: false });
+            Err((why, faulty)) => {
+                let why = why.to_owned();
+                self.recorder.now(Event::Refused { op, why, faulty });
                 None
             }
         }
@@ -200,13 +220,28 @@ impl User {
     fn length(&mut self, lock: u32) -> Duration {
         Duration::from_millis(match self.chance.random_range(0..100) {
             0..50 if lock == locks::LONG => self.chance.random_range(6000..20_000),
-            0..96 => self.chance.random_range(5..80),
-            96..99 => self.chance.random_range(500..2500),
-            _ => self.chance.random_range(4000..7000),
+            0..95 => self.chance.random_range(5..80),
+            95..97 => self.chance.random_range(500..2500),
+            // Who is cut off meanwhile learns from its own clock that it lost.
+            _ => self.chance.random_range(4000..9000),
         })
     }
 
+    /// Whether it may act. Loss is known in time: no guard stands at a moment
+    /// when its deadline had passed, wherever the process is stopped in between.
+    fn stands(&self, guard: &Guard) -> bool {
+        let now = Moment::now();
+        let stands = guard.is_valid();
+        let deadline = guard.deadline();
+        if stands && deadline + WOBBLE <= now {
+            let late = now.since(deadline);
+            eprintln!("client {}, {guard:?}: valid {late:?} after its deadline", self.number);
+        }
+        stands
+    }
+
     async fn hold(&mut self, guard: Guard, lock: u32) {
+        let mut ending = self.ending.clone();
         let (client, token) = (self.number, guard.token());
         let length = self.length(lock);
         let mut until = guard.deadline();
@@ -220,14 +255,15 @@ impl User {
         used(at, true, read.is_ok());
         let seen = unfenced.read_unfenced();
         let end = Moment::now() + length;
-        while guard.is_valid() && !end.has_passed() {
+        while self.stands(&guard) && !end.has_passed() && !self.is_ending() {
             tokio::select! {
                 _ = guard.lost() => {}
+                _ = ending.wait_for(|ending| *ending) => {}
                 () = sleep(end.remaining().min(LOOK)) => {}
             }
             let now = guard.deadline();
             let moved = now.since(until).max(until.since(now));
-            if guard.is_valid() && moved > WOBBLE {
+            if self.stands(&guard) && moved > WOBBLE {
                 until = now;
                 self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
             }
@@ -238,7 +274,7 @@ impl User {
         };
         // As a careful program does; but nothing keeps it from being stopped
         // between the look and the write.
-        if guard.is_valid() {
+        if self.stands(&guard) {
             let (sign, own) = &self.stop_sign;
             if self.ttl() == TTL && fs::rename(sign, own).is_ok() {
                 raise(Signal::SIGSTOP).unwrap();
@@ -250,28 +286,43 @@ impl User {
             read.into_iter().for_each(write);
         }
 
-        if !guard.is_valid() {
+        if !self.stands(&guard) {
             self.recorder.now(Event::Lost { client, lock, token });
             return;
         }
         let op = self.operation();
         self.recorder.now(Event::Release { op, client, lock, token });
-        if guard.release().await.is_ok() {
-            self.recorder.now(Event::Released { op });
+        match guard.release().await {
+            Ok(()) => self.recorder.now(Event::Released { op }),
+            Err(Error::Lost { .. } | Error::Unavailable { .. }) => {}
+            Err(error) => eprintln!("client {client} could not release: {error:?}"),
         }
     }
 }
 
-/// Short, so that refusals can be counted by it.
-fn why(error: &Error) -> String {
-    match error {
-        Error::NotGranted { reason: Reason::Held, .. } => "held",
-        Error::NotGranted { .. } => "timed out",
-        Error::Lost { .. } => "lost",
-        Error::Unavailable { .. } => "unavailable",
-        Error::Invalid { .. } => "invalid",
-        Error::NeedsOperator { .. } => "needs an operator",
-        _ => "other",
+/// Why a lock was not granted.
+struct Refusal {
+    /// Short, so that refusals can be counted by it.
+    why: &'static str,
+    /// See [`Event::Refused`].
+    faulty: bool,
+    /// Nothing that is done here brings it about.
+    beyond_excuse: bool,
+}
+
+impl Refusal {
+    fn of(error: &Error) -> Self {
+        let (why, faulty, beyond_excuse) = match error {
+            Error::NotGranted { reason: Reason::Held, .. } => ("held", false, false),
+            Error::NotGranted { .. } => ("timed out", false, false),
+            Error::Unavailable { message, .. } if message.ends_with("the daemon is stopping") => {
+                ("the daemon is stopping", false, false)
+            }
+            Error::Unavailable { .. } => ("unavailable", true, false),
+            Error::NeedsOperator { .. } => ("needs an operator", true, true),
+            Error::Invalid { .. } => ("invalid", true, true),
+            _ => ("other", true, true),
+        };
+        Self { why, faulty, beyond_excuse }
     }
-    .to_owned()
 }

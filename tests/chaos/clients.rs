@@ -1,7 +1,10 @@
 //! The processes that clients live in.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
+    mem,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -18,6 +21,8 @@ use nix::{
 use crate::{
     client::Orders,
     link::Link,
+    options::Options,
+    watchdog,
     world::{CLIENTS_PER_PROCESS, DAEMONS},
 };
 
@@ -29,8 +34,11 @@ pub(crate) struct Clients {
     process: usize,
     dir: PathBuf,
     seed: u64,
+    fence: bool,
     daemons: Vec<(u32, String)>,
     running: Mutex<Option<Running>>,
+    /// What ended otherwise than it was made to.
+    complaints: Mutex<Vec<String>>,
 }
 
 struct Running {
@@ -40,13 +48,14 @@ struct Running {
 }
 
 impl Clients {
-    pub(crate) fn new(process: usize, dir: &Path, seed: u64, links: &[Link]) -> Self {
+    pub(crate) fn new(process: usize, dir: &Path, options: &Options, links: &[Link]) -> Self {
         let daemons = (0..CLIENTS_PER_PROCESS)
             .map(|client| (process + client) % DAEMONS)
             .map(|slot| (slot as u32, links[slot].endpoint.clone()))
             .collect();
-        let dir = dir.to_owned();
-        Self { process, dir, seed, daemons, running: Mutex::new(None) }
+        let (dir, seed, fence) = (dir.to_owned(), options.seed, options.fence);
+        let (running, complaints) = Default::default();
+        Self { process, dir, seed, fence, daemons, running, complaints }
     }
 
     /// Starts one; its clients have new numbers.
@@ -55,15 +64,18 @@ impl Clients {
         let first = NUMBERS.fetch_add(CLIENTS_PER_PROCESS as u32, Relaxed);
         let orders = Orders {
             seed: self.seed,
+            fence: self.fence,
             dir: self.dir.clone(),
             page: format!("clients-{first:05}"),
             first,
             daemons: self.daemons.clone(),
             stop_sign: (stop_sign(&self.dir), self.stopped()),
         };
+        let log = File::create(self.dir.join(&orders.page).with_extension("log")).unwrap();
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(SUBCOMMAND).arg(serde_json::to_string(&orders).unwrap());
-        let child = command.stdin(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::piped()).stderr(log).process_group(0);
+        let child = watchdog::start(|| command.spawn().unwrap(), Child::id);
         *self.running.lock().unwrap() = Some(Running { child, first });
     }
 
@@ -87,11 +99,24 @@ impl Clients {
         self.signal(Signal::SIGCONT);
     }
 
+    /// The numbers of those who live, with their slots.
+    pub(crate) fn living(&self) -> Vec<(u32, u32)> {
+        let running = self.running.lock().unwrap();
+        let first = running.as_ref().map(|running| running.first);
+        let slots = || self.daemons.iter().map(|(slot, _)| *slot);
+        first.map_or_else(Vec::new, |first| (first..).zip(slots()).collect())
+    }
+
     /// Kills it, if there is one, and gives its clients' numbers.
     pub(crate) fn kill(&self) -> Option<Vec<u32>> {
         let mut running = self.running.lock().unwrap().take()?;
+        watchdog::forget(running.child.id());
+        // If it was dead already, this changes nothing.
         _ = running.child.kill();
-        _ = running.child.wait();
+        let status = running.child.wait().unwrap();
+        if status.signal() != Some(Signal::SIGKILL as i32) {
+            self.complain(&format!("ended by itself: {status}"));
+        }
         Some((running.first..).take(CLIENTS_PER_PROCESS).collect())
     }
 
@@ -102,9 +127,32 @@ impl Clients {
         }
     }
 
-    pub(crate) fn is_running(&self) -> bool {
+    /// Whether it has come to its end after [`Self::finish`], as it should.
+    pub(crate) fn has_finished(&self) -> bool {
+        let mut place = self.running.lock().unwrap();
+        let Some(running) = place.as_mut() else { return true };
+        let Some(status) = running.child.try_wait().unwrap() else { return false };
+        watchdog::forget(running.child.id());
+        *place = None;
+        if !status.success() {
+            self.complain(&format!("did not come to a good end: {status}"));
+        }
+        true
+    }
+
+    fn complain(&self, what: &str) {
+        self.complaints.lock().unwrap().push(format!("process {} of clients {what}", self.process));
+    }
+
+    /// What there is to complain of since the last call.
+    pub(crate) fn complaints(&self) -> Vec<String> {
         let mut running = self.running.lock().unwrap();
-        running.as_mut().is_some_and(|running| matches!(running.child.try_wait(), Ok(None)))
+        let ended = running.as_mut().and_then(|running| running.child.try_wait().unwrap());
+        drop(running);
+        if ended.is_some() {
+            self.kill();
+        }
+        mem::take(&mut self.complaints.lock().unwrap())
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     fs::File,
+    mem,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
+    process::ExitStatus,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -15,6 +18,7 @@ use nix::sys::signal::Signal;
 use crate::{
     link::Target,
     support::{Running, azurite::Azurite, proxy::Proxy, serve},
+    watchdog,
     world::{CONTAINER, LEASE, POLL},
 };
 
@@ -26,6 +30,8 @@ pub(crate) struct Life {
     pub(crate) number: u32,
     /// When it was begun, before it could be reached.
     pub(crate) from: Moment,
+    /// From when on it could be reached.
+    pub(crate) listens: Moment,
     pub(crate) to: Option<Moment>,
 }
 
@@ -36,8 +42,15 @@ pub(crate) struct Slot {
     dir: PathBuf,
     connection: String,
     target: Target,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<Daemon>>,
     lives: Mutex<Vec<Life>>,
+    /// What ended otherwise than it was made to.
+    complaints: Mutex<Vec<String>>,
+}
+
+struct Daemon {
+    process: Running,
+    told_to_end: bool,
 }
 
 impl Slot {
@@ -45,8 +58,8 @@ impl Slot {
         let proxy = Proxy::start(azurite.port());
         let connection = azurite.connection_string_via(proxy.port());
         let dir = dir.to_owned();
-        let (target, running, lives) = Default::default();
-        Self { proxy, slot, dir, connection, target, running, lives }
+        let (target, running, lives, complaints) = Default::default();
+        Self { proxy, slot, dir, connection, target, running, lives, complaints }
     }
 
     /// Where clients find it.
@@ -70,21 +83,38 @@ impl Slot {
         let timing = ["--lease-duration", &lease, "--poll-interval", &poll, "--drain", "3s"];
         let mut command = serve(&self.dir, "127.0.0.1:0", &[&azure[..], &timing].concat());
         command.env("LEASEHOLD_AZURE_CONNECTION_STRING", &self.connection);
-        command.env("LEASEHOLD_LOG", "info").stderr(log);
+        command.env("LEASEHOLD_LOG", "info").stderr(log).process_group(0);
         let from = Moment::now();
-        let mut running = Running::start(&mut command);
-        let line = running.line();
-        let Some(address) = line.strip_prefix("listening on ") else { return false };
-        self.lives.lock().unwrap().push(Life { slot: self.slot, number, from, to: None });
+        let mut process = watchdog::start(|| Running::start(&mut command), Running::pid);
+        let line = process.line();
+        let Some(address) = line.strip_prefix("listening on ") else {
+            watchdog::forget(process.pid());
+            let status = process.end();
+            if status.code().is_none_or(|code| code == 0) {
+                self.complain(number, "did not listen and ended by itself", status);
+            }
+            return false;
+        };
+        let (slot, listens) = (self.slot, Moment::now());
+        self.lives.lock().unwrap().push(Life { slot, number, from, listens, to: None });
         *self.target.lock().unwrap() = Some(address.parse().unwrap());
-        *self.running.lock().unwrap() = Some(running);
+        *self.running.lock().unwrap() = Some(Daemon { process, told_to_end: false });
         true
     }
 
     /// Whether there was one to be signalled.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let running = self.running.lock().unwrap();
-        running.as_ref().inspect(|running| running.signal(signal)).is_some()
+        running.as_ref().inspect(|running| running.process.signal(signal)).is_some()
+    }
+
+    /// By SIGTERM. From now on it may end, if it says that all is well.
+    pub(crate) fn tell_to_end(&self) -> bool {
+        let mut running = self.running.lock().unwrap();
+        let Some(daemon) = running.as_mut() else { return false };
+        daemon.told_to_end = true;
+        daemon.process.signal(Signal::SIGTERM);
+        true
     }
 
     /// The one that runs.
@@ -100,26 +130,43 @@ impl Slot {
 
     /// Kills it, if there is one, and gives its number and when it was dead.
     pub(crate) fn kill(&self) -> Option<(u32, Moment)> {
-        let mut running = self.running.lock().unwrap().take()?;
-        _ = running.child.kill();
-        running.end();
-        Some(self.ended())
+        let mut daemon = self.running.lock().unwrap().take()?;
+        watchdog::forget(daemon.process.pid());
+        // If it was dead already, this changes nothing.
+        _ = daemon.process.child.kill();
+        let status = daemon.process.end();
+        let killed = status.signal() == Some(Signal::SIGKILL as i32);
+        Some(self.ended(status, killed || daemon.told_to_end && status.success()))
     }
 
-    /// Looks whether it has ended by itself.
+    /// Looks whether it has ended without having been killed.
     pub(crate) fn has_ended(&self) -> Option<(u32, Moment)> {
         let mut running = self.running.lock().unwrap();
-        running.as_mut()?.child.try_wait().unwrap()?;
-        *running = None;
-        Some(self.ended())
+        let status = running.as_mut()?.process.child.try_wait().unwrap()?;
+        let daemon = running.take()?;
+        watchdog::forget(daemon.process.pid());
+        Some(self.ended(status, daemon.told_to_end && status.success()))
     }
 
-    fn ended(&self) -> (u32, Moment) {
+    fn ended(&self, status: ExitStatus, as_it_should: bool) -> (u32, Moment) {
         *self.target.lock().unwrap() = None;
         let (mut lives, at) = (self.lives.lock().unwrap(), Moment::now());
         let life = lives.last_mut().unwrap();
         life.to = Some(at);
+        if !as_it_should {
+            self.complain(life.number, "ended by itself", status);
+        }
         (life.number, at)
+    }
+
+    fn complain(&self, number: u32, what: &str, status: ExitStatus) {
+        let what = format!("daemon {number} in slot {} {what}: {status}", self.slot);
+        self.complaints.lock().unwrap().push(what);
+    }
+
+    /// What there is to complain of since the last call.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        mem::take(&mut self.complaints.lock().unwrap())
     }
 
     /// Which daemon it was at a moment.

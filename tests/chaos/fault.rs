@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     KillDaemon {
         slot: usize,
     },
+    /// The same with all of them at once.
+    KillAll,
     /// SIGTERM, and another in its place when it has ended.
     DrainDaemon {
         slot: usize,
@@ -38,6 +40,10 @@ pub(crate) enum Fault {
     },
     Storage {
         slot: usize,
+        way: Way,
+    },
+    /// No daemon reaches its storage.
+    Outage {
         way: Way,
     },
     /// Some calls of a daemon to its storage: `None`, of any kind.
@@ -82,6 +88,7 @@ impl Fault {
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::KillDaemon { .. } => "daemon killed",
+            Self::KillAll => "all daemons killed",
             Self::DrainDaemon { .. } => "daemon told to end",
             Self::StopDaemon { .. } => "daemon stopped",
             Self::KillClients { .. } => "clients killed",
@@ -93,6 +100,10 @@ impl Fault {
                 Way::Silent => "storage: silent both ways",
                 Way::RequestsLost => "storage: requests lost",
                 Way::AnswersLost => "storage: answers lost, requests applied",
+            },
+            Self::Outage { way, .. } => match way {
+                Way::Refused => "storage of all: connections refused",
+                _ => "storage of all: silent both ways",
             },
             Self::Calls { fault, .. } => return format!("call: {}", shown(fault)),
             Self::Link { passage, .. } => match passage {
@@ -150,7 +161,7 @@ impl fmt::Display for Fault {
                 write!(f, " ({} through daemon {slot})", locks::name(*lock))
             }
             Self::DeleteIdle { lock } => write!(f, " ({})", locks::name(*lock)),
-            Self::StopInside | Self::DeleteHeld => Ok(()),
+            Self::KillAll | Self::Outage { .. } | Self::StopInside | Self::DeleteHeld => Ok(()),
         }
     }
 }

@@ -5,15 +5,18 @@ use std::{fs, process::Stdio, sync::Arc, time::Duration};
 use leasehold::clock::{Moment, sleep, sleep_until};
 use leasehold_check::Event;
 use nix::sys::signal::Signal;
+use tokio::task::JoinSet;
 
 use crate::{
     clients::{Clients, stop_sign},
+    daemons::Slot,
     fault::{Fault, Way},
     link::{Link, Passage},
     locks,
     plan::Planned,
+    record::nanos,
     support::{program, proxy::Match},
-    world::{LEASE, World},
+    world::{DAEMONS, LEASE, World, until},
 };
 
 /// A daemon that was told to end waits for its holders (3 s) and releases its
@@ -21,7 +24,7 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// When a fault is over, connections come back and sessions are taken up again.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 
 /// Until a holder gets between its look and its write: they can be rare while
 /// many things fail at once.
@@ -31,6 +34,8 @@ const INSIDE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done,
+    /// It was done to so many calls; if to none, it was missed.
+    Calls(usize),
     /// There was nothing to do it to.
     Missed,
     /// Something did not come back.
@@ -85,26 +90,16 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
             let (daemon, clients) = (&world.slots[slot], &world.clients[process]);
             stopped(|signal| daemon.signal(signal) | clients.signal(signal), end).await
         }
-        Fault::Storage { slot, way } => {
-            let proxy = &world.slots[slot].proxy;
-            match way {
-                // It waits for the proxy, though not for long.
-                Way::Refused => tokio::task::block_in_place(|| proxy.cut()),
-                Way::Silent => proxy.freeze(),
-                Way::RequestsLost => proxy.freeze_requests(),
-                Way::AnswersLost => proxy.freeze_answers(),
-            }
-            sleep_until(end).await;
-            tokio::task::block_in_place(|| proxy.open());
-            Outcome::Done
-        }
+        Fault::KillAll => kill_all(world, end).await,
+        Fault::Storage { slot, way } => cut_off(&world.slots[slot..=slot], way, end).await,
+        Fault::Outage { way } => cut_off(&world.slots, way, end).await,
         Fault::Calls { slot, kind, fault, times } => {
             let proxy = &world.slots[slot].proxy;
             let what = kind.map_or_else(Match::any, Match::from);
             let rule = proxy.when(what).times(times).then(fault);
             sleep_until(end).await;
             proxy.remove(rule);
-            Outcome::Done
+            Outcome::Calls(proxy.used(rule))
         }
         Fault::Link { slot, process, passage, reset } => {
             let ways = world.links.iter().enumerate();
@@ -155,6 +150,50 @@ pub(crate) async fn stop_inside(world: &World) -> Option<usize> {
     }
 }
 
+async fn kill_all(world: &Arc<World>, end: Moment) -> Outcome {
+    // One may just be on its way back.
+    until(SETTLE, || world.slots.iter().all(|slot| slot.number().is_some())).await;
+    let mut killed = Vec::new();
+    for (number, slot) in world.slots.iter().enumerate() {
+        if let Some((daemon, at)) = slot.kill() {
+            world.recorder.then(at, Event::DaemonDied { daemon });
+            killed.push(number);
+        }
+    }
+    sleep_until(end).await;
+    let mut starts = JoinSet::new();
+    for &slot in &killed {
+        let world = Arc::clone(world);
+        starts.spawn(async move { restart(&world, slot).await });
+    }
+    let outcomes = starts.join_all().await;
+    let failed = outcomes.into_iter().find(|outcome| matches!(outcome, Outcome::Failed(_)));
+    let done = if killed.len() == DAEMONS { Outcome::Done } else { Outcome::Missed };
+    failed.unwrap_or(done)
+}
+
+/// Daemons are cut off from their storage.
+async fn cut_off(slots: &[Slot], way: Way, end: Moment) -> Outcome {
+    let start = Moment::now();
+    for proxy in slots.iter().map(|slot| &slot.proxy) {
+        match way {
+            // It waits for the proxy, though not for long.
+            Way::Refused => tokio::task::block_in_place(|| proxy.cut()),
+            Way::Silent => proxy.freeze(),
+            Way::RequestsLost => proxy.freeze_requests(),
+            Way::AnswersLost => proxy.freeze_answers(),
+        }
+    }
+    sleep_until(end).await;
+    let mut met = 0;
+    for proxy in slots.iter().map(|slot| &slot.proxy) {
+        tokio::task::block_in_place(|| proxy.open());
+        met += proxy.calls().iter().filter(|call| call.came >= start && call.came < end).count();
+    }
+    // Who is refused a connection makes no call that could be counted.
+    if matches!(way, Way::Refused) { Outcome::Done } else { Outcome::Calls(met) }
+}
+
 async fn restart(world: &Arc<World>, slot: usize) -> Outcome {
     if world.start_daemon(slot).await {
         return Outcome::Done;
@@ -165,7 +204,7 @@ async fn restart(world: &Arc<World>, slot: usize) -> Outcome {
 async fn drain(world: &Arc<World>, slot: usize, end: Moment) -> Outcome {
     let daemon = &world.slots[slot];
     let told = daemon.number();
-    if told.is_none() || !daemon.signal(Signal::SIGTERM) {
+    if told.is_none() || !daemon.tell_to_end() {
         return Outcome::Missed;
     }
     let limit = Moment::now() + DRAIN;
@@ -215,15 +254,32 @@ async fn break_lock(world: &World, slot: usize, lock: u32, end: Moment) -> Outco
 async fn delete(world: &World, lock: u32, with_lease: bool, end: Moment) -> Outcome {
     let blob = world.blob(lock);
     while !end.has_passed() {
-        if with_lease {
-            blob.break_lease(Some(0)).await;
-        }
+        let may_be = !with_lease || take_lease(world, lock).await;
         let before = Moment::now();
-        if blob.delete().await.is() == (202, "") {
+        if may_be && blob.delete().await.is() == (202, "") {
             world.recorder.then(before, Event::Deleted { lock });
             return Outcome::Done;
         }
-        sleep(Duration::from_millis(20)).await;
+        // Most leases do not last for long.
+        sleep(Duration::from_millis(5)).await;
     }
     Outcome::Missed
+}
+
+/// Takes a lease away, if there is one. It is that of the record that was seen before, or of
+/// nobody who will be granted anything under it: the record is the same when
+/// the lease is broken, and can't be written without the lease afterwards.
+async fn take_lease(world: &World, lock: u32) -> bool {
+    let blob = world.blob(lock);
+    let seen = blob.head().await;
+    if seen.header("x-ms-lease-state") != Some("leased") {
+        return false;
+    }
+    let before = Moment::now();
+    let broken = blob.break_lease(Some(0)).if_match(seen.etag()).await.is() == (202, "");
+    if broken {
+        let until = nanos(Moment::now() + LEASE);
+        world.recorder.then(before, Event::Overruled { lock, until });
+    }
+    broken
 }

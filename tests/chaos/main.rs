@@ -7,11 +7,16 @@
 //! ```text
 //! cargo test --test chaos                                        about a minute
 //! cargo test --release --test chaos -- --minutes 10 --seed 7
+//! cargo test --test chaos -- --without-fence                     must fail
 //! ```
 //!
+//! The schedule follows from the seed, which is printed: 1, unless `--seed` or
+//! `LEASEHOLD_CHAOS_SEED` says something else.
+//!
 //! `plan` says what will be done, `world` has what it is done to, `inject` does
-//! it; `client` is what runs in the processes of clients; `history` puts their
-//! pages together, and `report` says what came of it.
+//! it, `recover` sees to it that all goes on afterwards; `client` is what runs in
+//! the processes of clients; `history` puts their pages together, and `report`
+//! says what came of it. `watchdog` leaves nothing running.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is its own test harness")]
@@ -27,11 +32,13 @@ mod locks;
 mod options;
 mod plan;
 mod record;
+mod recover;
 mod report;
 mod resource;
 mod run;
 #[path = "../support/mod.rs"]
 mod support;
+mod watchdog;
 mod world;
 
 use std::{env, process::ExitCode};

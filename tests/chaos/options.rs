@@ -1,6 +1,6 @@
 //! The command line: what libtest understands, and what this test adds.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 /// What this test is called in lists and filters.
 pub(crate) const NAME: &str = "chaos";
@@ -9,16 +9,22 @@ const HELP: &str = "\
 Runs daemons and clients as processes, does to them what networks, storages and
 operators do, and checks what the clients saw.
 
-  --seed N       which schedule of faults; the same number, the same schedule (1)
+  --seed N       which schedule of faults; the same number, the same schedule (1,
+                 or what LEASEHOLD_CHAOS_SEED says)
   --minutes N    for about how long faults are made (0.53)
   --keep         keep the histories and logs also if all is well
   --plan         only print the schedule
+  --without-fence
+                 the fenced resources accept any token: to see that it is found
 
 Of libtest's arguments, filters, --exact, --skip and --list are honoured; the
 others change nothing, because there is one test and it prints what it finds.";
 
-/// How long faults are made if nothing is said: with start and healing, a
-/// little more than a minute.
+/// Chooses the seed where arguments can't be given.
+const SEED: &str = "LEASEHOLD_CHAOS_SEED";
+
+/// How long faults are made if nothing is said: with start and healing, about a
+/// minute.
 const SHORT: Duration = Duration::from_secs(32);
 
 /// What to do.
@@ -37,19 +43,29 @@ pub(crate) struct Options {
     pub(crate) length: Duration,
     pub(crate) keep: bool,
     pub(crate) only_plan: bool,
+    /// Whether what is called fenced looks at tokens. If not, a run must fail.
+    pub(crate) fence: bool,
 }
 
 impl Options {
     /// The command that does the same again.
     pub(crate) fn command(&self) -> String {
         let release = if cfg!(debug_assertions) { "" } else { " --release" };
-        let minutes = self.length.as_secs_f64() / 60.0;
-        format!("cargo test{release} --test chaos -- --seed {} --minutes {minutes}", self.seed)
+        let fence = if self.fence { "" } else { " --without-fence" };
+        let (seed, minutes) = (self.seed, self.length.as_secs_f64() / 60.0);
+        format!("cargo test{release} --test chaos -- --seed {seed} --minutes {minutes}{fence}")
     }
 }
 
 pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Task {
-    let mut options = Options { seed: 1, length: SHORT, keep: false, only_plan: false };
+    let mut options =
+        Options { seed: 1, length: SHORT, keep: false, only_plan: false, fence: true };
+    if let Ok(seed) = env::var(SEED) {
+        match seed.parse() {
+            Ok(seed) => options.seed = seed,
+            Err(error) => return Task::Refuse(format!("{SEED} is to be a number: {error}")),
+        }
+    }
     let (mut filters, mut skipped) = (Vec::new(), Vec::new());
     let (mut list, mut exact, mut only_ignored) = (false, false, false);
     let mut arguments = arguments;
@@ -72,6 +88,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Task {
             },
             "--keep" => options.keep = true,
             "--plan" => options.only_plan = true,
+            "--without-fence" => options.fence = false,
             "--help" | "-h" => return Task::Say(HELP.to_owned()),
             "--list" => list = true,
             "--exact" => exact = true,

@@ -79,6 +79,7 @@ impl fmt::Display for Planned {
 #[derive(Clone, Copy, Debug)]
 enum Card {
     KillDaemon,
+    KillAll,
     DrainDaemon,
     StopDaemon,
     KillClients,
@@ -86,6 +87,7 @@ enum Card {
     StopInside,
     StopBoth,
     Storage(Way),
+    Outage,
     Calls,
     Link(Passage),
     Break,
@@ -94,8 +96,9 @@ enum Card {
 }
 
 /// Each kind comes about that often before all have come.
-const DECK: [(Card, usize); 19] = [
+const DECK: [(Card, usize); 21] = [
     (Card::KillDaemon, 2),
+    (Card::KillAll, 1),
     (Card::DrainDaemon, 1),
     (Card::StopDaemon, 3),
     (Card::KillClients, 3),
@@ -106,6 +109,7 @@ const DECK: [(Card, usize); 19] = [
     (Card::Storage(Way::Silent), 1),
     (Card::Storage(Way::RequestsLost), 1),
     (Card::Storage(Way::AnswersLost), 1),
+    (Card::Outage, 1),
     (Card::Calls, 11),
     (Card::Link(Passage::Closed), 2),
     (Card::Link(Passage::Frozen), 1),
@@ -176,6 +180,10 @@ impl Dealer {
         let slot = self.chance.random_range(0..DAEMONS);
         Some(match card {
             Card::KillDaemon => (Fault::KillDaemon { slot: self.daemon(now, down)? }, down),
+            Card::KillAll => {
+                self.all(Subject::Daemon, now, down)?;
+                (Fault::KillAll, down)
+            }
             Card::DrainDaemon => (Fault::DrainDaemon { slot: self.daemon(now, down)? }, down),
             Card::StopDaemon => {
                 let lasts = self.pause(room);
@@ -203,6 +211,16 @@ impl Dealer {
                 let lasts = if self.chance.random() && beyond < room { beyond } else { lasts };
                 (Fault::Storage { slot: self.slot(Subject::Storage, now, lasts)?, way }, lasts)
             }
+            Card::Outage => {
+                // All lose what they hold, and all get it back.
+                let lasts = LEASE + self.between(1000, 6000);
+                if lasts > room {
+                    return None;
+                }
+                self.all(Subject::Storage, now, lasts)?;
+                let way = if self.chance.random() { Way::Refused } else { Way::Silent };
+                (Fault::Outage { way }, lasts)
+            }
             Card::Calls => self.calls(slot, room),
             Card::Link(passage) => {
                 let lasts = self.pause(room);
@@ -222,7 +240,7 @@ impl Dealer {
                 let lock = if self.chance.random() { locks::QUIET } else { busy };
                 (Fault::DeleteIdle { lock }, Duration::from_secs(5).min(room))
             }
-            Card::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(5).min(room)),
+            Card::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(12).min(room)),
         })
     }
 
@@ -274,6 +292,14 @@ impl Dealer {
         Some(slot)
     }
 
+    /// All daemons, if this can be done to all.
+    fn all(&mut self, subject: fn(usize) -> Subject, now: Duration, lasts: Duration) -> Option<()> {
+        if (0..DAEMONS).any(|slot| self.is_busy(subject(slot), now)) {
+            return None;
+        }
+        (0..DAEMONS).try_for_each(|slot| self.claim(subject(slot), now, lasts))
+    }
+
     fn process(&mut self, now: Duration, lasts: Duration) -> Option<usize> {
         let process = self.chance.random_range(0..PROCESSES);
         self.claim(Subject::Process(process), now, lasts)?;
@@ -310,7 +336,12 @@ impl Dealer {
             Some(Kind::Read) => Refusal::new(404, "BlobNotFound"),
             _ => Refusal::FORBIDDEN,
         };
-        let lasts = self.between(1000, 8000).min(room);
+        // Long enough to meet some: most locks are not held until a renewal.
+        let lasts = match kind {
+            Some(Kind::Renew | Kind::Create) => self.between(8000, 20_000),
+            _ => self.between(3000, 10_000),
+        };
+        let lasts = lasts.min(room);
         let (late, later) = (self.between(200, 4000), self.between(4000, 17_000));
         let faults = [
             proxy::Fault::Answer(Refusal::INTERNAL_ERROR),

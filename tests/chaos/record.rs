@@ -79,7 +79,7 @@ pub(crate) fn merge(dir: &Path, more: Vec<Entry>, start: Moment) -> Vec<Entry> {
     let start = nanos(start);
     for entry in &mut entries {
         entry.at = entry.at.saturating_sub(start);
-        if let Event::Valid { until, .. } = &mut entry.event {
+        if let Event::Valid { until, .. } | Event::Overruled { until, .. } = &mut entry.event {
             *until = until.saturating_sub(start);
         }
     }

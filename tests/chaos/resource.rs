@@ -53,12 +53,12 @@ impl State {
         format!("{greatest:>20} {counter:>20} {writes:>20} {overwritten:>20} {refused:>20}\n")
     }
 
-    fn shown(&mut self, token: u64) -> Result<(), Stale> {
-        if token < self.greatest {
+    fn shown(&mut self, token: u64, fence: bool) -> Result<(), Stale> {
+        if token < self.greatest && fence {
             self.refused += 1;
             return Err(Stale);
         }
-        self.greatest = token;
+        self.greatest = self.greatest.max(token);
         Ok(())
     }
 
@@ -74,31 +74,36 @@ impl State {
 pub(crate) struct Stale;
 
 /// One of the files.
-pub(crate) struct Resource(File);
+pub(crate) struct Resource {
+    file: File,
+    /// Whether tokens are looked at.
+    fence: bool,
+}
 
 impl Resource {
-    pub(crate) fn fenced(dir: &Path, lock: u32) -> Self {
-        Self::open(&dir.join(format!("fenced-{lock}")))
+    /// Without `fence` it only looks like one.
+    pub(crate) fn fenced(dir: &Path, lock: u32, fence: bool) -> Self {
+        Self::open(&dir.join(format!("fenced-{lock}")), fence)
     }
 
     pub(crate) fn unfenced(dir: &Path, lock: u32) -> Self {
-        Self::open(&dir.join(format!("unfenced-{lock}")))
+        Self::open(&dir.join(format!("unfenced-{lock}")), false)
     }
 
-    fn open(path: &Path) -> Self {
+    fn open(path: &Path, fence: bool) -> Self {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true);
-        Self(options.open(path).unwrap())
+        Self { file: options.open(path).unwrap(), fence }
     }
 
     /// Reads the counter, and says when that was.
     pub(crate) fn read_fenced(&self, token: u64) -> (Moment, Result<u64, Stale>) {
-        self.access(|state| state.shown(token).map(|()| state.counter))
+        self.access(|state| state.shown(token, self.fence).map(|()| state.counter))
     }
 
     /// Writes one more than what was read.
     pub(crate) fn write_fenced(&self, token: u64, read: u64) -> (Moment, Result<(), Stale>) {
-        self.access(|state| state.shown(token).map(|()| state.write(read)))
+        self.access(|state| state.shown(token, self.fence).map(|()| state.write(read)))
     }
 
     pub(crate) fn read_unfenced(&self) -> u64 {
@@ -117,17 +122,17 @@ impl Resource {
     /// accesses are recorded in the order in which they took effect, even if
     /// their processes are stopped before they have written that down.
     fn access<T>(&self, change: impl FnOnce(&mut State) -> T) -> (Moment, T) {
-        self.0.lock().unwrap();
+        self.file.lock().unwrap();
         let mut text = [0; 105];
-        let length = self.0.read_at(&mut text, 0).unwrap();
+        let length = self.file.read_at(&mut text, 0).unwrap();
         let before = State::read(std::str::from_utf8(&text[..length]).unwrap());
         let mut state = before;
         let result = change(&mut state);
         let at = Moment::now();
         if state != before {
-            self.0.write_all_at(state.text().as_bytes(), 0).unwrap();
+            self.file.write_all_at(state.text().as_bytes(), 0).unwrap();
         }
-        self.0.unlock().unwrap();
+        self.file.unlock().unwrap();
         (at, result)
     }
 }

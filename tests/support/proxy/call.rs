@@ -1,6 +1,6 @@
 //! What a request asks of the storage.
 
-use hyper::{Method, http::request::Parts};
+use hyper::{HeaderMap, Method, http::request::Parts};
 use leasehold::clock::Moment;
 use percent_encoding::percent_decode_str;
 
@@ -80,6 +80,8 @@ pub struct Seen {
     pub lease_seconds: Option<i64>,
     /// The token that it wants to be kept with the blob.
     pub token: Option<u64>,
+    /// Whether it says that, and by whom, the lock was broken.
+    pub notes_break: bool,
     pub if_match: bool,
     pub if_none_match: bool,
     pub came: Moment,
@@ -91,8 +93,12 @@ pub struct Seen {
     pub status: Option<u16>,
     /// What the upstream answered, also if the client never learns of it.
     pub upstream: Option<u16>,
+    /// The token that the upstream said was kept with the blob.
+    pub kept: Option<u64>,
     /// What the upstream answered when the call was duplicated.
     pub repeated: Option<u16>,
+    /// When the duplicate was sent on.
+    pub repeated_at: Option<Moment>,
     /// What was done to it.
     pub fault: Option<Fault>,
 }
@@ -118,7 +124,8 @@ impl Seen {
             blob,
             with_lease_id: header(head, "x-ms-lease-id").is_some(),
             lease_seconds: header(head, "x-ms-lease-duration").and_then(|text| text.parse().ok()),
-            token: header(head, "x-ms-meta-token").and_then(|text| text.parse().ok()),
+            token: token(&head.headers),
+            notes_break: header(head, "x-ms-meta-brokenby").is_some(),
             if_match: header(head, "if-match").is_some(),
             if_none_match: header(head, "if-none-match").is_some(),
             came,
@@ -126,10 +133,17 @@ impl Seen {
             ended: None,
             status: None,
             upstream: None,
+            kept: None,
             repeated: None,
+            repeated_at: None,
             fault: None,
         }
     }
+}
+
+/// The token that a request wants to be kept, or an answer says is kept.
+pub(super) fn token(headers: &HeaderMap) -> Option<u64> {
+    headers.get("x-ms-meta-token")?.to_str().ok()?.parse().ok()
 }
 
 fn header<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {

@@ -118,6 +118,11 @@ impl Proxy {
         self.shared.record.remove(rule);
     }
 
+    /// How many calls a rule was applied to, also if it was taken away.
+    pub fn used(&self, rule: RuleId) -> usize {
+        self.shared.record.used(rule)
+    }
+
     /// Nobody gets through: present connections are reset, new ones refused.
     /// It is so when this returns.
     pub fn cut(&self) {

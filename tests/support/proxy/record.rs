@@ -89,6 +89,10 @@ impl Record {
         self.book().rules.remove(rule);
     }
 
+    pub(super) fn used(&self, rule: RuleId) -> usize {
+        self.book().rules.used(rule)
+    }
+
     pub(super) fn remove_all(&self) {
         self.book().rules.remove_all();
     }

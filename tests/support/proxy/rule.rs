@@ -130,13 +130,14 @@ impl Refusal {
 
 /// Names a rule, to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleId(u64);
+pub struct RuleId(usize);
 
 /// The rules in force, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
-    made: u64,
+    /// By the number of the rule: how many calls it was applied to.
+    used: Vec<usize>,
 }
 
 struct Rule {
@@ -151,14 +152,18 @@ struct Rule {
 
 impl Rules {
     pub(super) fn add(&mut self, what: Match, nth: usize, times: usize, fault: Fault) -> RuleId {
-        let id = RuleId(self.made);
-        self.made += 1;
+        let id = RuleId(self.used.len());
+        self.used.push(0);
         self.rules.push(Rule { id, what, skip: nth.saturating_sub(1), left: times, fault });
         id
     }
 
     pub(super) fn remove(&mut self, id: RuleId) {
         self.rules.retain(|rule| rule.id != id);
+    }
+
+    pub(super) fn used(&self, id: RuleId) -> usize {
+        self.used[id.0]
     }
 
     pub(super) fn remove_all(&mut self) {
@@ -173,6 +178,7 @@ impl Rules {
             return None;
         }
         rule.left -= 1;
+        self.used[rule.id.0] += 1;
         Some(rule.fault)
     }
 }

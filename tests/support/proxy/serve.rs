@@ -14,7 +14,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use super::{Shared, record::CallId, rule::Fault};
+use super::{Shared, call::token, record::CallId, rule::Fault};
 
 /// How a call ends that is not answered.
 enum Silence {
@@ -156,12 +156,16 @@ impl Call {
         self.shared.record.update(self.id, |seen| seen.forwarded = Some(Moment::now()));
         let answer = self.shared.upstream.send(self.request.clone()).await;
         let answer = answer.map_err(|_| Silence::Reset)?;
-        let status = answer.status().as_u16();
-        self.shared.record.update(self.id, |seen| seen.upstream = Some(status));
+        let (status, kept) = (answer.status().as_u16(), token(answer.headers()));
+        self.shared.record.update(self.id, |seen| {
+            seen.upstream = Some(status);
+            seen.kept = kept;
+        });
         Ok(answer)
     }
 
     async fn repeat(self) {
+        self.shared.record.update(self.id, |seen| seen.repeated_at = Some(Moment::now()));
         if let Ok(answer) = self.shared.upstream.send(self.request).await {
             let status = answer.status().as_u16();
             self.shared.record.update(self.id, |seen| seen.repeated = Some(status));
