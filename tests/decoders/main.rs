@@ -10,7 +10,6 @@ mod calls;
 mod config;
 mod names;
 mod sockets;
-mod storage;
 
 /// Stands for a secret wherever it is put.
 const HUSH: &str = "aHVzaGh1c2g";
