@@ -6,13 +6,10 @@ use std::{
 };
 
 use leasehold_client::{
-    clock::Moment,
+    clock::{Moment, sleep},
     simulation::{self, Task, World},
 };
-use tokio::{
-    runtime::Builder,
-    time::{Instant, timeout},
-};
+use tokio::{runtime::Builder, time::Instant};
 
 /// What the wall clock shows at first: March 2030.
 const BEGINNING: Duration = Duration::from_secs(1_900_000_000);
@@ -41,11 +38,16 @@ impl World for Paused {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "the clock of the world is made from it")]
+fn beginning() -> Instant {
+    Instant::now()
+}
+
 /// Runs something in a world of its own, and what it has started ends with it.
 pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let _inside = simulation::enter(Rc::new(Paused(Instant::now())));
+        let _inside = simulation::enter(Rc::new(Paused(beginning())));
         program.await
     })
 }
@@ -55,8 +57,9 @@ pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
 /// # Panics
 /// If it has not come to anything by its deadline.
 pub(crate) async fn by<T>(deadline: Duration, call: impl IntoFuture<Output = T>) -> T {
-    match timeout(deadline, call).await {
-        Ok(done) => done,
-        Err(_) => panic!("a call has not ended within {deadline:?}"),
+    tokio::select! {
+        biased;
+        done = call.into_future() => done,
+        () = sleep(deadline) => panic!("a call has not ended within {deadline:?}"),
     }
 }
