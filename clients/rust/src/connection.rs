@@ -240,7 +240,7 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
     let refuse = |why: String| Err(Error::invalid("endpoint", why));
     if endpoint.starts_with("https://") {
         return refuse(format!(
-            "{endpoint}: this client has no TLS; use http:// on a trusted network, or unix:"
+            "{endpoint:?}: this client has no TLS; use http:// on a trusted network, or unix:"
         ));
     }
     let path = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
@@ -286,5 +286,34 @@ mod tests {
             };
             assert_eq!(field, "endpoint");
         }
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    const WORDS: &[&str] =
+        &["http://", "https://", "unix:", "unix://", "[::1]", ":7420", "@", "/", "?", "#", "%00"];
+
+    #[test]
+    fn endpoints_are_taken_or_refused_in_words() {
+        Fuzz::new("endpoint").words(WORDS).longest(400).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            match parse(&text) {
+                Ok(endpoint) => {
+                    assert!(text.starts_with("http://") || text.starts_with("unix:"), "{text:?}");
+                    format!("{:?} {}", endpoint.uri().scheme_str(), endpoint.uri().port().is_some())
+                }
+                Err(Error::Invalid { field, message }) => {
+                    assert_eq!(field, "endpoint");
+                    assert!(!message.chars().any(char::is_control), "{message:?}");
+                    message
+                }
+                Err(error) => panic!("{error}"),
+            }
+        });
     }
 }

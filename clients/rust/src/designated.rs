@@ -284,4 +284,6 @@ fn fit(name: String) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

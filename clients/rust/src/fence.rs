@@ -29,14 +29,18 @@ impl Fence {
     /// [`Error::Invalid`] if one of them is not there: then this process was
     /// not started under a lock.
     pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(|variable| env::var(variable).ok())
+    }
+
+    fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let read = |variable: &str| {
-            env::var(variable).map_err(|_| {
+            lookup(variable).ok_or_else(|| {
                 let why = "is not set: run this program by `leasehold lock NAME -- PROGRAM`";
                 Error::invalid(variable, format!("{variable} {why}"))
             })
         };
         let token = read("LEASEHOLD_TOKEN")?;
-        let token = token.parse().map_err(|_| {
+        let token = exact(&token).ok_or_else(|| {
             Error::invalid("LEASEHOLD_TOKEN", format!("LEASEHOLD_TOKEN is no number: {token:?}"))
         })?;
         Ok(Self::new(read("LEASEHOLD_NAMESPACE")?, read("LEASEHOLD_LOCK")?, token))
@@ -86,6 +90,12 @@ impl fmt::Display for Fence {
     }
 }
 
+/// A token as it is written, and not otherwise: without a sign, without zeros
+/// before it.
+pub(crate) fn exact(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|token: &u64| token.to_string() == text)
+}
+
 /// Everything but letters, digits, `-._~` and what is named besides is escaped.
 #[cfg(any(feature = "guard-azure", feature = "guard-http"))]
 pub(crate) fn escape(text: &str, besides: &[u8]) -> String {
@@ -108,7 +118,8 @@ pub(crate) fn unescape(text: &str) -> Option<String> {
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         if *first == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+            let digits = std::str::from_utf8(digits).ok()?;
             bytes.push(u8::from_str_radix(digits, 16).ok()?);
             rest = &rest[2..];
         } else {
@@ -116,4 +127,42 @@ pub(crate) fn unescape(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    #[test]
+    fn variables_are_taken_as_they_are_or_refused() {
+        // A line for each variable.
+        const VARIABLES: [&str; 3] = ["LEASEHOLD_TOKEN", "LEASEHOLD_NAMESPACE", "LEASEHOLD_LOCK"];
+        Fuzz::new("fence-environment").run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let lines: Vec<_> = text.split('\n').collect();
+            let lookup = |variable: &str| {
+                let at = VARIABLES.iter().position(|known| *known == variable)?;
+                lines.get(at).map(|line| (*line).to_owned())
+            };
+            match Fence::from_variables(lookup) {
+                Ok(fence) => {
+                    let namespace = if lines[1].is_empty() { "default" } else { lines[1] };
+                    let token = fence.token().to_string();
+                    assert_eq!(
+                        [&*token, fence.namespace(), fence.lock()],
+                        [lines[0], namespace, lines[2]]
+                    );
+                    "taken".to_owned()
+                }
+                Err(Error::Invalid { field, message }) => {
+                    assert!(VARIABLES.contains(&&*field), "{field}");
+                    assert!(!message.chars().any(char::is_control), "{message:?}");
+                    message
+                }
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
 }

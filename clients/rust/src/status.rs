@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_call_is_answered_with_says_what_to_do() {
+    fn whatever_a_call_is_answered_with_says_what_to_do_fuzzed() {
         let seeds = ["INVALID", "DATA_LOSS", "PROTOCOL", "RECOVERING", "HELD", "NEW_ONE"];
         let seeds = seeds.map(|reason| {
             let status = with_reason(Code::Aborted, reason);

@@ -12,7 +12,8 @@
 //! | `FUZZ_SEED` | repeats a run; drawn anew if not set, and told with a failure |
 //! | `FUZZ_KEEP` | a directory that gets the inputs that led to something new |
 //!
-//! An input that fails is written to a file and named in the output. Put it
+//! A target fails if it panics, if a task panics that it started, or if it does
+//! not come back. An input that fails is written to a file and named in the output. Put it
 //! into the target's corpus: then it is tried in each run from there on.
 //!
 //! Why a loop of our own: it must run on stable Rust within `cargo test`.
@@ -89,10 +90,14 @@ impl Fuzz {
         let watchdog = Watchdog::start(self.target, seed);
         let mut pool = Pool::default();
         let mut executed = 0_u64;
+        let mut slowest = Duration::ZERO;
         let mut execute = |input: &[u8], pool: &mut Pool| {
             watchdog.begins(input);
             executed += 1;
+            let begin = now();
             let said = target(input);
+            slowest = slowest.max(now() - begin);
+            watchdog.ends();
             pool.learn(input, said.as_ref())
         };
         let kept = corpus::read(self.target);
@@ -103,7 +108,6 @@ impl Fuzz {
         let mut dice = Dice::new(seed);
         let end = now() + length();
         while now() < end {
-            // The clock is asked now and then only: some targets are faster.
             for _ in 0..16 {
                 let mut input = pool.pick(&mut dice).to_vec();
                 mutate::change(&mut input, &pool, &self, &mut dice);
@@ -113,7 +117,8 @@ impl Fuzz {
             }
         }
         eprintln!(
-            "fuzz {}: {executed} executions ({} kept inputs), {} kinds of outcome, seed {seed}",
+            "fuzz {}: {executed} executions ({} kept inputs), {} kinds of outcome, \
+             the slowest took {slowest:.1?}, seed {seed}",
             self.target,
             kept.len(),
             pool.kinds(),

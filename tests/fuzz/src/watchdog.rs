@@ -1,12 +1,18 @@
 //! Says which input it was when a target panics, or does not come back.
 //!
 //! A panic is told by the hook, not by catching it: a daemon whose core
-//! panicked ends the process before anybody could.
+//! panicked ends the process before anybody could, and one in a task of a
+//! runtime is kept by the runtime. All is told past what the test harness
+//! captures: that is lost with a process that is ended.
 
 use std::{
     cell::RefCell,
+    io::{self, Write as _},
     panic,
-    sync::{Arc, Mutex, Once, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,10 +26,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Watched>>> = const { RefCell::new(None) };
 }
 
+/// Targets that run.
+static RUNNING: Mutex<Vec<Weak<Watched>>> = Mutex::new(Vec::new());
+
 struct Watched {
     target: &'static str,
     seed: u64,
     input: Mutex<(Option<Instant>, Vec<u8>)>,
+    panicked: AtomicBool,
 }
 
 impl Watched {
@@ -31,14 +41,36 @@ impl Watched {
         let (_, input) = &*self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let path = corpus::keep_failed(self.target, input);
         let start = &input[..input.len().min(400)];
-        eprintln!(
-            "fuzz {}: {what} with seed {} on an input of {} bytes, kept in {}: {}",
+        _ = writeln!(
+            io::stderr(),
+            "fuzz {}: {what} with FUZZ_SEED={} on an input of {} bytes, kept in {}: {}",
             self.target,
             self.seed,
             input.len(),
             path.display(),
             start.escape_ascii(),
         );
+    }
+
+    fn panics(&self) {
+        self.panicked.store(true, Ordering::Relaxed);
+        self.tell("failed");
+    }
+}
+
+fn running() -> MutexGuard<'static, Vec<Weak<Watched>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whose panic it is. Threads of runtimes do not say for which target they work.
+fn concerned() -> Vec<Arc<Watched>> {
+    let current = CURRENT.try_with(|current| current.borrow().clone());
+    match current {
+        Ok(Some(watched)) => vec![watched],
+        _ if thread::current().name().is_some_and(|name| name.starts_with("tokio")) => {
+            running().iter().filter_map(Weak::upgrade).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -51,17 +83,17 @@ impl Watchdog {
         HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |panic| {
-                let current = CURRENT.try_with(|current| current.borrow().clone());
-                if let Ok(Some(watched)) = current {
-                    watched.tell("failed");
+                for watched in concerned() {
+                    watched.panics();
                 }
                 before(panic);
             }));
         });
-        let input = Mutex::default();
-        let watched = Arc::new(Watched { target, seed, input });
+        let (input, panicked) = (Mutex::default(), AtomicBool::new(false));
+        let watched = Arc::new(Watched { target, seed, input, panicked });
         CURRENT.set(Some(Arc::clone(&watched)));
         let weak = Arc::downgrade(&watched);
+        running().push(weak.clone());
         thread::spawn(move || watch(&weak));
         Self(watched)
     }
@@ -72,11 +104,19 @@ impl Watchdog {
         current.1.clear();
         current.1.extend_from_slice(input);
     }
+
+    /// No task has panicked: the target itself would not have come back.
+    pub(crate) fn ends(&self) {
+        let panicked = self.0.panicked.load(Ordering::Relaxed);
+        assert!(!panicked, "a task of the target {} panicked", self.0.target);
+    }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
         CURRENT.set(None);
+        let own = Arc::downgrade(&self.0);
+        running().retain(|other| !other.ptr_eq(&own));
     }
 }
 
@@ -95,5 +135,25 @@ fn watch(watched: &Weak<Watched>) {
         }
         drop(watched);
         thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_that_others_caught_is_not_forgotten() {
+        let watchdog = Watchdog::start("watchdog", 1);
+        watchdog.begins(b"x");
+        watchdog.ends();
+        _ = panic::catch_unwind(|| panic!("on purpose"));
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| watchdog.ends())).is_err());
+
+        let watchdog = Watchdog::start("watchdog", 1);
+        watchdog.begins(b"y");
+        let runtime = thread::Builder::new().name("tokio-rt-worker".into());
+        _ = runtime.spawn(|| panic!("on purpose")).map(thread::JoinHandle::join);
+        assert!(watchdog.0.panicked.load(Ordering::Relaxed));
     }
 }

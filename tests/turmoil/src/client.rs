@@ -9,7 +9,7 @@ use std::{
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
-use leasehold_client::{Client, Error, Guard, Loss, Progress, simulation};
+use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress, simulation};
 use leasehold_sim::scene::lock_name;
 use tokio::sync::Notify;
 
@@ -83,7 +83,7 @@ impl Actor {
         let outcome = request.acquire().await.map(Arc::new);
         match &outcome {
             Ok(guard) => self.record.granted(client, lock, guard),
-            Err(error) => self.record.refused(client, error.to_string()),
+            Err(error) => self.record.refused(client, error),
         }
         outcome
     }
@@ -93,6 +93,14 @@ impl Actor {
         if guard.is_valid() {
             self.record.use_resource(self.number, lock, guard.token());
         }
+    }
+
+    /// Breaks a lock, whoever holds it, as an operator does.
+    ///
+    /// # Errors
+    /// As the library has it.
+    pub async fn break_lock(&self, lock: u32) -> Result<Broken, Error> {
+        self.client.break_lock(&lock_name(lock), "a simulation", "operator").await
     }
 
     /// It has learnt that it lost the lock.
@@ -120,6 +128,8 @@ pub enum Order {
     Acquire(u32, Option<Duration>),
     /// Give it back.
     Release,
+    /// Take this lock from whoever holds it.
+    Break(u32),
 }
 
 /// What a client has been told by its library, and when.
@@ -139,6 +149,8 @@ pub struct Seen {
     pub warned: Vec<(Duration, String)>,
     /// Releases, and how they went.
     pub released: Vec<(Duration, Result<(), Error>)>,
+    /// Breaks, and how they went.
+    pub broken: Vec<(Duration, Result<Broken, Error>)>,
 }
 
 /// Where a client sits that does as it is told. If its process crashes, the next
@@ -179,13 +191,19 @@ impl Seat {
     pub async fn obey(self: Arc<Self>, actor: Actor) -> turmoil::Result {
         *self.seen() = Seen { number: actor.number(), ..Seen::default() };
         loop {
-            let Order::Acquire(lock, wait) = self.next().await else { continue };
-            match actor.acquire(lock, wait).await {
-                Ok(guard) => {
-                    self.seen().granted.push((time::now(), guard.token()));
-                    self.hold(&actor, lock, guard).await;
+            match self.next().await {
+                Order::Acquire(lock, wait) => match actor.acquire(lock, wait).await {
+                    Ok(guard) => {
+                        self.seen().granted.push((time::now(), guard.token()));
+                        self.hold(&actor, lock, guard).await;
+                    }
+                    Err(error) => self.seen().refused.push((time::now(), error)),
+                },
+                Order::Break(lock) => {
+                    let outcome = actor.break_lock(lock).await;
+                    self.seen().broken.push((time::now(), outcome));
                 }
-                Err(error) => self.seen().refused.push((time::now(), error)),
+                Order::Release => {}
             }
         }
     }

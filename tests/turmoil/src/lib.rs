@@ -10,7 +10,7 @@
 //! - `storage.rs`: the storage account, a host; `wire.rs`: the way to it
 //! - `daemon.rs`, `client.rs`: the other hosts; `line.rs`: between them
 //! - `stage.rs`: all of them, and what can be done to them
-//! - `record.rs`: what happens, as the checker wants it
+//! - `record.rs`: what happens, as the checker wants it; `panics.rs`: in tasks
 //! - `walk.rs`: faults at random, from a seed
 //!
 //! **A cut loses for good what is sent meanwhile.** turmoil's TCP does not send
@@ -25,11 +25,17 @@
 //! headers and the request ids of the storage SDK. None of these has been seen
 //! to change what happens; a test runs seeds twice and compares.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a mistake in the simulation itself")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a mistake in the simulation itself"
+)]
 
 pub mod client;
 pub mod daemon;
 pub mod line;
+mod panics;
 pub mod record;
 pub mod stage;
 pub mod storage;

@@ -6,13 +6,14 @@
 //! order by time, and within one moment that of the notes, is that of causes.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    mem::replace,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use leasehold::driver::Driver;
 use leasehold_check::{Bounds, Entry, Event, History, Nanos};
-use leasehold_client::Guard;
+use leasehold_client::{Error, Guard};
 use leasehold_sim::{
     scene::{blob_path, lock_name},
     storage::{Act, Blob, Call},
@@ -49,7 +50,8 @@ struct Hold {
     lock: u32,
     token: u64,
     /// Until when it was last noted to be valid.
-    until: Nanos,
+    until: Option<Nanos>,
+    /// That it is lost has been noted.
     lost: bool,
     guard: Weak<Guard>,
 }
@@ -70,6 +72,10 @@ struct State {
     /// Where each client's daemon is, and what it asks for.
     places: BTreeMap<u32, usize>,
     pending: BTreeMap<u32, Pending>,
+    /// How often each client has connected.
+    connects: BTreeMap<u32, u32>,
+    /// Daemons that were told to stop.
+    stopping: BTreeSet<u32>,
     guards: Vec<Hold>,
     /// What a daemon was last seen to count on, by daemon and lock.
     holds: BTreeMap<(u32, u32), (u64, Nanos)>,
@@ -116,22 +122,27 @@ impl State {
         }
     }
 
+    /// Looks without changing anything: a look of the library's own would mark
+    /// losses before the client has found out about them.
     fn look_at_clients(&mut self) {
         self.guards.retain(|hold| hold.guard.strong_count() > 0);
         let mut news = Vec::new();
         for hold in &mut self.guards {
             let Some(guard) = hold.guard.upgrade() else { continue };
-            let valid = guard.is_valid();
-            // What it was told it has lost, it is not to believe in again.
+            // One that the session has forgotten was given up.
+            let seen = guard.peek().map(|(deadline, valid)| (time::true_time(deadline), valid));
+            let (until, valid) = seen.unwrap_or((time::nanos(), false));
             if hold.lost && !valid {
                 continue;
             }
-            hold.lost = !valid;
-            let until = time::true_time(guard.deadline());
-            if until != hold.until {
-                hold.until = until;
-                let (client, lock, token) = (hold.client, hold.lock, hold.token);
+            let Hold { client, lock, token, .. } = *hold;
+            // What it has lost, it is not to believe in again: that is noted too.
+            if hold.until.replace(until) != Some(until) || hold.lost {
                 news.push(Event::Valid { client, lock, token, until });
+            }
+            hold.lost = !valid;
+            if hold.lost {
+                news.push(Event::Lost { client, lock, token });
             }
         }
         for event in news {
@@ -204,6 +215,17 @@ impl Record {
         }
     }
 
+    /// Tells the daemon at a place to stop.
+    ///
+    /// # Panics
+    /// If none runs there.
+    pub fn stop(&self, place: usize) {
+        let mut state = self.state();
+        let Running { number, stop, .. } = state.running[&place].clone();
+        state.stopping.insert(number);
+        stop.notify_one();
+    }
+
     /// The daemon that runs at a place.
     #[must_use]
     pub fn running(&self, place: usize) -> Option<Running> {
@@ -231,6 +253,7 @@ impl Record {
     /// what it asked that one for, it will ask this one for.
     pub fn connected(&self, client: u32, place: usize) {
         let mut state = self.state();
+        *state.connects.entry(client).or_default() += 1;
         let daemon = state.number_at(place);
         let Some(before) = state.pending.get(&client).copied() else { return };
         if before.daemon != daemon {
@@ -242,6 +265,12 @@ impl Record {
         }
     }
 
+    /// How often a client has connected.
+    #[must_use]
+    pub fn connects(&self, client: u32) -> u32 {
+        self.state().connects.get(&client).copied().unwrap_or(0)
+    }
+
     /// A client was granted a lock.
     pub fn granted(&self, client: u32, lock: u32, guard: &Arc<Guard>) {
         let mut state = self.state();
@@ -249,15 +278,19 @@ impl Record {
         let token = guard.token();
         state.note(Event::Granted { op, token });
         let guard = Arc::downgrade(guard);
-        state.guards.push(Hold { client, lock, token, until: 0, lost: false, guard });
+        state.guards.push(Hold { client, lock, token, until: None, lost: false, guard });
         state.look_at_clients();
     }
 
     /// A client was not granted a lock.
-    pub fn refused(&self, client: u32, why: String) {
+    pub fn refused(&self, client: u32, error: &Error) {
         let mut state = self.state();
-        if let Some(Pending { op, .. }) = state.pending.remove(&client) {
-            state.note(Event::Refused { op, why, faulty: false });
+        if let Some(Pending { op, daemon, .. }) = state.pending.remove(&client) {
+            let could_not =
+                matches!(error, Error::Unavailable { .. } | Error::NeedsOperator { .. });
+            // Who is told to stop refuses whom it could serve.
+            let faulty = could_not && !state.stopping.contains(&daemon);
+            state.note(Event::Refused { op, why: error.to_string(), faulty });
         }
     }
 
@@ -265,7 +298,11 @@ impl Record {
     pub fn lost(&self, client: u32, lock: u32, token: u64) {
         let mut state = self.state();
         state.look_at_clients();
-        state.note(Event::Lost { client, lock, token });
+        let same = |hold: &&mut Hold| (hold.client, hold.lock, hold.token) == (client, lock, token);
+        let noted = state.guards.iter_mut().find(same).map(|hold| replace(&mut hold.lost, true));
+        if noted != Some(true) {
+            state.note(Event::Lost { client, lock, token });
+        }
     }
 
     /// A client lets go. Gives the number of that operation.

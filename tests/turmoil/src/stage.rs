@@ -10,6 +10,7 @@ use turmoil::{Builder, Sim};
 use crate::{
     client::{self, Actor, Order, Seat},
     daemon::{self, Setup},
+    panics::Panics,
     record::Record,
     storage::{self, Account},
     time::{self, TICK},
@@ -45,6 +46,8 @@ impl Host {
 pub struct Stage {
     // Hosts end before what they refer to.
     sim: Sim<'static>,
+    seed: u64,
+    panics: Panics,
     setup: Setup,
     record: Arc<Record>,
     seats: Vec<Arc<Seat>>,
@@ -75,6 +78,8 @@ impl Stage {
         let account = Account::new(Arc::clone(&record));
         let mut stage = Self {
             sim,
+            seed,
+            panics: Panics::watch(),
             setup,
             record,
             seats: Vec::new(),
@@ -149,6 +154,7 @@ impl Stage {
         if let Err(error) = self.sim.step() {
             panic!("a host failed at {begin:?}: {error}");
         }
+        assert_eq!(self.panics.count(), 0, "tasks panicked at {begin:?}");
         let end = self.sim.elapsed();
         time::set_step(end, end);
         self.record.look();
@@ -275,7 +281,7 @@ impl Stage {
     /// # Panics
     /// If none runs there.
     pub fn stop(&self, place: usize) {
-        self.record.running(place).expect("a daemon runs there").stop.notify_one();
+        self.record.stop(place);
     }
 
     /// How long things may take while nothing is disturbed.
@@ -287,10 +293,10 @@ impl Stage {
         let margin = Duration::from_secs(1);
         Bounds {
             takeover: nanos(lease.max(ttl + linger) + poll + margin + trips),
-            expiry: nanos(lease.max(ttl + linger) + poll + margin + trips),
+            expiry: nanos(ttl + linger + poll + trips),
             local_handover: nanos(trips),
             remote_handover: nanos(linger + poll + trips),
-            orphan: nanos(lease.max(linger) + trips),
+            orphan: nanos(lease.max(ttl + linger) + trips),
             recovery: nanos(lease + ttl + poll + Duration::from_secs(10)),
             skew: 0,
         }
@@ -316,6 +322,15 @@ impl Stage {
         let violations = self.violations();
         let told: Vec<_> = violations.iter().map(ToString::to_string).collect();
         assert!(violations.is_empty(), "{}", told.join("\n"));
+    }
+}
+
+/// With the seed, what failed can be repeated.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was seed {}, at {:?}", self.seed, self.now());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Faults at random, from a seed.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use leasehold::clock::sleep;
 use leasehold_check::{History, Violation, check};
@@ -67,7 +67,8 @@ impl Fault {
 /// Runs a seed.
 ///
 /// # Panics
-/// If a daemon that was told to stop does not.
+/// If a daemon that was told to stop does not, or if a client is not served when
+/// all is well again.
 #[must_use]
 pub fn walk(seed: u64) -> Walk {
     let mut dice = Dice::new(seed);
@@ -82,9 +83,13 @@ pub fn walk(seed: u64) -> Walk {
     let (places, locks) = (*dice.pick(&[1, 2, 2, 3]), *dice.pick(&[1, 1, 2]));
     let mut stage = Stage::new(seed, setup, places, locks);
     let mut seats = Vec::new();
+    let last = Rc::new(Cell::new(false));
     for _ in 0..dice.within(2..5) {
         let place = dice.index(places);
-        let seat = stage.wanderer(move |seat, record| wander(seat, record, place, setup, locks));
+        let last = Rc::clone(&last);
+        let seat = stage.wanderer(move |seat, record| {
+            wander(seat, record, place, setup, locks, Rc::clone(&last))
+        });
         seats.push((seat, place));
     }
     let trouble = Duration::from_nanos(dice.millis(30_000..70_000));
@@ -112,6 +117,14 @@ pub fn walk(seed: u64) -> Walk {
         end(&mut stage, &mut ends, &seats);
     }
     stage.run(Duration::from_secs(lease + 45));
+    // Each is served once more. Between daemons there is no queue, so that could
+    // not be expected while others ask again and again.
+    last.set(true);
+    let healed = stage.now();
+    stage.run_until("a grant for each client", 2 * LONGEST, |stage| {
+        let served = |seat: usize| stage.seat(seat).seen().granted.iter().any(|at| at.0 > healed);
+        seats.iter().all(|(seat, _)| served(*seat))
+    });
     let history = stage.history();
     Walk { violations: check(&history), history, length: stage.now(), faults }
 }
@@ -216,18 +229,20 @@ fn end(stage: &mut Stage, ends: &mut Vec<(Duration, Fault)>, seats: &[(usize, us
     }
 }
 
-/// A client of its own will.
+/// A client of its own will. When it is told so, it gets one last lock.
 async fn wander(
     seat: Arc<Seat>,
     record: Arc<Record>,
     place: usize,
     setup: Setup,
     locks: u32,
+    last: Rc<Cell<bool>>,
 ) -> turmoil::Result {
     let mut dice = Dice::new(time::seed());
     let actor = Actor::start(place, setup, &record);
     *seat.seen() = Seen { number: actor.number(), ..Seen::default() };
     loop {
+        let is_last = last.get();
         let pause = *dice.pick(&[1, 100, 1000, 5000]);
         sleep(dice.length(0..pause + 1)).await;
         let lock = dice.within(0..u64::from(locks)) as u32;
@@ -237,7 +252,14 @@ async fn wander(
             _ => None,
         };
         match actor.acquire(lock, wait).await {
-            Ok(guard) => hold(&actor, lock, guard, setup, &mut dice).await,
+            Ok(guard) => {
+                seat.seen().granted.push((time::now(), guard.token()));
+                hold(&actor, lock, guard, setup, &mut dice, &last).await;
+                if is_last {
+                    // Its session goes on.
+                    std::future::pending::<()>().await;
+                }
+            }
             // Whoever is refused at once must not ask at once again.
             Err(_) => sleep(dice.length(200..1000)).await,
         }
@@ -245,11 +267,18 @@ async fn wander(
 }
 
 /// Holds it for a while, looks after it more or less well, and lets go.
-async fn hold(actor: &Actor, lock: u32, guard: Arc<Guard>, setup: Setup, dice: &mut Dice) {
+async fn hold(
+    actor: &Actor,
+    lock: u32,
+    guard: Arc<Guard>,
+    setup: Setup,
+    dice: &mut Dice,
+    last: &Cell<bool>,
+) {
     let lease = setup.lease.as_millis() as u64;
     let longest = *dice.pick(&[10, 500, 5000, lease, 2 * lease]);
     let until = Moment::now() + dice.length(0..longest + 1);
-    while !until.has_passed() {
+    while !until.has_passed() && !last.get() {
         let turn = dice.length(1..1000).min(until.remaining());
         tokio::select! {
             biased;

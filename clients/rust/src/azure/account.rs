@@ -53,6 +53,9 @@ enum Credential {
     Token(Arc<dyn TokenCredential>),
 }
 
+/// Its name, where it is, and what gives access to it.
+type Description = (String, Endpoints<Option<Url>>, Credential);
+
 impl Account {
     /// From a connection string, with a key or a shared access signature;
     /// `UseDevelopmentStorage=true` is Azurite on its usual port.
@@ -60,6 +63,11 @@ impl Account {
     /// # Errors
     /// If it can't be read, or lacks something.
     pub fn from_connection_string(text: &str) -> Result<Self, InvalidAccount> {
+        let (name, endpoints, credential) = Self::read(text)?;
+        Ok(Self::new(name, endpoints, credential))
+    }
+
+    fn read(text: &str) -> Result<Description, InvalidAccount> {
         let invalid = |problem: String| InvalidAccount::new("the connection string", problem);
         let read = ConnectionString::parse(text).map_err(invalid)?;
         let mut url_sas = None;
@@ -97,7 +105,7 @@ impl Account {
                 return Err(invalid(problem.to_owned()));
             }
         };
-        Ok(Self::new(name, endpoints, credential))
+        Ok((name, endpoints, credential))
     }
 
     /// An account of the public cloud, and its key.
@@ -319,6 +327,8 @@ fn check_key(key: &SecretText) -> Result<(), String> {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;

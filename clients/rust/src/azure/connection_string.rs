@@ -89,6 +89,20 @@ impl ConnectionString {
     }
 }
 
+/// What has a meaning here.
+const NAMES: [&str; 10] = [
+    "AccountKey",
+    "AccountName",
+    "BlobEndpoint",
+    "DefaultEndpointsProtocol",
+    "DevelopmentStorageProxyUri",
+    "EndpointSuffix",
+    "QueueEndpoint",
+    "SharedAccessSignature",
+    "TableEndpoint",
+    "UseDevelopmentStorage",
+];
+
 /// The pairs, by name in small letters.
 fn settings(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut settings = BTreeMap::new();
@@ -102,7 +116,9 @@ fn settings(text: &str) -> Result<BTreeMap<String, String>, String> {
         };
         let (name, value) = (name.trim(), value.trim());
         if settings.insert(name.to_lowercase(), value.to_owned()).is_some() {
-            return Err(format!("has {name} twice"));
+            // What stands in the place of a name may be a secret.
+            let known = NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
+            return Err(format!("has {} twice", if known { name } else { "a setting" }));
         }
     }
     Ok(settings)

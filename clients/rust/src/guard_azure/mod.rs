@@ -12,6 +12,8 @@ pub mod table;
 
 mod etag;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod patience;
 mod written;
 

@@ -151,7 +151,7 @@ impl TokenGate {
         Ok(())
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<String, HighestToken>> {
+    pub(super) fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<String, HighestToken>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,6 +38,8 @@
 //!   HEAD and OPTIONS of HTTP.
 
 mod body;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod layer;
 mod refusal;
@@ -50,7 +52,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::{
     Fence,
-    fence::{escape, unescape},
+    fence::{escape, exact, unescape},
 };
 use refusal::Refusal;
 
@@ -74,7 +76,7 @@ fn read(headers: &HeaderMap) -> Result<Option<Fence>, Refusal> {
         (Some(lock), Some(token)) => (lock, token),
         _ => return Err(Refusal::Malformed("one of the two is missing")),
     };
-    let token = token.to_str().ok().and_then(|text| text.parse().ok());
+    let token = token.to_str().ok().and_then(exact);
     let token = token.filter(|token| (1..1 << 53).contains(token));
     let lock = lock.to_str().ok().and_then(unescape);
     let lock = lock.as_deref().and_then(|lock| lock.split_once('/'));

@@ -29,10 +29,15 @@ fn a_cut_shorter_than_the_ttl_loses_nothing() {
         let mut two = holder_and_waiter(seed, 1);
         let session = two.stage.seat(two.holder).seen().session.clone();
         let (client, daemon) = hosts(&two);
+        let number = two.stage.seat(two.holder).seen().number;
         two.stage.cut(client, daemon);
         two.stage.run(seconds(length));
         two.stage.mend(client, daemon);
         two.stage.run(seconds(30));
+        let connects = two.stage.record().connects(number);
+        // Pings are less than two seconds apart: so one of them was lost, and with
+        // it the connection.
+        assert!(connects >= 2 || length < 2, "{connects} connections");
         still_works(&mut two, &session);
     }
 }

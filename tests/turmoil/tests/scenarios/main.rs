@@ -9,6 +9,8 @@ mod client_crash;
 mod client_link;
 mod daemon_crash;
 mod daemon_stop;
+mod operator;
+mod panics;
 mod random_walk;
 mod storage_crash;
 mod storage_link;

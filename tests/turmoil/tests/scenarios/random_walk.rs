@@ -49,7 +49,11 @@ fn nothing_happens_that_must_not() {
                     let mut sum = sum.lock().unwrap();
                     sum.length += walk.length;
                     sum.entries += entries.len();
-                    sum.granted += count(|event| matches!(event, Event::Granted { .. }));
+                    let granted = count(|event| matches!(event, Event::Granted { .. }));
+                    sum.granted += granted;
+                    if granted == 0 {
+                        sum.violations.push(format!("seed {seed}: nothing was granted"));
+                    }
                     sum.lost += count(|event| matches!(event, Event::Lost { .. }));
                     for (fault, times) in walk.faults {
                         *sum.faults.entry(fault).or_default() += times;
@@ -68,7 +72,6 @@ fn nothing_happens_that_must_not() {
         println!("{times:6} {fault}");
     }
     assert!(violations.is_empty(), "{}", violations.join("\n"));
-    assert!(granted > 0);
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use azure_core::Uuid;
 
 use super::{Error, Place};
-use crate::{Fence, fence::escape};
+use crate::{
+    Fence,
+    fence::{escape, exact},
+};
 
 /// Names of metadata that begin so are the guard's own.
 pub(super) const RESERVED: &str = "leasehold";
@@ -44,7 +47,7 @@ impl Record {
         let kept = (metadata.remove(TOKEN), metadata.remove(LOCK));
         let guarded = kept.0.is_some() || kept.1.is_some();
         let fence = match kept {
-            (Some(token), Some(lock)) => token.parse().ok().map(|token| (token, lock)),
+            (Some(token), Some(lock)) => exact(&token).map(|token| (token, lock)),
             _ => None,
         };
         if guarded && fence.is_none() {
@@ -142,5 +145,48 @@ mod tests {
         assert!(written(7).covers(None) && !written(8).covers(None));
         // Somebody wrote past the guard.
         assert!(!Record::default().covers(Some(&first)));
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    const WORDS: &[&str] = &[TOKEN, LOCK, WRITES, GONE, "=", "\n", ".", "+7", "default/orders"];
+
+    #[test]
+    fn a_fence_is_read_exactly_or_needs_an_operator() {
+        Fuzz::new("blob-fence").words(WORDS).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let pairs = text.lines().filter_map(|line| line.split_once('='));
+            let sent: BTreeMap<_, _> =
+                pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let mut left = sent.clone();
+            match Record::take(&mut left, &Place::default()) {
+                Ok(record) => {
+                    let fence = record.fence.as_ref();
+                    assert_eq!(sent.get(TOKEN), fence.map(|(token, _)| token.to_string()).as_ref());
+                    assert_eq!(sent.get(LOCK), fence.map(|(_, lock)| lock));
+                    let own = |name: &String| [TOKEN, LOCK, WRITES, GONE].contains(&name.as_str());
+                    assert!(!left.keys().any(own), "{left:?}");
+                    let pairs = record.pairs().into_iter();
+                    let mut again = pairs.map(|(name, value)| (name.to_owned(), value)).collect();
+                    assert_eq!(
+                        Record::take(&mut again, &Place::default()).ok(),
+                        Some(record.clone())
+                    );
+                    let after = record.after("n");
+                    assert!(after.has("n") && after.writes.len() <= REMEMBERED);
+                    format!("{} {} {}", fence.is_some(), record.gone, record.writes.len().min(9))
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
+                    assert!(sent.contains_key(TOKEN) || sent.contains_key(LOCK));
+                    "operator".to_owned()
+                }
+            }
+        });
     }
 }

@@ -135,19 +135,7 @@ impl Queue {
         url.query_pairs_mut()
             .append_pair("numofmessages", "1")
             .append_pair("visibilitytimeout", &hide.as_secs().to_string());
-        let answer = self.send_request(Request::new(url, Method::Get)).await?;
-        let list: List = from_xml(&answer.body).map_err(|_| Fault::Unclear {
-            why: "the service's answer is not a list of messages".to_owned(),
-        })?;
-        Ok(list.messages.into_iter().next().map(|raw| Got {
-            message: Message {
-                id: raw.message_id,
-                text: raw.message_text,
-                attempt: raw.dequeue_count,
-                token,
-            },
-            receipt: raw.pop_receipt,
-        }))
+        first(&self.send_request(Request::new(url, Method::Get)).await?, token)
     }
 
     /// Hides a message for longer, or shows it at once. The new receipt.
@@ -185,6 +173,79 @@ impl Queue {
     }
 }
 
+/// The first message of a list.
+fn first(answer: &Answer, token: u64) -> Result<Option<Got>, Fault> {
+    let list: List = from_xml(&answer.body).map_err(|_| Fault::Unclear {
+        why: "the service's answer is not a list of messages".to_owned(),
+    })?;
+    Ok(list.messages.into_iter().next().map(|raw| Got {
+        message: Message {
+            id: raw.message_id,
+            text: raw.message_text,
+            attempt: raw.dequeue_count,
+            token,
+        },
+        receipt: raw.pop_receipt,
+    }))
+}
+
 fn xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod fuzz {
+    use azure_core::{Bytes, http::headers::Headers};
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    const WORDS: &[&str] = &[
+        "<QueueMessagesList>",
+        "</QueueMessagesList>",
+        "<QueueMessage>",
+        "</QueueMessage>",
+        "<MessageId>a</MessageId>",
+        "<PopReceipt>b</PopReceipt>",
+        "<DequeueCount>1</DequeueCount>",
+        "<MessageText>",
+        "</MessageText>",
+        "&amp;",
+        "&#13;",
+        "<![CDATA[",
+        "<!DOCTYPE x [<!ENTITY y \"z\">]>",
+    ];
+
+    fn read(body: &[u8]) -> Result<Option<Got>, Fault> {
+        let body = Bytes::copy_from_slice(body);
+        first(&Answer { status: 200, headers: Headers::new(), body }, 7)
+    }
+
+    #[test]
+    fn a_message_that_is_read_is_sent_and_read_alike() {
+        Fuzz::new("queue-message").words(WORDS).run(|input| match read(input) {
+            Ok(Some(Got { message, receipt })) => {
+                let Message { id, text, attempt, token } = &message;
+                assert_eq!(*token, 7);
+                if !text.chars().any(char::is_control) {
+                    let again = format!(
+                        "<QueueMessagesList><QueueMessage><MessageId>{}</MessageId><PopReceipt>{}\
+                         </PopReceipt><DequeueCount>{attempt}</DequeueCount><MessageText>{}\
+                         </MessageText></QueueMessage></QueueMessagesList>",
+                        xml(id),
+                        xml(&receipt),
+                        xml(text)
+                    );
+                    let again = read(again.as_bytes()).ok().flatten().expect("it has a message");
+                    assert_eq!(again.message.text.trim(), text.trim());
+                }
+                format!("{} {}", text.is_empty(), id.is_empty())
+            }
+            Ok(None) => "none".to_owned(),
+            Err(fault) => {
+                assert!(fault.is_unclear(), "{fault:?}");
+                "unclear".to_owned()
+            }
+        });
+    }
 }

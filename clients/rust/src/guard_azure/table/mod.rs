@@ -90,6 +90,8 @@ mod entity;
 mod error;
 mod fault;
 mod fence;
+#[cfg(test)]
+pub(super) mod fuzz;
 mod guarded;
 mod head;
 mod install;
