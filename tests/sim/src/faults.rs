@@ -10,7 +10,7 @@ use crate::{
     plan::{DRIFT, Fault},
     scene::{Scene, blob_path, count, lock_name, record, scene},
     storage::{Act, Call, Kept},
-    wire::Trap,
+    wire::{Trap, Trouble},
     world::{Machine, Nanos, SECOND},
 };
 
@@ -271,7 +271,7 @@ fn happen(index: usize, fault: Fault) {
             repair(lock);
             disturb(index, longest_lease, || {});
         }
-        Fault::Garble { lock, put_back, length } => {
+        Fault::Garble { lock, put_back, restart, length } => {
             let before = kept_with(lock).filter(|_| put_back);
             if put_back && before.is_none() {
                 return;
@@ -279,6 +279,7 @@ fn happen(index: usize, fault: Fault) {
             count("operator: blob garbled");
             let garbage = [("token".to_owned(), "none".to_owned())].into();
             let etag = tamper(lock, (garbage, Vec::new()), scene.date());
+            start_anew(restart);
             disturb(index, length.max(2 * SECOND), move || match before {
                 // Unless somebody wrote to what can't be read.
                 Some(before) if etag_of(lock) == Some(etag) => {
@@ -313,16 +314,29 @@ fn happen(index: usize, fault: Fault) {
                 let blob = storage.blob(&blob_path(lock));
                 blob.is_some_and(|blob| blob.leased_until(scene.world.now()).is_some())
             };
-            if leased || scene.epoch(lock) >= scene.date() {
+            // By a clock that is not ahead: it may be back before the blob is used.
+            let date = scene.right_date();
+            if leased || scene.epoch(lock) >= date {
+                // Nobody restores what is in use: it is done when it is not.
+                let fault = Fault::Age { lock, age, restart, length };
+                if scene.world.now() + length + SECOND < scene.plan.calm_from {
+                    scene.world.after(SECOND / 5, move || happen(index, fault));
+                }
                 return;
             }
             count("operator: backup restored");
-            let used = scene.date() - age;
+            let used = date - age;
             let etag = tamper(lock, crate::run::old_record(used), used);
-            if let Some(down) = restart {
-                (0..scene.plan.places).for_each(|place| daemon::crash(place, Some(down)));
+            start_anew(restart);
+            // Those who collect it and those who acquire it get into each other's way.
+            let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
+            for place in scene.places.borrow_mut().iter_mut() {
+                place.road.storms.push((index, 300, kinds.to_vec()));
             }
             disturb(index, length, move || {
+                for place in crate::scene::scene().places.borrow_mut().iter_mut() {
+                    place.road.storms.retain(|(of, ..)| *of != index);
+                }
                 // Nobody has used it, and those who have seen more freeze it.
                 if etag_of(lock) == Some(etag) {
                     repair(lock);
@@ -430,6 +444,13 @@ fn repair(lock: u32) {
     scene.storage.borrow_mut().remove(&blob_path(lock));
     record(Event::Deleted { lock });
     scene.note_lease(lock);
+}
+
+/// All daemons are killed, and started again after this long.
+fn start_anew(down: Option<Nanos>) {
+    if let Some(down) = down {
+        (0..scene().plan.places).for_each(|place| daemon::crash(place, Some(down)));
+    }
 }
 
 /// An operator replaces what is kept with a blob. Gives its version.

@@ -105,8 +105,8 @@ pub enum Fault {
     /// An operator deletes a blob, whoever leases it.
     Delete { lock: u32 },
     /// An operator makes a blob unreadable, and later deletes it or puts back what
-    /// was there.
-    Garble { lock: u32, put_back: bool, length: Nanos },
+    /// was there; perhaps while all daemons are started anew.
+    Garble { lock: u32, put_back: bool, restart: Option<Nanos>, length: Nanos },
     /// An operator restores a blob as it was a while ago, whoever leases it.
     Restore { lock: u32, length: Nanos },
     /// An operator restores a blob from a backup that is hours old, perhaps while
@@ -160,12 +160,22 @@ impl Plan {
             let fault = plan.fault(at, dice);
             plan.faults.push((at, fault));
         }
-        if collects && !leaping_date {
+        if collects {
             for _ in 0..dice.within(0..4) {
                 let at = dice.within(0..trouble);
                 let fault = plan.age(at, dice);
                 plan.faults.push((at, fault));
+                if leaping_date {
+                    let length = dice.millis(1000..20_000).min(trouble - at);
+                    let by = *dice.pick(&[3600, 7200]);
+                    plan.faults.push((at, Fault::LeapDate { by, length }));
+                }
             }
+        }
+        if leaping_date && dice.permille(400) {
+            let at = dice.within(0..trouble);
+            let fault = plan.garble(at, true, dice);
+            plan.faults.push((at, fault));
         }
         plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
@@ -322,13 +332,16 @@ impl Plan {
                 23 if !self.leaping_date => match dice.within(0..7) {
                     0 => Fault::BreakLease { lock },
                     1 => Fault::Delete { lock },
-                    2 => Fault::Garble { lock, put_back: dice.permille(500), length },
+                    2 => {
+                        let put_back = dice.permille(500);
+                        self.garble(at, put_back, dice)
+                    }
                     3 => Fault::Restore { lock, length },
                     4 => Fault::Usurp { lock },
                     5 => Fault::NoContainer { length: length.min(20 * SECOND) },
                     _ => self.age(at, dice),
                 },
-                23 => Fault::Garble { lock, put_back: true, length },
+                23 => self.garble(at, true, dice),
                 24 => Fault::Touch { lock },
                 _ => continue,
             };
@@ -337,9 +350,15 @@ impl Plan {
 
     fn age(&self, at: Nanos, dice: &mut Dice) -> Fault {
         let lock = dice.within(0..u64::from(self.locks)) as u32;
-        let restart = dice.permille(600).then(|| dice.millis(10..2000));
+        let restart = restart(dice);
         let length = dice.millis(1000..30_000).min(self.calm_from - at);
         Fault::Age { lock, age: dice.within(4_000..100_000), restart, length }
+    }
+
+    fn garble(&self, at: Nanos, put_back: bool, dice: &mut Dice) -> Fault {
+        let lock = dice.within(0..u64::from(self.locks)) as u32;
+        let length = self.length(dice).min(self.calm_from - at);
+        Fault::Garble { lock, put_back, restart: restart(dice), length }
     }
 
     /// Around the times that matter.
@@ -362,4 +381,9 @@ impl Plan {
 fn drift(dice: &mut Dice) -> i64 {
     let drift = dice.within(0..2 * DRIFT) as i64 - DRIFT as i64;
     if dice.permille(300) { 0 } else { drift }
+}
+
+/// For how long all daemons are down, if they are started anew.
+fn restart(dice: &mut Dice) -> Option<Nanos> {
+    dice.permille(600).then(|| dice.millis(10..2000))
 }
