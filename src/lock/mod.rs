@@ -218,6 +218,8 @@ struct Cx<'a> {
     entropy: &'a mut Entropy,
     #[cfg(feature = "simulation")]
     one_id: u128,
+    #[cfg(feature = "simulation")]
+    draining: bool,
     settings: &'a Settings,
     schedule: &'a mut Schedule<Due>,
     /// An empty queue, to be used again.
@@ -507,6 +509,8 @@ impl Locks {
             entropy: &mut self.entropy,
             #[cfg(feature = "simulation")]
             one_id: self.one_id,
+            #[cfg(feature = "simulation")]
+            draining: self.draining,
             settings: &self.settings,
             schedule: &mut self.schedule,
             spare: &mut self.spare,

@@ -595,6 +595,12 @@ impl Lock {
     }
 
     fn give_up_lease_then(&mut self, id: LeaseId, then: Option<Box<Waiting>>, cx: &mut Cx<'_>) {
+        // Safety rule 13.
+        #[cfg(feature = "simulation")]
+        if cx.draining && mutant::is(Mutant::StopWithLeases) {
+            self.lease = Lease::None;
+            return;
+        }
         let duration = match &self.lease {
             Lease::Acquiring { duration, .. } => *duration,
             Lease::Held { term: Some(term), .. } => term.duration(),

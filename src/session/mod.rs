@@ -26,12 +26,11 @@ pub use message::{Message, Opened, Queued, Secret};
 use slab::Slab;
 pub use view::{HeldView, LockView};
 
-#[cfg(feature = "simulation")]
-use crate::mutant::{self, Mutant};
 use crate::{
     clock::{Entropy, HashMap, Moment},
     holder::Holder,
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
+    mutant::{self, Mutant},
     name::LockName,
     schedule::Schedule,
 };
@@ -93,7 +92,7 @@ impl Session {
     /// before the limit.
     fn valid_until(&self, limit: Option<Moment>) -> Duration {
         let length = limit.map_or(self.ttl, |limit| limit.since(self.pinged_at).min(self.ttl));
-        length - length / DRIFT
+        if mutant::is(Mutant::NoRoomForDrift) { length } else { length - length / DRIFT }
     }
 
     fn forget_grant(&mut self, handle: Handle) -> Option<LockId> {

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::{Action, Message, Request, Session, Sessions};
-#[cfg(feature = "simulation")]
-use crate::mutant::{self, Mutant};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
     lock::{self, Patience, SessionKey},
+    mutant::{self, Mutant},
 };
 
 /// More waits than this are not searched one by one.
@@ -127,7 +126,7 @@ impl Sessions {
     pub(super) fn kept_alive(&self, session: &Session) -> Message {
         let valid_for = session.valid_for();
         let limited = session.grants.iter().filter(|(_, held)| held.limited);
-        let limits = if session.limited == 0 {
+        let limits = if session.limited == 0 || mutant::is(Mutant::LimitsLeftOut) {
             Vec::new()
         } else {
             limited

@@ -143,6 +143,7 @@ impl Guard {
             }
             let look = self.deadline().min(Moment::now() + LOOK_EVERY);
             tokio::select! {
+                biased;
                 () = news => {}
                 () = clock::sleep_until(look) => {}
             }

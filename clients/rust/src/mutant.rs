@@ -40,8 +40,10 @@ mutants! {
     GrantBeforeWrite, 2, "2b", "the lock is granted without its tokens having been stored";
     ForgetfulEpoch, 2, "2c", "a new blob's tokens begin at 1, not at the service's date";
     TrustOldRecord, 2, "2d", "a stored token lower than one seen before is believed";
+    GarbageIsNew, 2, "2e", "a record that can't be read counts as none, and tokens begin anew";
     DeadlineFromAnswer, 3, "3a", "the deadline counts from the answer, not from the call";
     DeadlineWithoutMargin, 3, "3b", "the deadline leaves no margin and no room for drift";
+    NoRoomForDrift, 3, "3c", "neither leases nor sessions leave room for drift, but margins are kept";
     EndlessCall, 4, "4", "calls of the storage have no time limit";
     ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
     BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
@@ -49,15 +51,19 @@ mutants! {
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
+    LostIsUnclear, 7, "7c", "a renewal that is told that the lease is lost counts as unclear";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
     ResumedEpoch, 10, "10", "a restarted daemon goes on with the tokens that its predecessor stored";
     CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
     FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
+    LimitsLeftOut, 11, "11c", "keep-alive answers do not say which grants end with their lease";
     ReleaseByName, 12, "12", "a repeated release frees whoever holds the lock by then";
     TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
     HastyStop, 13, "13b", "a daemon that stops frees its locks before its holders must have let go";
-    CollectAnything, 14, "14", "idle blobs are deleted without If-Match and whatever their epoch";
+    StopWithLeases, 13, "13c", "a daemon that stops does not release its leases";
+    CollectWithoutMatch, 14, "14a", "idle blobs are deleted without If-Match";
+    CollectAnyEpoch, 14, "14b", "idle blobs are deleted whatever their epoch";
 }
 
 #[cfg(feature = "simulation")]

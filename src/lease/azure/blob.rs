@@ -271,7 +271,7 @@ impl Blobs {
         let options =
             BlobClientDeleteOptions { if_match: Some(version.clone()), ..Default::default() };
         let options =
-            if mutant::is(Mutant::CollectAnything) { Default::default() } else { options };
+            if mutant::is(Mutant::CollectWithoutMatch) { Default::default() } else { options };
         let delete = async {
             blob.delete(Some(options)).await?;
             Ok(())

@@ -71,12 +71,9 @@ fn is_idle(listed: &Listed, idle: Duration) -> bool {
     else {
         return false;
     };
-    if mutant::is(Mutant::CollectAnything) {
-        return !listed.seen.leased && now.saturating_sub(written_at) >= idle.as_secs();
-    }
     !listed.seen.leased
         && now.saturating_sub(written_at) >= idle.as_secs()
-        && (record.token >> SEQ_BITS) + BEHIND < now
+        && ((record.token >> SEQ_BITS) + BEHIND < now || mutant::is(Mutant::CollectAnyEpoch))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct Entry {
 /// What can happen. Clients, daemons and locks are numbered from 0; operations
 /// have numbers that are never used again. A client that was restarted is
 /// another client; so is one that opened a new session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the variants say what their fields are")]
 pub enum Event {

@@ -1,6 +1,12 @@
 //! Clients: programs that use the product's own client library, as users' do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
@@ -10,7 +16,7 @@ use crate::{
     dice::Dice,
     link::Way,
     plan::Plan,
-    scene::{Hold, Process, count, lock_name, record, scene},
+    scene::{Hold, count, lock_name, record, scene},
 };
 
 /// What a client holds.
@@ -46,6 +52,20 @@ impl Held {
         }
     }
 
+    async fn lost(&self) {
+        match self {
+            Self::Lock(guard) => _ = guard.lost().await,
+            Self::Lead(lead) => _ = lead.lost().await,
+        }
+    }
+
+    async fn at_risk(&self) {
+        match self {
+            Self::Lock(guard) => _ = guard.at_risk().await,
+            Self::Lead(lead) => _ = lead.at_risk().await,
+        }
+    }
+
     async fn release(self) -> Result<(), Error> {
         match self {
             Self::Lock(guard) => guard.release().await,
@@ -64,32 +84,32 @@ pub fn start(place: usize) {
     let mut dice = scene.dice.borrow_mut().split();
     let clocks = scene.plan.clocks(scene.world.now(), &mut dice);
     let machine = scene.world.add_machine(clocks, dice.split());
-    let number = {
-        let mut clients = scene.clients.borrow_mut();
-        clients.push(Process { machine, place, holds: Vec::new(), pending: None });
-        clients.len() as u32 - 1
-    };
-    if scene.plan.bad_clocks {
-        record(Event::ClockBroken { client: number });
-    }
+    let number = scene.enrol(machine, place);
     let builder = Client::builder("http://daemon")
         .ttl(scene.plan.ttl)
         .client_name(format!("client {number}"))
         .fenced(false);
-    let program = scene.world.as_machine(machine, || {
-        let link = Arc::new(Way { client: number, place });
-        let client = simulation::client(builder, link).expect("the settings are acceptable");
-        let Plan { locks, lease, longest_lease, .. } = scene.plan;
-        Program { number, client, dice, locks, lease, longest_lease }
+    let number = Arc::new(AtomicU32::new(number));
+    let client = scene.world.as_machine(machine, || {
+        let link = Arc::new(Way { client: Arc::clone(&number), place });
+        simulation::client(builder, link).expect("the settings are acceptable")
     });
-    scene.world.spawn(machine, Box::pin(program.run()));
+    let Plan { locks, hands, lease, longest_lease, .. } = scene.plan;
+    for hand in 0..hands {
+        let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
+        let locks = (0..locks).filter(|lock| lock % hands == hand).collect();
+        let program = Program { number, client, dice, locks, lease, longest_lease };
+        scene.world.spawn(machine, Box::pin(program.run()));
+    }
 }
 
+/// What a client does with some of the locks, while others of its tasks see to
+/// others: in one session, two that want the same lock would share it.
 struct Program {
-    number: u32,
+    number: Arc<AtomicU32>,
     client: Client,
     dice: Dice,
-    locks: u32,
+    locks: Vec<u32>,
     lease: Duration,
     longest_lease: Duration,
 }
@@ -99,18 +119,28 @@ impl Program {
         loop {
             let pause = *self.dice.pick(&[1, 100, 1000, 10_000]);
             sleep(self.dice.length(0..pause + 1)).await;
-            let lock = self.dice.within(0..u64::from(self.locks)) as u32;
-            scene().acquire(self.number, lock);
-            match self.acquire(lock).await {
+            if self.dice.permille(20) {
+                // The other hand may still hold something.
+                count("sessions closed");
+                self.number.store(scene().closes(self.number.load(Relaxed)), Relaxed);
+                self.client.close().await;
+                continue;
+            }
+            let (client, lock) = (self.number.load(Relaxed), *self.dice.pick(&self.locks));
+            let ticket = scene().acquire(client, lock);
+            match self.acquire(client, lock, ticket).await {
                 Ok(held) => {
-                    let op = scene().answered(self.number);
-                    record(Event::Granted { op, token: held.token() });
-                    self.hold(held, lock).await;
+                    if self.granted(client, lock, ticket, held.token()) {
+                        self.hold(held, client, lock).await;
+                    }
                 }
                 Err(error) => {
                     count(refusal(&error));
-                    let (op, why) = (scene().answered(self.number), refusal(&error).to_owned());
-                    record(Event::Refused { op, why, faulty: false });
+                    if let Some(op) = scene().answered(client, ticket) {
+                        let faulty = is_faulty(&error) && !scene().is_given_up(client);
+                        let why = refusal(&error).to_owned();
+                        record(Event::Refused { op, why, faulty });
+                    }
                     // Whoever is refused at once must not ask at once again.
                     sleep(self.dice.length(200..1000)).await;
                 }
@@ -118,11 +148,26 @@ impl Program {
         }
     }
 
-    async fn acquire(&mut self, lock: u32) -> Result<Held, Error> {
-        let client = self.number;
+    /// Whether it is of use: a session that was closed meanwhile has lost it.
+    fn granted(&self, client: u32, lock: u32, ticket: u64, token: u64) -> bool {
+        let scene = scene();
+        let op = scene.answered(client, ticket);
+        if client != self.number.load(Relaxed) {
+            if let Some(op) = op {
+                let why = "closed its session".to_owned();
+                record(Event::Refused { op, why, faulty: false });
+            }
+            return false;
+        }
+        let op = op.unwrap_or_else(|| scene.ask_late(client, lock));
+        record(Event::Granted { op, token });
+        true
+    }
+
+    async fn acquire(&mut self, client: u32, lock: u32, ticket: u64) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
             if progress.position > 0 {
-                scene().queued(client);
+                scene().queued(client, ticket);
             }
         };
         let other = Duration::from_secs(*self.dice.pick(&[15, 20, 30, 60]));
@@ -138,7 +183,7 @@ impl Program {
                 1..=4 => election.wait(wait),
                 _ => election,
             };
-            return election.campaign(format!("client {}", self.number)).await.map(Held::Lead);
+            return election.campaign(format!("client {client}")).await.map(Held::Lead);
         }
         let request = self.client.lock(lock_name(lock)).on_progress(queued);
         let request = request.lease_duration(duration);
@@ -151,22 +196,28 @@ impl Program {
     }
 
     /// Holds it for a while, looks after it more or less well, and lets go.
-    async fn hold(&mut self, held: Held, lock: u32) {
-        let (client, token) = (self.number, held.token());
+    async fn hold(&mut self, held: Held, client: u32, lock: u32) {
+        let token = held.token();
         let held = Arc::new(held);
         {
-            let hold = Hold { lock, token, until: 0, lost: false, guard: Arc::downgrade(&held) };
+            let hold = Hold { lock, token, until: None, lost: false, guard: Arc::downgrade(&held) };
             scene().clients.borrow_mut()[client as usize].holds.push(hold);
         }
         let lease = self.lease.as_millis() as u64;
         let longest = *self.dice.pick(&[10, 500, 5000, lease, 3 * lease]);
         let until = Moment::now() + self.dice.length(0..longest + 1);
+        let (attentive, obliging) = (self.dice.permille(300), self.dice.permille(500));
         loop {
-            let turn = self.dice.length(1..1500);
-            sleep(turn.min(until.remaining())).await;
+            let turn = sleep(self.dice.length(1..1500).min(until.remaining()));
+            let warned = tokio::select! {
+                biased;
+                () = held.lost(), if attentive => false,
+                () = held.at_risk(), if attentive => true,
+                () = turn => false,
+            };
             if !held.is_valid() {
                 count("grants lost");
-                record(Event::Lost { client, lock, token });
+                scene().lost(client, lock, token);
                 if self.dice.permille(500) {
                     // It stopped, but has not let go yet.
                     sleep(self.dice.length(0..20_000)).await;
@@ -185,7 +236,7 @@ impl Program {
                 let proclaimed = lead.proclaim(format!("{token}")).await;
                 count(if proclaimed.is_ok() { "proclaims" } else { "proclaims in vain" });
             }
-            if until.has_passed() {
+            if until.has_passed() || (warned && obliging) {
                 break;
             }
         }
@@ -201,12 +252,19 @@ impl Program {
     }
 }
 
+/// Whether the service could not serve it: neither the client's doing nor that of
+/// another holder.
+const fn is_faulty(error: &Error) -> bool {
+    !matches!(error, Error::NotGranted { .. })
+}
+
 const fn refusal(error: &Error) -> &'static str {
     match error {
         Error::NotGranted { .. } => "acquires refused: held by another",
         Error::Unavailable { .. } => "acquires refused: unavailable",
         Error::Lost { .. } => "acquires refused: lost",
         Error::Invalid { .. } => "acquires refused: invalid",
+        Error::NeedsOperator { .. } => "acquires refused: frozen",
         _ => "acquires refused: otherwise",
     }
 }

@@ -59,8 +59,11 @@ impl Counter {
 /// How a machine stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It sleeps: the clock that counts through suspend goes on.
+    /// It sleeps: the clock that counts through suspend goes on, and the wall clock
+    /// is set right when it wakes up.
     Suspended,
+    /// It sleeps, its wall clock sleeps, too, and nobody sets that right.
+    Unaware,
     /// It is frozen from outside: none of its own clocks goes on, and the wall
     /// clock is set right afterwards.
     Frozen,
@@ -77,6 +80,10 @@ pub struct Clocks {
     /// What the wall clock shows at the beginning: right, as far as this machine
     /// knows what is right.
     right: Nanos,
+    /// In how many ways it stands still: by the ways of [`Stop`].
+    stops: [u32; 3],
+    /// When it was frozen, and what the wall clock showed then.
+    frozen: (Nanos, Nanos),
 }
 
 impl Clocks {
@@ -88,6 +95,8 @@ impl Clocks {
             boot: Counter::new(up, drift),
             wall: Counter::new(wall, drift),
             right: wall,
+            stops: [0; 3],
+            frozen: (0, 0),
         }
     }
 
@@ -137,21 +146,30 @@ impl Clocks {
 
     /// The machine stands still.
     pub fn stop(&mut self, how: Stop, now: Nanos) {
-        self.timers.run(false, now);
-        if how == Stop::Frozen {
-            self.boot.run(false, now);
+        if how == Stop::Frozen && self.stops[Stop::Frozen as usize] == 0 {
+            self.frozen = (now, self.wall(now));
+        }
+        self.stops[how as usize] += 1;
+        self.run(now);
+    }
+
+    /// It goes on, unless something else stops it still. Whoever froze it sets its
+    /// wall clock right, or as right as it ever was: if that were wrong too, nothing
+    /// would be left to notice by.
+    pub fn go_on(&mut self, how: Stop, now: Nanos) {
+        self.stops[how as usize] -= 1;
+        self.run(now);
+        if how == Stop::Frozen && self.stops[Stop::Frozen as usize] == 0 {
+            let (since, wall) = self.frozen;
+            self.wall.base = self.wall.base.max(self.right + now).max(wall + (now - since));
         }
     }
 
-    /// It goes on. Whoever froze it sets its wall clock right, or as right as it
-    /// ever was: if that were wrong too, nothing would be left to notice by.
-    pub fn go_on(&mut self, how: Stop, now: Nanos) {
-        self.timers.run(true, now);
-        self.boot.run(true, now);
-        if how == Stop::Frozen {
-            self.wall.rebase(now);
-            self.wall.base = self.wall.base.max(self.right + now);
-        }
+    fn run(&mut self, now: Nanos) {
+        let [_, unaware, frozen] = self.stops;
+        self.timers.run(self.stops == [0; 3], now);
+        self.boot.run(frozen == 0, now);
+        self.wall.run(unaware == 0, now);
     }
 }
 
@@ -185,5 +203,27 @@ mod tests {
         clocks.stop(Stop::Frozen, 60 * S);
         clocks.go_on(Stop::Frozen, 90 * S);
         assert_eq!((clocks.boot(91 * S), clocks.wall(91 * S)), (61 * S, 91 * S));
+    }
+
+    #[test]
+    fn a_wall_clock_that_slept_too_stays_behind() {
+        let mut clocks = Clocks::new(0, 0, 0);
+        clocks.stop(Stop::Unaware, 10 * S);
+        clocks.go_on(Stop::Unaware, 50 * S);
+        assert_eq!((clocks.boot(60 * S), clocks.wall(60 * S)), (60 * S, 20 * S));
+        assert_eq!(clocks.timers(60 * S), 20 * S);
+    }
+
+    #[test]
+    fn what_stops_in_two_ways_goes_on_after_both() {
+        let mut clocks = Clocks::new(0, 0, 0);
+        clocks.set_wall(20 * S as i64, 0);
+        clocks.stop(Stop::Frozen, 10 * S);
+        clocks.stop(Stop::Unaware, 15 * S);
+        clocks.go_on(Stop::Frozen, 30 * S);
+        assert_eq!((clocks.timers(35 * S), clocks.boot(35 * S)), (10 * S, 15 * S));
+        assert_eq!(clocks.wall(35 * S), 50 * S, "the freeze is to be noticed");
+        clocks.go_on(Stop::Unaware, 40 * S);
+        assert_eq!((clocks.timers(41 * S), clocks.boot(41 * S)), (11 * S, 21 * S));
     }
 }

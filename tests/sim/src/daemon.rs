@@ -1,6 +1,6 @@
 //! Daemons: the product's own, from the session stream to the storage client.
 
-use std::sync::Arc;
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use leasehold::{
     clock::Entropy,
@@ -12,10 +12,11 @@ use leasehold::{
 use leasehold_check::Event;
 
 use crate::{
+    faults,
     scarce::Scarce,
     scene::{Running, count, record, scene},
     wire,
-    world::Nanos,
+    world::{Nanos, SECOND},
 };
 
 /// Starts the daemon of a place, unless one runs there.
@@ -41,7 +42,7 @@ pub fn start(place: usize) {
     };
     let sessions = session::Settings {
         default_ttl: plan.ttl,
-        longest_ttl: std::time::Duration::from_secs(60),
+        longest_ttl: Duration::from_secs(60),
         max_sessions: 100,
         max_locks_per_session: 100,
     };
@@ -64,7 +65,7 @@ pub fn start(place: usize) {
         driver
     });
     let mut places = scene.places.borrow_mut();
-    places[place].latest = number;
+    (places[place].latest, places[place].stopping) = (number, false);
     places[place].daemon = Some(Running { number, machine, driver });
 }
 
@@ -83,22 +84,55 @@ pub fn crash(place: usize, down: Option<Nanos>) {
 }
 
 /// It is told to stop: it waits for its holders, gives up its leases, and ends.
-pub fn stop(place: usize, down: Nanos) {
+/// That is no death: nobody has to wait for anything that it leaves behind.
+pub fn stop(index: usize, place: usize, down: Nanos) {
     let scene = scene();
     let Some(Running { number, machine, driver }) = scene.running(place) else { return };
+    if scene.places.borrow()[place].stopping {
+        return;
+    }
     let drain = scene.plan.drain;
     scene.world.as_machine(machine, || {
         task::spawn(async move {
-            driver.drain(drain).await;
+            let mut told = false;
+            {
+                let mut drained = pin!(driver.drain(drain));
+                poll_fn(|cx| {
+                    let drained = drained.as_mut().poll(cx);
+                    if !std::mem::replace(&mut told, true) {
+                        // When all that was said before is on its way.
+                        crate::scene::scene().world.after(0, move || stops(index, place, number));
+                    }
+                    drained
+                })
+                .await;
+            }
             driver.end_streams();
-            leasehold::clock::sleep(std::time::Duration::from_millis(300)).await;
+            leasehold::clock::sleep(Duration::from_millis(300)).await;
             count("daemon: stopped");
-            let scene = crate::scene::scene();
-            scene.world.after(0, move || {
-                if crate::scene::scene().running(place).is_some_and(|now| now.number == number) {
-                    crash(place, Some(down));
-                }
-            });
+            crate::scene::scene().world.after(0, move || end(place, number, down));
         });
     });
+}
+
+/// From here on it grants nothing.
+fn stops(index: usize, place: usize, number: u32) {
+    let scene = scene();
+    let is_there = scene.running(place).is_some_and(|running| running.number == number);
+    if is_there && scene.stops(place) {
+        let longest = (scene.plan.drain + scene.plan.ttl).as_nanos() as Nanos;
+        faults::disturb(index, longest + 5 * SECOND, || {});
+    }
+}
+
+fn end(place: usize, number: u32, down: Nanos) {
+    let scene = scene();
+    let mut places = scene.places.borrow_mut();
+    let ended = places[place].daemon.take_if(|running| running.number == number);
+    drop(places);
+    if let Some(ended) = ended {
+        scene.world.crash(ended.machine);
+        scene.world.as_machine(ended.machine, || drop(ended));
+        scene.world.after(down, move || start(place));
+    }
 }

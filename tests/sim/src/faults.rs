@@ -7,10 +7,10 @@ use crate::{
     client,
     clock::Stop,
     daemon,
-    plan::Fault,
+    plan::{DRIFT, Fault},
     scene::{Scene, blob_path, count, lock_name, record, scene},
-    storage::{Act, Call},
-    wire::Trap,
+    storage::{Act, Call, Kept},
+    wire::{Trap, Trouble},
     world::{Machine, Nanos, SECOND},
 };
 
@@ -37,7 +37,7 @@ fn calm() {
 const SETTLE: Nanos = 12 * SECOND;
 
 /// Disturbs for a while.
-fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
+pub fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
     let what = format!("fault {index}");
     record(Event::Disturbed { what: what.clone() });
     scene().world.after(length, move || {
@@ -52,8 +52,8 @@ fn machine(daemon: bool, which: usize) -> Option<Machine> {
         return scene.running(which % scene.plan.places).map(|running| running.machine);
     }
     let clients = scene.clients.borrow();
-    let alive: Vec<_> =
-        clients.iter().map(|client| client.machine).filter(|m| scene.world.is_alive(*m)).collect();
+    let there = clients.iter().filter(|client| !client.closed).map(|client| client.machine);
+    let alive: Vec<_> = there.filter(|machine| scene.world.is_alive(*machine)).collect();
     alive.get(which % alive.len().max(1)).copied()
 }
 
@@ -61,7 +61,8 @@ fn machine(daemon: bool, which: usize) -> Option<Machine> {
 fn alive() -> Vec<u32> {
     let scene = scene();
     let clients = scene.clients.borrow();
-    let numbers = (0..clients.len()).filter(|n| scene.world.is_alive(clients[*n].machine));
+    let is_there = |n: &usize| !clients[*n].closed && scene.world.is_alive(clients[*n].machine);
+    let numbers = (0..clients.len()).filter(is_there);
     numbers.map(|number| number as u32).collect()
 }
 
@@ -73,37 +74,42 @@ fn happen(index: usize, fault: Fault) {
     match fault {
         Fault::Storm { place, share, kinds, length } => {
             count("faults: storage storm");
-            scene.places.borrow_mut()[place].road.storm = Some((share, kinds));
+            scene.places.borrow_mut()[place].road.storms.push((index, share, kinds));
             disturb(index, length, move || {
-                crate::scene::scene().places.borrow_mut()[place].road.storm = None;
+                let scene = crate::scene::scene();
+                scene.places.borrow_mut()[place].road.storms.retain(|(of, ..)| *of != index);
             });
         }
         Fault::Cut { place, out, back, length } => {
             count("faults: storage cut off");
-            let set = move |out, back| {
+            let (out, back) = (u32::from(out), u32::from(back));
+            {
+                let road = &mut scene.places.borrow_mut()[place].road;
+                (road.cut_out, road.cut_back) = (road.cut_out + out, road.cut_back + back);
+            }
+            disturb(index, length, move || {
                 let scene = crate::scene::scene();
-                let mut places = scene.places.borrow_mut();
-                (places[place].road.cut_out, places[place].road.cut_back) = (out, back);
-            };
-            set(out, back);
-            disturb(index, length, move || set(false, false));
+                let road = &mut scene.places.borrow_mut()[place].road;
+                (road.cut_out, road.cut_back) = (road.cut_out - out, road.cut_back - back);
+            });
         }
         Fault::Outage { length } => {
             count("faults: storage outage");
-            let set = |refused| {
-                for place in crate::scene::scene().places.borrow_mut().iter_mut() {
-                    place.road.refused = refused;
-                }
-            };
-            set(true);
-            disturb(index, length, move || set(false));
+            scene.places.borrow_mut().iter_mut().for_each(|place| place.road.refused += 1);
+            disturb(index, length, move || {
+                let scene = crate::scene::scene();
+                scene.places.borrow_mut().iter_mut().for_each(|place| place.road.refused -= 1);
+            });
         }
         Fault::PauseDaemon { place, how, length } => {
             count(pause_name(
                 how,
                 "faults: daemon paused",
-                "faults: daemon suspended",
-                "faults: daemon frozen",
+                [
+                    "faults: daemon suspended",
+                    "faults: daemon suspended unawares",
+                    "faults: daemon frozen",
+                ],
             ));
             pause(index, machine(true, place).into_iter().collect(), how, length);
         }
@@ -111,8 +117,11 @@ fn happen(index: usize, fault: Fault) {
             count(pause_name(
                 how,
                 "faults: client paused",
-                "faults: client suspended",
-                "faults: client frozen",
+                [
+                    "faults: client suspended",
+                    "faults: client suspended unawares",
+                    "faults: client frozen",
+                ],
             ));
             pause(index, machine(false, client).into_iter().collect(), how, length);
         }
@@ -120,8 +129,11 @@ fn happen(index: usize, fault: Fault) {
             count(pause_name(
                 how,
                 "faults: both paused",
-                "faults: both suspended",
-                "faults: both frozen",
+                [
+                    "faults: both suspended",
+                    "faults: both suspended unawares",
+                    "faults: both frozen",
+                ],
             ));
             let alive = alive();
             let Some(number) = alive.get(client % alive.len().max(1)) else { return };
@@ -145,17 +157,11 @@ fn happen(index: usize, fault: Fault) {
         }
         Fault::TrapDaemon { place, kind, stage, down } => {
             count("faults: trap for a daemon");
-            *scene.trap.borrow_mut() = Some(Trap { place, kind, stage, down });
-            // It may take long until it snaps.
-            disturb(index, scene.plan.calm_from - scene.world.now(), || {});
+            *scene.trap.borrow_mut() = Some(Trap { index, place, kind, stage, down });
         }
         Fault::StopDaemon { place, down } => {
             count("faults: daemon told to stop");
-            daemon::stop(place, down);
-            // Whoever waits there is served when another has taken its place.
-            let ends = scene.plan.drain + scene.plan.ttl;
-            let ends = ends.as_nanos() as Nanos + 5 * SECOND + down;
-            disturb(index, ends.max(scene.plan.calm_from - scene.world.now()), || {});
+            daemon::stop(index, place, down);
         }
         Fault::KillClient { client, silent, down } => {
             count(if silent { "faults: client's host vanished" } else { "faults: client killed" });
@@ -166,7 +172,7 @@ fn happen(index: usize, fault: Fault) {
             }
             let (machine, place, waits) = {
                 let client = &scene.clients.borrow()[number as usize];
-                (client.machine, client.place, client.pending.is_some())
+                (client.machine, client.place, !client.pending.is_empty())
             };
             if silent && waits {
                 // Until its session has expired, it may be granted what it waits
@@ -182,12 +188,10 @@ fn happen(index: usize, fault: Fault) {
             let alive = alive();
             let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
             let place = scene.clients.borrow()[number as usize].place;
-            scene.cut.borrow_mut().insert((number, place), (up, down));
-            stall(number, place, up, down);
+            let (up, down) = (u32::from(up), u32::from(down));
+            cut(number, place, |cut| *cut = (cut.0 + up, cut.1 + down));
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                scene.cut.borrow_mut().remove(&(number, place));
-                stall(number, place, false, false);
+                cut(number, place, |cut| *cut = (cut.0 - up, cut.1 - down));
             });
         }
         Fault::ResetLink { client } => {
@@ -204,10 +208,11 @@ fn happen(index: usize, fault: Fault) {
         }
         Fault::Drift { daemon, which, drift } => {
             count("faults: clock drifts");
-            if scene.plan.bad_clocks {
-                count("faults: clock drifts beyond what is assumed");
-            }
             if let Some(machine) = machine(daemon, which) {
+                if drift.unsigned_abs() > DRIFT {
+                    count("faults: clock drifts beyond what is assumed");
+                    scene.clock_breaks(machine);
+                }
                 scene.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
                 scene.look_at(machine);
             }
@@ -259,54 +264,112 @@ fn happen(index: usize, fault: Fault) {
         Fault::Delete { lock } => {
             // Within the second of its creation a blob's tokens are ahead of the
             // service's clock: what is not guaranteed is not tried.
-            if token_of(lock) >> 20 > scene.date() {
+            if scene.epoch(lock) > scene.date() {
                 return;
             }
             count("operator: blob deleted");
-            overrule(lock);
-            scene.storage.borrow_mut().remove(&blob_path(lock));
-            record(Event::Deleted { lock });
-            scene.note_lease(lock);
+            repair(lock);
             disturb(index, longest_lease, || {});
         }
-        Fault::Garble { lock, length } => {
+        Fault::Garble { lock, put_back, restart, length } => {
+            let before = kept_with(lock).filter(|_| put_back);
+            if put_back && before.is_none() {
+                return;
+            }
             count("operator: blob garbled");
-            overrule(lock);
             let garbage = [("token".to_owned(), "none".to_owned())].into();
-            scene.storage.borrow_mut().put(&blob_path(lock), garbage, scene.date());
-            record(Event::Tampered { lock });
-            scene.note_lease(lock);
-            disturb(index, length.max(2 * SECOND), move || repair(lock));
+            let etag = tamper(lock, (garbage, Vec::new()), scene.date());
+            start_anew(restart);
+            disturb(index, length.max(2 * SECOND), move || match before {
+                // Unless somebody wrote to what can't be read.
+                Some(before) if etag_of(lock) == Some(etag) => {
+                    tamper(lock, before, crate::scene::scene().date());
+                }
+                Some(_) => {}
+                None => repair(lock),
+            });
             disturb(1000 + index, longest_lease, || {});
         }
         Fault::Restore { lock, length } => {
             count("operator: old blob restored");
-            let path = blob_path(lock);
-            let old = scene.storage.borrow().blob(&path).map(|blob| blob.metadata.clone());
-            let Some(old) = old else { return };
+            let Some(old) = kept_with(lock) else { return };
             disturb(index, length, move || {
                 let scene = crate::scene::scene();
-                let date = scene.date();
                 // Within the second in which the lock was used last, neither what
                 // is stored nor the service's clock tells that it was: what is not
                 // guaranteed is not tried.
-                if token_of(lock) >> 20 >= date {
+                if scene.epoch(lock) >= scene.date() {
                     return;
                 }
-                overrule(lock);
-                scene.storage.borrow_mut().put(&path, old, date);
-                record(Event::Tampered { lock });
-                scene.note_lease(lock);
+                tamper(lock, old, scene.date());
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
                 scene.world.after(SETTLE / 2, move || repair(lock));
                 disturb(1000 + index, longest_lease, || {});
             });
         }
+        Fault::Age { lock, age, restart, length } => {
+            let leased = {
+                let storage = scene.storage.borrow();
+                let blob = storage.blob(&blob_path(lock));
+                blob.is_some_and(|blob| blob.leased_until(scene.world.now()).is_some())
+            };
+            // By a clock that is not ahead: it may be back before the blob is used.
+            let date = scene.right_date();
+            if leased || scene.epoch(lock) >= date {
+                // Nobody restores what is in use: it is done when it is not.
+                let fault = Fault::Age { lock, age, restart, length };
+                if scene.world.now() + length + SECOND < scene.plan.calm_from {
+                    scene.world.after(SECOND / 5, move || happen(index, fault));
+                }
+                return;
+            }
+            count("operator: backup restored");
+            let used = date - age;
+            let etag = tamper(lock, crate::run::old_record(used), used);
+            start_anew(restart);
+            // Those who collect it and those who acquire it get into each other's way.
+            let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
+            for place in scene.places.borrow_mut().iter_mut() {
+                place.road.storms.push((index, 300, kinds.to_vec()));
+            }
+            disturb(index, length, move || {
+                for place in crate::scene::scene().places.borrow_mut().iter_mut() {
+                    place.road.storms.retain(|(of, ..)| *of != index);
+                }
+                // Nobody has used it, and those who have seen more freeze it.
+                if etag_of(lock) == Some(etag) {
+                    repair(lock);
+                }
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
+        Fault::Touch { lock } => {
+            let (now, date) = (scene.world.now(), scene.date());
+            if scene.storage.borrow_mut().touch(&blob_path(lock), now, date) {
+                count("operator: blob edited");
+                scene.note_lease(lock);
+            }
+        }
+        Fault::NoContainer { length } => {
+            let locks = 0..scene.plan.locks;
+            if locks.clone().any(|lock| scene.epoch(lock) > scene.date()) {
+                return;
+            }
+            count("operator: container deleted");
+            locks.for_each(repair);
+            scene.storage.borrow_mut().set_gone(true);
+            disturb(index, length, move || {
+                crate::scene::scene().storage.borrow_mut().set_gone(false);
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
         Fault::LeapDate { by, length } => {
             count("storage: clock ahead");
-            scene.date_ahead.set(by);
-            disturb(index, length, || crate::scene::scene().date_ahead.set(0));
+            scene.ahead.borrow_mut().push((index, by));
+            disturb(index, length, move || {
+                crate::scene::scene().ahead.borrow_mut().retain(|(of, _)| *of != index);
+            });
         }
     }
 }
@@ -314,13 +377,11 @@ fn happen(index: usize, fault: Fault) {
 const fn pause_name(
     how: Option<Stop>,
     paused: &'static str,
-    suspended: &'static str,
-    frozen: &'static str,
+    stopped: [&'static str; 3],
 ) -> &'static str {
     match how {
         None => paused,
-        Some(Stop::Suspended) => suspended,
-        Some(Stop::Frozen) => frozen,
+        Some(how) => stopped[how as usize],
     }
 }
 
@@ -340,16 +401,24 @@ fn pause(index: usize, machines: Vec<Machine>, how: Option<Stop>, length: Nanos)
 /// Nobody on the other side hears that they are gone.
 fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
     for connection in scene().connections.borrow().iter().filter(|c| which(c)) {
-        connection.up.stall(true);
-        connection.down.stall(true);
+        connection.up.vanish();
+        connection.down.vanish();
     }
 }
 
-fn stall(client: u32, place: usize, up: bool, down: bool) {
-    for connection in &*scene().connections.borrow() {
+/// Changes how many faults cut a client and a place off from each other.
+fn cut(client: u32, place: usize, change: impl Fn(&mut (u32, u32))) {
+    let scene = scene();
+    let (up, down) = {
+        let mut cuts = scene.cut.borrow_mut();
+        let cut = cuts.entry((client, place)).or_default();
+        change(cut);
+        *cut
+    };
+    for connection in &*scene.connections.borrow() {
         if (connection.client, connection.place) == (client, place) {
-            connection.up.stall(up);
-            connection.down.stall(down);
+            connection.up.cut(up > 0);
+            connection.down.cut(down > 0);
         }
     }
 }
@@ -377,12 +446,33 @@ fn repair(lock: u32) {
     scene.note_lease(lock);
 }
 
-/// The token that is stored with a lock.
-fn token_of(lock: u32) -> u64 {
+/// All daemons are killed, and started again after this long.
+fn start_anew(down: Option<Nanos>) {
+    if let Some(down) = down {
+        (0..scene().plan.places).for_each(|place| daemon::crash(place, Some(down)));
+    }
+}
+
+/// An operator replaces what is kept with a blob. Gives its version.
+fn tamper(lock: u32, kept: Kept, modified: u64) -> String {
+    let scene = scene();
+    overrule(lock);
+    let etag = scene.storage.borrow_mut().put(&blob_path(lock), kept, modified);
+    record(Event::Tampered { lock });
+    scene.note_lease(lock);
+    etag
+}
+
+fn kept_with(lock: u32) -> Option<Kept> {
     let scene = scene();
     let storage = scene.storage.borrow();
-    let token = storage.blob(&blob_path(lock)).and_then(|blob| blob.metadata.get("token"));
-    token.and_then(|token| token.parse().ok()).unwrap_or(0)
+    storage.blob(&blob_path(lock)).map(|blob| (blob.metadata.clone(), blob.content.clone()))
+}
+
+fn etag_of(lock: u32) -> Option<String> {
+    let scene = scene();
+    let storage = scene.storage.borrow();
+    storage.blob(&blob_path(lock)).map(|blob| blob.etag.clone())
 }
 
 fn operator_call(lock: u32, act: Act) {

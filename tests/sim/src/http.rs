@@ -111,6 +111,9 @@ impl Answer {
         if let Some(etag) = &self.etag {
             add("etag", etag.clone());
         }
+        if let Some(seconds) = self.retry_after {
+            add("retry-after", seconds.to_string());
+        }
         if let Some(lease) = &self.lease {
             add("x-ms-lease-id", lease.clone());
         }

@@ -4,7 +4,10 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -30,7 +33,10 @@ struct Flow {
     /// What is under way, and when it arrives. None is the end.
     queue: VecDeque<(Nanos, Option<Item>)>,
     last: Nanos,
-    stalled: bool,
+    /// The way is cut, for now.
+    cut: bool,
+    /// One end has vanished, for good.
+    vanished: bool,
     ended: bool,
     waker: Option<Waker>,
 }
@@ -55,10 +61,21 @@ impl Pipe {
         }
     }
 
+    /// Nothing arrives any more, for good.
+    pub fn vanish(&self) {
+        self.flow().vanished = true;
+    }
+
+    /// Whether something is under way that `is` says this of.
+    fn carries(&self, is: impl Fn(&[u8]) -> bool) -> bool {
+        let flow = self.flow();
+        flow.queue.iter().any(|(_, item)| matches!(item, Some(Ok(bytes)) if is(bytes)))
+    }
+
     /// Nothing arrives any more, until it does again.
-    pub fn stall(&self, stalled: bool) {
+    pub fn cut(&self, cut: bool) {
         let mut flow = self.flow();
-        flow.stalled = stalled;
+        flow.cut = cut;
         if let Some(waker) = flow.waker.take() {
             waker.wake();
         }
@@ -69,7 +86,7 @@ impl Pipe {
         let mut flow = self.flow();
         flow.queue.clear();
         flow.ended = true;
-        flow.stalled = false;
+        (flow.cut, flow.vanished) = (false, false);
         flow.queue.push_back((0, Some(Err(Status::unavailable("connection reset")))));
         if let Some(waker) = flow.waker.take() {
             waker.wake();
@@ -83,7 +100,7 @@ impl Stream for Pipe {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
         let mut flow = self.flow();
         let arrives = flow.queue.front().map(|(arrives, _)| *arrives);
-        match arrives.filter(|_| !flow.stalled) {
+        match arrives.filter(|_| !flow.cut && !flow.vanished) {
             Some(arrives) if arrives <= here().now() => {
                 Poll::Ready(flow.queue.pop_front().and_then(|(_, item)| item))
             }
@@ -121,17 +138,29 @@ pub struct Connection {
     pub down: Pipe,
 }
 
+impl Connection {
+    /// Whether the client is about to hear of a grant.
+    #[must_use]
+    pub fn brings_grant(&self) -> bool {
+        use pb::attach_response::Message;
+        self.down.carries(|bytes| {
+            let said = pb::AttachResponse::decode(bytes).ok().and_then(|said| said.message);
+            matches!(said, Some(Message::Granted(_)))
+        })
+    }
+}
+
 /// A client's way to the daemon at a place.
 pub struct Way {
-    /// Whose.
-    pub client: u32,
+    /// Whose: another number after it has closed its session.
+    pub client: Arc<AtomicU32>,
     /// To where.
     pub place: usize,
 }
 
 impl Link for Way {
     fn attach(&self, messages: Incoming) -> Attaching {
-        let (client, place) = (self.client, self.place);
+        let (client, place) = (self.client.load(Relaxed), self.place);
         Box::pin(async move {
             let way = scene().dice.borrow_mut().length(1..10);
             leasehold::clock::sleep(way).await;
@@ -148,7 +177,7 @@ impl Link for Way {
 fn connect(client: u32, place: usize, messages: Incoming) -> Option<Result<Incoming, Status>> {
     let scene = scene();
     let (cut_up, cut_down) = scene.cut.borrow().get(&(client, place)).copied().unwrap_or_default();
-    if cut_up || cut_down {
+    if cut_up > 0 || cut_down > 0 {
         return None;
     }
     let Some(running) = scene.running(place) else {
@@ -199,6 +228,12 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
         let message = item.and_then(|bytes| decode(bytes).map_err(broken));
         scene().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
+        scene().mix(
+            &message
+                .as_ref()
+                .ok()
+                .map(|message| message.message.as_ref().map(std::mem::discriminant)),
+        );
         message
     });
     match rpc::attach(&daemon.driver, inbound) {
@@ -207,11 +242,33 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
             let mut said = Box::pin(said);
             while let Some(item) = said.next().await {
                 scene().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
+                scene().mix(&item.as_ref().ok().map(heard));
                 let item = item.map(|message| message.encode_to_vec());
-                scene().mix(item.as_ref().map_or(0, |_| 1));
                 down.0.push(Some(item));
             }
             down.0.push(None);
         }
+    }
+}
+
+/// What tells a message from others. Not all of it: descriptions of holders have
+/// this process in them.
+fn heard(said: &pb::AttachResponse) -> (u64, u64, u64) {
+    use pb::attach_response::Message;
+    match &said.message {
+        Some(Message::KeptAlive(kept)) => {
+            let limits = kept.limits.iter().map(|limit| limit.valid_for_ms).sum();
+            (kept.ping, kept.valid_for_ms, limits)
+        }
+        Some(Message::Granted(granted)) => (granted.token, granted.request, granted.valid_for_ms),
+        Some(Message::Refused(refused)) => (refused.request, refused.reason as u64, 1),
+        Some(Message::Queued(queued)) => (queued.request, u64::from(queued.position), 2),
+        Some(Message::AtRisk(at_risk)) => (at_risk.ends_in_ms, at_risk.reason as u64, 3),
+        Some(Message::Lost(lost)) => (lost.reason as u64, 0, 4),
+        Some(Message::Released(released)) => (released.request, 0, 5),
+        Some(Message::Proclaimed(proclaimed)) => (proclaimed.request, 0, 6),
+        Some(Message::Opened(_)) => (0, 0, 7),
+        Some(Message::Restored(_)) => (0, 0, 8),
+        None => (0, 0, 9),
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 
 /// Clocks that differ by less than 1/500 gain or lose less than this, in
 /// nanoseconds a second.
-const DRIFT: u64 = 1_000_000;
+pub const DRIFT: u64 = 1_000_000;
 
 /// A seed's plan.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Plan {
     pub clients: usize,
     /// How many locks they want.
     pub locks: u32,
+    /// How many locks a client wants at a time.
+    pub hands: u32,
     /// The lease's duration.
     pub lease: Duration,
     /// The longest that clients ask for.
@@ -44,7 +46,7 @@ pub struct Plan {
     pub collect_after: Duration,
     /// How the storage service behaves.
     pub habits: Habits,
-    /// Whether clocks may be worse than what is assumed.
+    /// Whether a clock becomes worse than what is assumed.
     pub bad_clocks: bool,
     /// Whether the storage service's clock may leap ahead.
     pub leaping_date: bool,
@@ -102,10 +104,18 @@ pub enum Fault {
     Usurp { lock: u32 },
     /// An operator deletes a blob, whoever leases it.
     Delete { lock: u32 },
-    /// An operator makes a blob unreadable, and deletes it later.
-    Garble { lock: u32, length: Nanos },
+    /// An operator makes a blob unreadable, and later deletes it or puts back what
+    /// was there; perhaps while all daemons are started anew.
+    Garble { lock: u32, put_back: bool, restart: Option<Nanos>, length: Nanos },
     /// An operator restores a blob as it was a while ago, whoever leases it.
     Restore { lock: u32, length: Nanos },
+    /// An operator restores a blob from a backup that is hours old, perhaps while
+    /// all daemons are started anew: then none remembers that there was more.
+    Age { lock: u32, age: u64, restart: Option<Nanos>, length: Nanos },
+    /// An operator edits what no daemon cares for.
+    Touch { lock: u32 },
+    /// An operator deletes the container, and creates it again.
+    NoContainer { length: Nanos },
     /// The storage service's clock is ahead for a while.
     LeapDate { by: u64, length: Nanos },
 }
@@ -118,13 +128,16 @@ impl Plan {
         let bad_clocks = dice.permille(80);
         let leaping_date = !bad_clocks && dice.permille(100);
         let emulator = dice.permille(300);
-        let grace = if dice.permille(150) { dice.millis(0..20_000) } else { 0 };
+        let grace = if dice.permille(150) { dice.millis(0..60_000) } else { 0 };
+        let drift = drift(dice);
         let collects = leaping_date || dice.permille(250);
         let trouble = dice.millis(60_000..180_000);
+        let locks = *dice.pick(&[1, 1, 2, 3]);
         let mut plan = Self {
             places: *dice.pick(&[1, 2, 2, 3, 3]),
             clients: dice.within(2..6) as usize,
-            locks: *dice.pick(&[1, 1, 2, 3]),
+            locks,
+            hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
             lease,
             longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
             tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
@@ -133,7 +146,7 @@ impl Plan {
             ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
             drain: Duration::from_millis(*dice.pick(&[0, 1000, 10_000])),
             collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),
-            habits: Habits { emulator, grace },
+            habits: Habits { emulator, grace, drift },
             bad_clocks,
             leaping_date,
             old_blobs: dice.permille(300),
@@ -147,6 +160,23 @@ impl Plan {
             let fault = plan.fault(at, dice);
             plan.faults.push((at, fault));
         }
+        if collects {
+            for _ in 0..dice.within(0..4) {
+                let at = dice.within(0..trouble);
+                let fault = plan.age(at, dice);
+                plan.faults.push((at, fault));
+                if leaping_date {
+                    let length = dice.millis(1000..20_000).min(trouble - at);
+                    let by = *dice.pick(&[3600, 7200]);
+                    plan.faults.push((at, Fault::LeapDate { by, length }));
+                }
+            }
+        }
+        if leaping_date && dice.permille(400) {
+            let at = dice.within(0..trouble);
+            let fault = plan.garble(at, true, dice);
+            plan.faults.push((at, fault));
+        }
         plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
         });
@@ -157,10 +187,14 @@ impl Plan {
         if plan.clients > 2 && dice.permille(400) {
             let at = trouble + dice.millis(20_000..50_000);
             let (silent, down) = (dice.permille(300), dice.millis(10..20_000));
-            let death = if plan.places > 1 && dice.permille(600) {
-                Fault::KillDaemon { place: dice.index(plan.places), silent, down }
-            } else {
-                Fault::KillClient { client: dice.index(plan.clients), silent, down }
+            let death = match dice.within(0..10) {
+                0..=3 if plan.places > 1 => {
+                    Fault::KillDaemon { place: dice.index(plan.places), silent, down }
+                }
+                4..=6 if plan.places > 1 => {
+                    Fault::StopDaemon { place: dice.index(plan.places), down }
+                }
+                _ => Fault::KillClient { client: dice.index(plan.clients), silent, down },
             };
             plan.faults.push((at, death));
         }
@@ -203,10 +237,8 @@ impl Plan {
         let up = dice.within(SECOND..1_000_000 * SECOND);
         // Wall clocks are off by some seconds, as they are.
         let wall = (BEGINNING * SECOND + dice.within(0..6 * SECOND)).saturating_sub(3 * SECOND);
-        let drift = dice.within(0..2 * DRIFT) as i64 - DRIFT as i64;
-        let drift = if dice.permille(300) { 0 } else { drift };
         let mut clocks = Clocks::new(up, wall, 0);
-        clocks.set_drift(drift, now);
+        clocks.set_drift(drift(dice), now);
         clocks
     }
 
@@ -221,7 +253,7 @@ impl Plan {
         let trips = 2 * SECOND;
         Bounds {
             takeover: lease.max(ttl + linger) + grace + poll + SECOND + trips,
-            expiry: lease.max(ttl + linger) + grace + poll + SECOND + trips,
+            expiry: ttl + ttl / if self.bad_clocks { 20 } else { 500 } + linger + poll + trips,
             local_handover: trips,
             remote_handover: linger + poll + trips,
             orphan: lease.max(ttl + linger) + trips,
@@ -236,11 +268,18 @@ impl Plan {
         let lock = dice.within(0..u64::from(self.locks)) as u32;
         let length = self.length(dice).min(self.calm_from - at);
         let down = dice.millis(10..20_000).min(self.calm_from - at);
-        let how = *dice.pick(&[None, None, None, Some(Stop::Suspended), Some(Stop::Frozen)]);
+        let how = *dice.pick(&[
+            None,
+            None,
+            None,
+            Some(Stop::Suspended),
+            Some(Stop::Unaware),
+            Some(Stop::Frozen),
+        ]);
         let one_way = |dice: &mut Dice| *dice.pick(&[(true, false), (false, true), (true, true)]);
         let silent = dice.permille(300);
         loop {
-            return match dice.within(0..24) {
+            return match dice.within(0..25) {
                 0..=3 => {
                     let kinds = (0..dice.within(1..4)).map(|_| *dice.pick(&TROUBLES)).collect();
                     let share = *dice.pick(&[50, 200, 500, 900]);
@@ -262,6 +301,7 @@ impl Plan {
                         Kind::Release,
                         Kind::Write,
                         Kind::Create,
+                        Kind::Delete,
                     ]);
                     let stage = *dice.pick(&[Stage::Sent, Stage::Applied, Stage::Answered]);
                     Fault::TrapDaemon { place, kind, stage, down }
@@ -289,16 +329,36 @@ impl Plan {
                 }
                 // A clock that went back, and then a deleted blob: then nothing
                 // is left that tokens could be raised by.
-                23 if !self.leaping_date => match dice.within(0..5) {
+                23 if !self.leaping_date => match dice.within(0..7) {
                     0 => Fault::BreakLease { lock },
-                    4 => Fault::Usurp { lock },
                     1 => Fault::Delete { lock },
-                    2 => Fault::Garble { lock, length },
-                    _ => Fault::Restore { lock, length },
+                    2 => {
+                        let put_back = dice.permille(500);
+                        self.garble(at, put_back, dice)
+                    }
+                    3 => Fault::Restore { lock, length },
+                    4 => Fault::Usurp { lock },
+                    5 => Fault::NoContainer { length: length.min(20 * SECOND) },
+                    _ => self.age(at, dice),
                 },
+                23 => self.garble(at, true, dice),
+                24 => Fault::Touch { lock },
                 _ => continue,
             };
         }
+    }
+
+    fn age(&self, at: Nanos, dice: &mut Dice) -> Fault {
+        let lock = dice.within(0..u64::from(self.locks)) as u32;
+        let restart = restart(dice);
+        let length = dice.millis(1000..30_000).min(self.calm_from - at);
+        Fault::Age { lock, age: dice.within(4_000..100_000), restart, length }
+    }
+
+    fn garble(&self, at: Nanos, put_back: bool, dice: &mut Dice) -> Fault {
+        let lock = dice.within(0..u64::from(self.locks)) as u32;
+        let length = self.length(dice).min(self.calm_from - at);
+        Fault::Garble { lock, put_back, restart: restart(dice), length }
     }
 
     /// Around the times that matter.
@@ -315,4 +375,15 @@ impl Plan {
         ]);
         (around + dice.millis(0..2000)).saturating_sub(SECOND).max(10 * MILLISECOND)
     }
+}
+
+/// How fast a clock runs that is as good as is assumed.
+fn drift(dice: &mut Dice) -> i64 {
+    let drift = dice.within(0..2 * DRIFT) as i64 - DRIFT as i64;
+    if dice.permille(300) { 0 } else { drift }
+}
+
+/// For how long all daemons are down, if they are started anew.
+fn restart(dice: &mut Dice) -> Option<Nanos> {
+    dice.permille(600).then(|| dice.millis(10..2000))
 }

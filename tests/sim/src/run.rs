@@ -13,7 +13,7 @@ use crate::{
     plan::Plan,
     scene::{Place, Scene, blob_path},
     sdk,
-    storage::Metadata,
+    storage::Kept,
     world::{BEGINNING, Nanos, World},
 };
 
@@ -76,6 +76,7 @@ pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
     }
     world.run_until(plan.end, |machine| scene.look_at(machine));
     let polls = world.polls();
+    scene.mix(&world.dice());
     // Tasks end before what they refer to.
     world.end();
     let outcome = scene.leave();
@@ -98,11 +99,15 @@ pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
 fn old_blob(scene: &Scene, lock: u32, dice: &mut Dice) {
     let age = *dice.pick(&[60, 3_000, 4_000, 100_000]);
     let used = BEGINNING - age;
-    let metadata: Metadata = [
+    scene.storage.borrow_mut().put(&blob_path(lock), old_record(used), used);
+}
+
+/// What a daemon stored at this time, in seconds since 1970.
+pub(crate) fn old_record(used: u64) -> Kept {
+    let metadata = [
         ("token".to_owned(), (used << 20).to_string()),
         ("nonce".to_owned(), "1".to_owned()),
         ("daemon".to_owned(), "long%20gone".to_owned()),
-    ]
-    .into();
-    scene.storage.borrow_mut().put(&blob_path(lock), metadata, used);
+    ];
+    (metadata.into(), Vec::new())
 }

@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher as _},
     rc::Rc,
     sync::Weak,
 };
@@ -27,6 +28,8 @@ pub struct Place {
     pub daemon: Option<Running>,
     /// The number of the one that runs there, or was the last to.
     pub latest: u32,
+    /// Whether that one stops or has stopped, and grants nothing any more.
+    pub stopping: bool,
     /// Its way to the storage.
     pub road: Road,
     /// What the storage answered last when asked for a lease or a renewal, the
@@ -55,16 +58,19 @@ pub struct Process {
     /// count on it.
     pub holds: Vec<Hold>,
     /// What it asks for.
-    pub pending: Option<Pending>,
+    pub pending: Vec<Pending>,
+    /// It has closed its session, and goes on under another number.
+    pub closed: bool,
 }
 
 /// An acquire that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// Its number.
-    pub op: u64,
-    /// The daemon that it was made through.
-    pub daemon: u32,
+    /// What the client knows it by.
+    pub ticket: u64,
+    /// Its number in the history, and the daemon that it waits at; none while that
+    /// one has stopped and no other was found.
+    pub asked: Option<(u64, u32)>,
     /// For which lock.
     pub lock: u32,
 }
@@ -76,8 +82,8 @@ pub struct Hold {
     /// Its token.
     pub token: u64,
     /// Until when it was last recorded to be valid.
-    pub until: Nanos,
-    /// Whether it is lost.
+    pub until: Option<Nanos>,
+    /// Whether it was recorded to be lost.
     pub lost: bool,
     /// The guard itself.
     pub guard: Weak<Held>,
@@ -97,12 +103,15 @@ pub struct Scene {
     pub clients: RefCell<Vec<Process>>,
     /// The connections between clients and daemons.
     pub connections: RefCell<Vec<Connection>>,
-    /// Which ways between clients and places are cut: requests, answers.
-    pub cut: RefCell<BTreeMap<(u32, usize), (bool, bool)>>,
+    /// By how many faults the ways between clients and places are cut: for
+    /// requests, for answers.
+    pub cut: RefCell<BTreeMap<(u32, usize), (u32, u32)>>,
     /// A crash that waits for its moment.
     pub trap: RefCell<Option<Trap>>,
-    /// How far the storage's clock is ahead, in seconds.
-    pub date_ahead: Cell<u64>,
+    /// By which faults the storage's clock is ahead, and by how many seconds.
+    pub ahead: RefCell<Vec<(usize, u64)>>,
+    /// The machines whose clocks are worse than what is assumed.
+    broken: RefCell<Vec<Machine>>,
     /// For decisions that no process makes.
     pub dice: RefCell<Dice>,
     record: RefCell<Record>,
@@ -116,7 +125,7 @@ pub struct Scene {
 struct Record {
     history: History,
     counts: BTreeMap<&'static str, u64>,
-    hash: u64,
+    hash: DefaultHasher,
     /// Which states locks were in, one bit each.
     states: u32,
     /// What a daemon was last seen to count on, by daemon and lock.
@@ -125,6 +134,8 @@ struct Record {
     leases: HashMap<u32, Option<(u32, Nanos)>>,
     /// Which daemon made up a lease id.
     ids: HashMap<String, u32>,
+    /// The highest token that was ever stored with a lock.
+    highest: HashMap<u32, u64>,
     /// The highest token that the guarded resource of each lock has seen.
     resource: HashMap<u32, u64>,
 }
@@ -208,7 +219,8 @@ impl Scene {
             connections: RefCell::default(),
             cut: RefCell::default(),
             trap: RefCell::default(),
-            date_ahead: Cell::new(0),
+            ahead: RefCell::default(),
+            broken: RefCell::default(),
             dice: RefCell::new(dice),
             record: RefCell::new(record),
             daemons: Cell::new(0),
@@ -225,9 +237,10 @@ impl Scene {
         self.places.borrow_mut().clear();
         self.connections.borrow_mut().clear();
         SCENE.set(None);
+        self.mix(&self.dice.borrow_mut().bits());
         let record = self.record.take();
         let Record { history, counts, states, hash, .. } = record;
-        Outcome { history, counts, states, hash }
+        Outcome { history, counts, states, hash: hash.finish() }
     }
 
     /// The number of a new daemon.
@@ -243,7 +256,20 @@ impl Scene {
     /// What the storage's clock shows, in seconds since 1970.
     #[must_use]
     pub fn date(&self) -> u64 {
-        BEGINNING + self.world.now() / SECOND + self.date_ahead.get()
+        let ahead = self.ahead.borrow().iter().map(|(_, by)| *by).max();
+        self.right_date() + ahead.unwrap_or(0)
+    }
+
+    /// What it shows when it is right.
+    #[must_use]
+    pub fn right_date(&self) -> u64 {
+        BEGINNING + self.world.now() / SECOND
+    }
+
+    /// The second of the highest token that was ever stored with a lock.
+    #[must_use]
+    pub fn epoch(&self, lock: u32) -> u64 {
+        self.record.borrow().highest.get(&lock).map_or(0, |token| token >> 20)
     }
 
     /// Prints a step, if that is wanted.
@@ -259,14 +285,18 @@ impl Scene {
         let at = self.world.now();
         self.trace(|| event.to_string());
         let mut record = self.record.borrow_mut();
-        record.mix(at);
-        record.mix(event_number(&event));
+        at.hash(&mut record.hash);
+        event.hash(&mut record.hash);
+        if let &Event::Stored { lock, token, .. } = &event {
+            let highest = record.highest.entry(lock).or_default();
+            *highest = (*highest).max(token);
+        }
         record.history.entries.push(Entry { at, event });
     }
 
-    /// The same course of events mixes the same numbers.
-    pub fn mix(&self, number: u64) {
-        self.record.borrow_mut().mix(number);
+    /// The same course of events mixes the same into its trace.
+    pub fn mix(&self, what: &impl Hash) {
+        what.hash(&mut self.record.borrow_mut().hash);
     }
 
     /// The daemon that runs at a place.
@@ -286,7 +316,9 @@ impl Scene {
         };
         let before = stored(&self.storage.borrow());
         let answer = self.storage.borrow_mut().answer(call, now, date);
-        self.mix(u64::from(answer.status));
+        let kind = std::mem::discriminant(&call.act);
+        self.mix(&(daemon, kind, &call.path, &call.if_match, &call.lease));
+        self.mix(&(answer.status, answer.code, &answer.etag, answer.lease_state));
         self.trace(|| {
             let (status, code) = (answer.status, answer.code);
             format!("    daemon {daemon:?}: {:?} {} -> {status} {code}", call.act, call.path)
@@ -317,12 +349,13 @@ impl Scene {
     /// A call was carried out whose answer nobody waits for, perhaps long after it
     /// was made: a lease that came of it is nobody's, and must run out.
     pub fn unasked(&self, call: &Call, answer: &Answer) {
-        let leases = matches!(call.act, Act::Acquire { .. } | Act::Renew { .. });
+        let (Act::Acquire { id, .. } | Act::Renew { id }) = &call.act else { return };
         let until = {
             let storage = self.storage.borrow();
-            storage.blob(&call.path).and_then(|blob| blob.leased_until(self.world.now()))
+            let blob = storage.blob(&call.path).filter(|blob| blob.lease_id() == Some(id));
+            blob.and_then(|blob| blob.leased_until(self.world.now()))
         };
-        if let Some(until) = until.filter(|_| leases && answer.status < 300) {
+        if let Some(until) = until.filter(|_| answer.status < 300) {
             let what = format!("a lease of nobody's until {until}");
             self.record(Event::Disturbed { what: what.clone() });
             self.world.at(until, move || record(Event::Undisturbed { what }));
@@ -365,7 +398,6 @@ impl Scene {
     }
 
     fn look_at_daemon(&self, daemon: &Running) {
-        let clocks = self.world.clocks(daemon.machine);
         for lock in 0..self.plan.locks {
             let name = lock_name(lock);
             if let Some((lease, grant, waited)) = daemon.driver.lock_state(&name) {
@@ -375,11 +407,8 @@ impl Scene {
             let key = (daemon.number, lock);
             let before = self.record.borrow().holds.get(&key).copied();
             let held = self.world.as_machine(daemon.machine, || daemon.driver.hold(&name));
-            let held = held.map(|(first, deadline)| {
-                let since_boot =
-                    deadline.since(leasehold::clock::Moment::from_boot(std::time::Duration::ZERO));
-                (first, clocks.boot_reaches(since_boot.as_nanos() as Nanos))
-            });
+            let held =
+                held.map(|(first, deadline)| (first, self.world.reaches(daemon.machine, deadline)));
             let now = self.world.now();
             let passed = |held: &(u64, Nanos)| held.1 <= now;
             if before == held
@@ -408,32 +437,25 @@ impl Scene {
         let mut news = Vec::new();
         {
             let mut clients = self.clients.borrow_mut();
-            let number = clients.iter().position(|process| process.machine == machine);
-            let Some(number) = number else { return };
-            let process = &mut clients[number];
-            process.holds.retain(|hold| hold.guard.strong_count() > 0);
-            let (clocks, now) = (self.world.clocks(machine), self.world.now());
-            for hold in &mut process.holds {
-                let Some(guard) = hold.guard.upgrade() else { continue };
-                let seen = self.world.as_machine(machine, || guard.peek());
-                let Some((deadline, valid)) = seen else { continue };
-                // What it was told it has lost, it is not to believe in again.
-                if hold.lost && !valid {
-                    continue;
-                }
-                hold.lost = !valid;
-                let zero = leasehold::clock::Moment::from_boot(std::time::Duration::ZERO);
-                let shows = deadline.since(zero).as_nanos() as Nanos;
-                let until = clocks.boot_reaches(shows);
-                // What has passed has passed, whatever clock it is counted on.
-                if until != hold.until && (until > now || hold.until > now) {
-                    hold.until = until;
-                    news.push(Event::Valid {
-                        client: number as u32,
-                        lock: hold.lock,
-                        token: hold.token,
-                        until,
-                    });
+            let now = self.world.now();
+            let here = clients.iter_mut().enumerate();
+            for (number, process) in here.filter(|(_, process)| process.machine == machine) {
+                process.holds.retain(|hold| hold.guard.strong_count() > 0);
+                for hold in &mut process.holds {
+                    let Some(guard) = hold.guard.upgrade() else { continue };
+                    let seen = self.world.as_machine(machine, || guard.peek());
+                    let (client, lock, token) = (number as u32, hold.lock, hold.token);
+                    let until = seen.map_or(now, |(until, _)| self.world.reaches(machine, until));
+                    let valid = seen.is_some_and(|(_, valid)| valid);
+                    // What was lost is not to be valid again.
+                    if hold.until.is_none() || (valid && hold.until != Some(until)) {
+                        hold.until = Some(until);
+                        news.push(Event::Valid { client, lock, token, until });
+                    }
+                    if !valid && !hold.lost {
+                        news.push(Event::Lost { client, lock, token });
+                    }
+                    hold.lost = !valid;
                 }
             }
         }
@@ -442,25 +464,92 @@ impl Scene {
         }
     }
 
-    /// A client asks for a lock.
-    pub fn acquire(&self, client: u32, lock: u32) {
-        let place = self.clients.borrow()[client as usize].place;
-        let daemon = self.places.borrow()[place].latest;
-        let op = self.next_op();
-        self.clients.borrow_mut()[client as usize].pending = Some(Pending { op, daemon, lock });
-        self.record(Event::Acquire { op, client, daemon, lock });
+    /// A client sees that it has lost a lock.
+    pub fn lost(&self, client: u32, lock: u32, token: u64) {
+        let known = {
+            let mut clients = self.clients.borrow_mut();
+            let mut holds = clients[client as usize].holds.iter_mut();
+            let hold = holds.find(|hold| (hold.lock, hold.token) == (lock, token));
+            hold.is_none_or(|hold| std::mem::replace(&mut hold.lost, true))
+        };
+        if !known {
+            self.record(Event::Lost { client, lock, token });
+        }
     }
 
-    /// What a client asks for is answered: its number.
-    pub fn answered(&self, client: u32) -> u64 {
-        let pending = self.clients.borrow_mut()[client as usize].pending.take();
-        pending.map_or(u64::MAX, |pending| pending.op)
+    /// The clock of this machine is worse than what is assumed from here on: that
+    /// of a client, or that of the daemon of some.
+    pub fn clock_breaks(&self, machine: Machine) {
+        self.broken.borrow_mut().push(machine);
+        let clients = self.clients.borrow().len() as u32;
+        (0..clients).for_each(|client| self.note_clock(client));
+    }
+
+    /// Notes that a client has to do with a clock that is worse than what is assumed,
+    /// if it has.
+    pub fn note_clock(&self, client: u32) {
+        let (machine, daemon) = {
+            let client = &self.clients.borrow()[client as usize];
+            let daemon = self.places.borrow()[client.place].daemon.as_ref().map(|d| d.machine);
+            (client.machine, daemon)
+        };
+        let broken = self.broken.borrow();
+        if self.world.is_alive(machine)
+            && (broken.contains(&machine) || daemon.is_some_and(|daemon| broken.contains(&daemon)))
+        {
+            self.record(Event::ClockBroken { client });
+        }
+    }
+
+    /// A client asks for a lock: what it is to know that by.
+    pub fn acquire(&self, client: u32, lock: u32) -> u64 {
+        let ticket = self.next_op();
+        let place = self.clients.borrow()[client as usize].place;
+        let daemon = self.places.borrow()[place].latest;
+        let asked = self.ask(client, lock, daemon, place);
+        let pending = Pending { ticket, asked, lock };
+        self.clients.borrow_mut()[client as usize].pending.push(pending);
+        ticket
+    }
+
+    /// Whoever asks a daemon that is stopping is refused at once, and finds another.
+    fn ask(&self, client: u32, lock: u32, daemon: u32, place: usize) -> Option<(u64, u32)> {
+        if self.places.borrow()[place].stopping {
+            return None;
+        }
+        let op = self.next_op();
+        self.record(Event::Acquire { op, client, daemon, lock });
+        Some((op, daemon))
+    }
+
+    /// What was refused because a daemon stops was granted all the same: its number
+    /// in the history.
+    pub fn ask_late(&self, client: u32, lock: u32) -> u64 {
+        let place = self.clients.borrow()[client as usize].place;
+        let (op, daemon) = (self.next_op(), self.places.borrow()[place].latest);
+        self.record(Event::Acquire { op, client, daemon, lock });
+        op
+    }
+
+    /// What a client asks for is answered: its number in the history, if it is
+    /// there.
+    pub fn answered(&self, client: u32, ticket: u64) -> Option<u64> {
+        let pending = {
+            let pending = &mut self.clients.borrow_mut()[client as usize].pending;
+            let nth = pending.iter().position(|pending| pending.ticket == ticket);
+            nth.map(|nth| pending.swap_remove(nth))
+        };
+        pending?.asked.map(|(op, _)| op)
     }
 
     /// A client asks for something that it is told to wait for.
-    pub fn queued(&self, client: u32) {
-        let pending = self.clients.borrow()[client as usize].pending;
-        if let Some(Pending { op, .. }) = pending {
+    pub fn queued(&self, client: u32, ticket: u64) {
+        let asked = {
+            let clients = self.clients.borrow();
+            let mut pending = clients[client as usize].pending.iter();
+            pending.find(|pending| pending.ticket == ticket).and_then(|pending| pending.asked)
+        };
+        if let Some((op, _)) = asked {
             self.record(Event::Queued { op });
         }
     }
@@ -468,13 +557,80 @@ impl Scene {
     /// A client has turned to another daemon: what it asked the one before for,
     /// it asks this one for.
     pub fn turned(&self, client: u32, daemon: u32) {
-        let pending = self.clients.borrow()[client as usize].pending;
-        if let Some(pending) = pending.filter(|pending| pending.daemon != daemon) {
-            let why = "asked another daemon".to_owned();
-            self.record(Event::Refused { op: pending.op, why, faulty: false });
-            let (op, lock) = (self.next_op(), pending.lock);
-            self.clients.borrow_mut()[client as usize].pending = Some(Pending { op, daemon, lock });
-            self.record(Event::Acquire { op, client, daemon, lock });
+        let place = self.clients.borrow()[client as usize].place;
+        self.each_pending(client, |scene, pending| match pending.asked {
+            Some((_, before)) if before == daemon => {}
+            _ => {
+                scene.give_up(pending, "asked another daemon");
+                pending.asked = scene.ask(client, pending.lock, daemon, place);
+            }
+        });
+        self.note_clock(client);
+    }
+
+    /// The daemon of a place refuses all who wait there, because it stops. Says
+    /// whether some may have been granted something that they have not heard of.
+    pub fn stops(&self, place: usize) -> bool {
+        self.places.borrow_mut()[place].stopping = true;
+        let clients = self.clients.borrow().len() as u32;
+        let mut unclear = false;
+        for client in 0..clients {
+            if self.clients.borrow()[client as usize].place != place {
+                continue;
+            }
+            let connections = self.connections.borrow();
+            if connections.iter().any(|known| known.client == client && known.brings_grant()) {
+                unclear = true;
+            } else {
+                self.each_pending(client, |scene, pending| {
+                    scene.give_up(pending, "its daemon stops");
+                });
+            }
+        }
+        unclear
+    }
+
+    /// A client closes its session, and goes on under another number.
+    pub fn closes(&self, client: u32) -> u32 {
+        let (machine, place) = {
+            let process = &mut self.clients.borrow_mut()[client as usize];
+            process.closed = true;
+            (process.machine, process.place)
+        };
+        self.each_pending(client, |scene, pending| scene.give_up(pending, "closed its session"));
+        self.enrol(machine, place)
+    }
+
+    /// The number of a new session.
+    pub fn enrol(&self, machine: Machine, place: usize) -> u32 {
+        let number = {
+            let mut clients = self.clients.borrow_mut();
+            let (holds, pending) = (Vec::new(), Vec::new());
+            clients.push(Process { machine, place, holds, pending, closed: false });
+            clients.len() as u32 - 1
+        };
+        self.note_clock(number);
+        number
+    }
+
+    /// Whether a client's daemon, or the client itself, is the reason why an acquire
+    /// comes to nothing: one was told to stop, or the other has closed its session.
+    #[must_use]
+    pub fn is_given_up(&self, client: u32) -> bool {
+        let clients = self.clients.borrow();
+        let client = &clients[client as usize];
+        client.closed || self.places.borrow()[client.place].stopping
+    }
+
+    fn each_pending(&self, client: u32, act: impl Fn(&Self, &mut Pending)) {
+        let mut pending = std::mem::take(&mut self.clients.borrow_mut()[client as usize].pending);
+        pending.iter_mut().for_each(|pending| act(self, pending));
+        self.clients.borrow_mut()[client as usize].pending = pending;
+    }
+
+    fn give_up(&self, pending: &mut Pending, why: &str) {
+        if let Some((op, _)) = pending.asked.take() {
+            self.record(Event::Refused { op, why: why.to_owned(), faulty: false });
         }
     }
 
@@ -484,30 +640,5 @@ impl Scene {
         let highest = record.resource.entry(lock).or_default();
         *highest = (*highest).max(token);
         *highest == token
-    }
-}
-
-impl Record {
-    fn mix(&mut self, number: u64) {
-        self.hash = (self.hash ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
-    }
-}
-
-/// A number that tells events apart, with what matters of them.
-fn event_number(event: &Event) -> u64 {
-    match event {
-        Event::Acquire { op, client, .. } => op << 8 | u64::from(*client) << 40,
-        Event::Queued { op } => op << 8 | 1,
-        Event::Granted { op, token } => op << 8 ^ token,
-        Event::Refused { op, .. } => op << 8 | 3,
-        Event::Valid { token, until, .. } | Event::Holds { first: token, until, .. } => {
-            token ^ until
-        }
-        Event::Release { token, .. } | Event::Lost { token, .. } | Event::Used { token, .. } => {
-            token << 3
-        }
-        Event::Leased { until, .. } => until << 1,
-        Event::Stored { token, .. } => token << 2,
-        _ => 5,
     }
 }

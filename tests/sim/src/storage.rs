@@ -13,6 +13,9 @@ pub struct Habits {
     pub emulator: bool,
     /// How long after its expiry a lease keeps others out.
     pub grace: Nanos,
+    /// How many nanoseconds the clock gains in a second that leases are counted
+    /// on.
+    pub drift: i64,
 }
 
 /// A call of a blob.
@@ -60,6 +63,9 @@ pub enum Act {
 /// What is kept with a blob.
 pub type Metadata = BTreeMap<String, String>;
 
+/// All that is kept of a blob, with its content.
+pub type Kept = (Metadata, Vec<u8>);
+
 /// What the service answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -79,6 +85,8 @@ pub struct Answer {
     pub lease_state: &'static str,
     /// The blobs, if they were listed.
     pub listed: Vec<(String, Blob, &'static str)>,
+    /// When to ask again, in seconds.
+    pub retry_after: Option<u64>,
     /// The service's clock, in seconds since 1970.
     pub date: u64,
 }
@@ -175,6 +183,14 @@ impl Blob {
     }
 }
 
+impl Habits {
+    /// How long it takes until so many seconds have passed for leases.
+    fn seconds(self, seconds: u64) -> Nanos {
+        let length = i128::from(seconds) * 1_000_000_000_000_000_000;
+        (length / (1_000_000_000 + i128::from(self.drift))) as Nanos
+    }
+}
+
 type Refusal = (u16, &'static str);
 
 /// The service.
@@ -183,6 +199,8 @@ pub struct Storage {
     habits: Habits,
     blobs: BTreeMap<String, Blob>,
     versions: u64,
+    /// The container was deleted.
+    gone: bool,
 }
 
 impl Storage {
@@ -199,10 +217,29 @@ impl Storage {
     }
 
     /// Puts a blob there, whoever leases it: an operator's doing.
-    pub fn put(&mut self, path: &str, metadata: Metadata, modified: u64) {
+    /// Gives its version.
+    pub fn put(&mut self, path: &str, (metadata, content): Kept, modified: u64) -> String {
         let etag = self.next_version();
-        let blob = Blob { etag, metadata, content: Vec::new(), modified, lease: Lease::Available };
+        let lease = Lease::Available;
+        let blob = Blob { etag: etag.clone(), metadata, content, modified, lease };
         self.blobs.insert(path.to_owned(), blob);
+        etag
+    }
+
+    /// Writes a blob as it is, unless somebody leases it: an operator's doing. Says
+    /// whether it did.
+    pub fn touch(&mut self, path: &str, now: Nanos, date: u64) -> bool {
+        let version = self.next_version();
+        let blob = self.blobs.get_mut(path).filter(|blob| blob.leased_until(now).is_none());
+        let Some(blob) = blob else { return false };
+        (blob.etag, blob.modified, blob.lease) = (version, date, Lease::Available);
+        true
+    }
+
+    /// Deletes the container with all that is in it, or creates it again.
+    pub fn set_gone(&mut self, gone: bool) {
+        self.blobs.clear();
+        self.gone = gone;
     }
 
     /// Removes a blob, whoever leases it: an operator's doing.
@@ -221,6 +258,7 @@ impl Storage {
             blob: None,
             lease_state: "",
             listed: Vec::new(),
+            retry_after: None,
             date,
         };
         if let Err((status, code)) = self.act(call, now, &mut answer) {
@@ -232,6 +270,7 @@ impl Storage {
 
     fn act(&mut self, call: &Call, now: Nanos, answer: &mut Answer) -> Result<(), Refusal> {
         match &call.act {
+            _ if self.gone => Err((404, "ContainerNotFound")),
             Act::List => {
                 let listed = self.blobs.iter().filter(|(path, _)| path.starts_with(&call.path));
                 answer.listed = listed
@@ -375,7 +414,7 @@ impl Blob {
                     }
                     _ => {}
                 }
-                let duration = seconds * SECOND;
+                let duration = habits.seconds(*seconds);
                 self.lease = Lease::Leased { id: id.clone(), until: now + duration, duration };
                 answer.status = 201;
                 answer.lease = Some(id.clone());
@@ -407,7 +446,7 @@ impl Blob {
                     (Lease::Leased { id, until, .. }, Standing::Leased)
                     | (Lease::Breaking { id, until }, Standing::Breaking) => {
                         let left = until - now;
-                        (id, within.map_or(left, |within| left.min(within * SECOND)))
+                        (id, within.map_or(left, |within| left.min(habits.seconds(within))))
                     }
                     (Lease::Leased { id, .. } | Lease::Breaking { id, .. }, _) => (id, 0),
                 };

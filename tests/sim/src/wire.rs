@@ -11,23 +11,25 @@ use tokio::sync::oneshot;
 use crate::{
     daemon,
     dice::Dice,
-    http,
+    faults, http,
     scene::{Scene, count, scene},
     storage::{Act, Answer, Call},
     world::{MILLISECOND, Nanos, SECOND},
 };
 
-/// How the way from a place to the storage is.
+/// How the way from a place to the storage is. Several faults may have to do with
+/// it at the same time: each ends only itself.
 #[derive(Clone, Debug, Default)]
 pub struct Road {
-    /// Requests get lost.
-    pub cut_out: bool,
-    /// Answers get lost.
-    pub cut_back: bool,
-    /// Connections are refused.
-    pub refused: bool,
-    /// What goes wrong, and in how many of a thousand calls.
-    pub storm: Option<(u64, Vec<Trouble>)>,
+    /// How many faults there are that requests get lost by.
+    pub cut_out: u32,
+    /// The same of answers.
+    pub cut_back: u32,
+    /// The same by which connections are refused.
+    pub refused: u32,
+    /// What goes wrong, and in how many of a thousand calls, by the number of the
+    /// fault. The latest counts.
+    pub storms: Vec<(usize, u64, Vec<Trouble>)>,
 }
 
 /// What can happen to a call.
@@ -45,7 +47,8 @@ pub enum Trouble {
     AnswerLost,
     /// The connection breaks after the request was sent; perhaps it is done.
     Reset,
-    /// It is done long after whoever asked has given up.
+    /// It is done late, or its answer comes late: perhaps long after whoever asked
+    /// has given up.
     Late,
     /// It is done twice, the second time later.
     Twice,
@@ -57,10 +60,11 @@ pub enum Trouble {
 }
 
 /// All that can happen to a call.
-pub const TROUBLES: [Trouble; 14] = [
+pub const TROUBLES: [Trouble; 15] = [
     Trouble::Refused,
     Trouble::FailsBefore(500),
     Trouble::FailsBefore(503),
+    Trouble::FailsBefore(401),
     Trouble::FailsBefore(403),
     Trouble::FailsBefore(429),
     Trouble::FailsAfter(500),
@@ -78,6 +82,7 @@ impl Trouble {
     const fn name(self) -> &'static str {
         match self {
             Self::Refused => "storage: connection refused",
+            Self::FailsBefore(401) => "storage: 401, not applied",
             Self::FailsBefore(403) => "storage: 403, not applied",
             Self::FailsBefore(429) => "storage: 429, not applied",
             Self::FailsBefore(503) => "storage: 503, not applied",
@@ -87,7 +92,7 @@ impl Trouble {
             Self::RequestLost => "storage: request lost",
             Self::AnswerLost => "storage: answer lost",
             Self::Reset => "storage: connection reset",
-            Self::Late => "storage: applied late",
+            Self::Late => "storage: late",
             Self::Twice => "storage: applied twice",
             Self::Slow => "storage: slow",
             Self::Crossed => "storage: answer of another call",
@@ -109,6 +114,8 @@ pub enum Stage {
 /// A crash that waits for its moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Trap {
+    /// The number of the fault.
+    pub index: usize,
     /// Which daemon.
     pub place: usize,
     /// In which call.
@@ -132,6 +139,8 @@ pub enum Kind {
     Write,
     /// A new blob.
     Create,
+    /// An idle blob's end.
+    Delete,
     /// Anything else.
     Other,
 }
@@ -144,6 +153,7 @@ impl Kind {
             Act::Release { .. } => Self::Release,
             Act::Upload { .. } if call.if_absent => Self::Create,
             Act::SetMetadata { .. } | Act::Upload { .. } => Self::Write,
+            Act::Delete => Self::Delete,
             _ => Self::Other,
         }
     }
@@ -229,13 +239,13 @@ fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answe
     let road = scene.places.borrow()[place].road.clone();
     spring(&scene, place, number, &call, Stage::Sent);
     let mut dice = scene.dice.borrow_mut();
-    let trouble = road.storm.and_then(|(share, kinds)| {
-        (dice.permille(share) && !kinds.is_empty()).then(|| *dice.pick(&kinds))
+    let trouble = road.storms.last().and_then(|(_, share, kinds)| {
+        (dice.permille(*share) && !kinds.is_empty()).then(|| *dice.pick(kinds))
     });
     let trouble = match trouble {
-        _ if road.refused => Some(Trouble::Refused),
-        _ if road.cut_out => Some(Trouble::RequestLost),
-        _ if road.cut_back => Some(Trouble::AnswerLost),
+        _ if road.refused > 0 => Some(Trouble::Refused),
+        _ if road.cut_out > 0 => Some(Trouble::RequestLost),
+        _ if road.cut_back > 0 => Some(Trouble::AnswerLost),
         trouble => trouble,
     };
     let out = dice.millis(1..15);
@@ -268,7 +278,7 @@ impl Trip {
         world.after(out, move || {
             let scene = scene();
             let mut answer = scene.apply(Some(self.number), &self.call);
-            if reply.is_none() {
+            if reply.as_ref().is_none_or(Reply::is_closed) {
                 scene.unasked(&self.call, &answer);
             }
             if matches!(Kind::of(&self.call), Kind::Acquire | Kind::Renew) && answer.status < 300 {
@@ -279,12 +289,15 @@ impl Trip {
             spring(&scene, self.place, self.number, &self.call, Stage::Applied);
             let Some(reply) = reply else { return };
             if let Some(status) = instead {
-                answer = failure(status, answer.date);
+                answer = failure(status, &mut scene.dice.borrow_mut());
+                answer.date = scene.date();
             }
             scene.world.after(back, move || {
                 let scene = crate::scene::scene();
                 // Whoever gave up does not listen.
-                _ = reply.send(Ok(answer));
+                if let Err(Ok(answer)) = reply.send(Ok(answer)) {
+                    scene.unasked(&self.call, &answer);
+                }
                 spring(&scene, self.place, self.number, &self.call, Stage::Answered);
             });
         });
@@ -312,8 +325,9 @@ impl Trip {
         match trouble {
             Trouble::Refused => break_after(out, reply, Broken::Refused),
             Trouble::FailsBefore(status) => {
-                let date = scene().date();
-                world.after(out + back, move || _ = reply.send(Ok(failure(status, date))));
+                let mut failure = failure(status, dice);
+                failure.date = scene().date();
+                world.after(out + back, move || _ = reply.send(Ok(failure)));
             }
             Trouble::FailsAfter(status) => self.deliver(out, back, Some(reply), Some(status)),
             Trouble::RequestLost => hold(reply),
@@ -327,11 +341,14 @@ impl Trip {
                 }
                 break_after(out + dice.millis(0..2000), reply, Broken::Reset);
             }
-            Trouble::Late => {
-                let out = long(dice);
-                self.deliver(out, back, None, None);
-                hold(reply);
-            }
+            Trouble::Late => match dice.within(0..4) {
+                0 => self.deliver(out + long(dice), back, Some(reply), None),
+                1 => self.deliver(out, back + long(dice), Some(reply), None),
+                _ => {
+                    self.deliver(out + long(dice), back, None, None);
+                    hold(reply);
+                }
+            },
             Trouble::Twice => {
                 let again = long(dice);
                 self.clone().deliver(out + again, back, None, None);
@@ -354,17 +371,36 @@ fn hold(reply: Reply) {
     scene().world.at(Nanos::MAX - 1, move || drop(reply));
 }
 
-/// Around the times that matter to a lease of 15 s.
+/// Around the times that matter to a lease: what a call may take, a third of its
+/// duration, its end less the margin, and its end.
 fn long(dice: &mut Dice) -> Nanos {
-    let around = *dice.pick(&[1, 3, 5, 10, 13, 14, 15, 16, 20, 30]) * SECOND;
+    let scene = scene();
+    let plan = &scene.plan;
+    let lease = dice.pick(&[plan.lease, plan.lease, plan.longest_lease]).as_nanos() as Nanos;
+    let margin = (lease / 20).max(SECOND);
+    let limit = (lease / 5).clamp(3 * SECOND, 10 * SECOND);
+    let around = *dice.pick(&[
+        SECOND,
+        limit,
+        lease / 3,
+        lease / 2,
+        lease - margin,
+        lease - SECOND / 2,
+        lease,
+        lease + SECOND,
+        2 * lease,
+    ]);
     around - 500 * MILLISECOND + dice.millis(0..1000)
 }
 
-fn failure(status: u16, date: u64) -> Answer {
+/// A failure; perhaps with the wish to be left alone for a while.
+fn failure(status: u16, dice: &mut Dice) -> Answer {
+    let busy = matches!(status, 429 | 503) && dice.permille(500);
     Answer {
         status,
         code: match status {
             503 => "ServerBusy",
+            401 => "NoAuthenticationInformation",
             403 => "AuthorizationFailure",
             429 => "TooManyRequests",
             _ => "InternalError",
@@ -375,7 +411,8 @@ fn failure(status: u16, date: u64) -> Answer {
         blob: None,
         lease_state: "",
         listed: Vec::new(),
-        date,
+        retry_after: busy.then(|| dice.within(1..10)),
+        date: 0,
     }
 }
 
@@ -394,6 +431,7 @@ fn spring(scene: &Scene, place: usize, number: u32, call: &Call, stage: Stage) {
                 Stage::Answered => "daemon: killed as a call was answered",
             });
             daemon::crash(trap.place, Some(trap.down));
+            faults::disturb(trap.index, trap.down, || {});
         });
     }
 }

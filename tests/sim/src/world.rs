@@ -237,6 +237,11 @@ impl World {
         self.now.get()
     }
 
+    /// A number that differs if anything was decided otherwise.
+    pub fn dice(&self) -> u64 {
+        self.dice.borrow_mut().bits()
+    }
+
     /// How often a task was run.
     pub fn polls(&self) -> u64 {
         self.polls.get()
@@ -259,9 +264,19 @@ impl World {
         self.machines.borrow()[machine.0].pauses > 0
     }
 
-    /// The clocks of a machine.
-    pub fn clocks(&self, machine: Machine) -> Clocks {
-        self.machines.borrow()[machine.0].clocks.clone()
+    /// When a machine's clock, as the product reads it, shows this; never, if it
+    /// stands.
+    #[must_use]
+    pub fn reaches(&self, machine: Machine, moment: Moment) -> Nanos {
+        let shows = moment.since(Moment::from_boot(Duration::ZERO)).as_nanos() as Nanos;
+        let machines = self.machines.borrow();
+        let clocks = &machines[machine.0].clocks;
+        // Safety rule 5.
+        if mutant::is(Mutant::ClockStopsInSuspend) {
+            clocks.timers_reach(shows)
+        } else {
+            clocks.boot_reaches(shows)
+        }
     }
 
     /// Changes the clocks of a machine. What sleeps there looks again.

@@ -104,6 +104,7 @@ async fn watch(watched: Arc<Watched>) {
             break;
         }
         tokio::select! {
+            biased;
             () = clock::sleep_until(due) => {}
             () = watched.hurry.notified() => {}
         }
