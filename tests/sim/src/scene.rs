@@ -425,8 +425,9 @@ impl Scene {
                 let zero = leasehold::clock::Moment::from_boot(std::time::Duration::ZERO);
                 let shows = deadline.since(zero).as_nanos() as Nanos;
                 let until = clocks.boot_reaches(shows);
-                // What has passed has passed, whatever clock it is counted on.
-                if until != hold.until && (until > now || hold.until > now) {
+                // What has passed has passed, whatever clock it is counted on; and true
+                // time is known to the nanosecond only.
+                if until.abs_diff(hold.until) > 1 && (until > now || hold.until > now) {
                     hold.until = until;
                     news.push(Event::Valid {
                         client: number as u32,
