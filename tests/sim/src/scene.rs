@@ -447,13 +447,16 @@ impl Scene {
                     let (client, lock, token) = (number as u32, hold.lock, hold.token);
                     let until = seen.map_or(now, |(until, _)| self.world.reaches(machine, until));
                     let valid = seen.is_some_and(|(_, valid)| valid);
-                    // What was lost is not to be valid again.
-                    if hold.until.is_none() || (valid && hold.until != Some(until)) {
+                    // What was lost is not to be valid again. Until then its program may
+                    // not have looked: that it was lost by its deadline, the program says.
+                    if valid && hold.lost {
+                        news.push(Event::Lost { client, lock, token });
+                    }
+                    // True time is known to the nanosecond only.
+                    let moved = hold.until.is_none_or(|before| until.abs_diff(before) > 1);
+                    if hold.until.is_none() || (valid && (moved || hold.lost)) {
                         hold.until = Some(until);
                         news.push(Event::Valid { client, lock, token, until });
-                    }
-                    if !valid && !hold.lost {
-                        news.push(Event::Lost { client, lock, token });
                     }
                     hold.lost = !valid;
                 }
