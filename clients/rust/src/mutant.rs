@@ -51,7 +51,6 @@ mutants! {
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
-    LostIsUnclear, 7, "7c", "a renewal that is told that the lease is lost counts as unclear";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
     ResumedEpoch, 10, "10", "a restarted daemon goes on with the tokens that its predecessor stored";
@@ -62,7 +61,6 @@ mutants! {
     TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
     HastyStop, 13, "13b", "a daemon that stops frees its locks before its holders must have let go";
     StopWithLeases, 13, "13c", "a daemon that stops does not release its leases";
-    CollectWithoutMatch, 14, "14a", "idle blobs are deleted without If-Match";
     CollectAnyEpoch, 14, "14b", "idle blobs are deleted whatever their epoch";
 }
 

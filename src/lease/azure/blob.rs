@@ -270,8 +270,6 @@ impl Blobs {
         let blob = self.blob(path);
         let options =
             BlobClientDeleteOptions { if_match: Some(version.clone()), ..Default::default() };
-        let options =
-            if mutant::is(Mutant::CollectWithoutMatch) { Default::default() } else { options };
         let delete = async {
             blob.delete(Some(options)).await?;
             Ok(())

@@ -229,9 +229,7 @@ impl LeaseStore for Azure {
             let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
             Ok(match renewed {
                 Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
-                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer))
-                    if !mutant::is(Mutant::LostIsUnclear) =>
-                {
+                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer)) => {
                     Renew::Lost { why: fault.why() }
                 }
                 Err(_) if mutant::is(Mutant::UnclearRenewExtends) => {

@@ -43,16 +43,12 @@ fn nothing_that_was_promised_is_broken() {
     });
 }
 
-/// Seeds that showed a bug once: a blob was collected by a storage clock that was
-/// ahead, and its tokens were given out again; a waiter was expected to be served
-/// by a daemon that was stopping.
+/// A seed that shows a bug which was there once: a blob was collected by a storage
+/// clock that was ahead, and its tokens were given out again.
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    each(0..2, |number| {
-        let seed = [25_878, 53_622][number as usize];
-        let found = run(seed, None).violations.first().map(ToString::to_string);
-        assert_eq!(found, None, "seed {seed}");
-    });
+    let found = run(690, None).violations.first().map(ToString::to_string);
+    assert_eq!(found, None);
 }
 
 #[test]
