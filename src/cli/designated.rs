@@ -119,7 +119,8 @@ fn account_of_url(url: &str) -> Option<String> {
     let rest = rest.split(['?', '#']).next()?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (host, path) = (host.to_ascii_lowercase(), path.trim_matches('/'));
-    if host.contains('@') {
+    // Of these others make something else.
+    if host.contains('@') || !rest.bytes().all(|c| c.is_ascii_graphic() && c != b'\\') {
         return None;
     }
     let account = match host.split_once('.') {
@@ -298,5 +299,63 @@ mod tests {
             assert!(problem.contains(hint), "{line}: {problem}");
             assert!(!problem.contains("hush"), "{problem}");
         }
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_client::azure::Account;
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    /// Stands for a secret wherever it is put.
+    const HUSH: &str = "aHVzaGh1c2g";
+
+    const WORDS: &[&str] = &[
+        HUSH,
+        "https://acme.blob.core.windows.net",
+        "http://127.0.0.1:10000/devstoreaccount1",
+        "AccountName=acme;",
+        "AccountKey=a2V5;",
+        "BlobEndpoint=",
+        "UseDevelopmentStorage=true;",
+        "SharedAccessSignature=sv=1&sig=x",
+        ".blob.",
+        "://",
+        "\\",
+        "?",
+        "#",
+        "@",
+    ];
+
+    /// The client derives names of locks from the account as it reads it: who
+    /// derives another waits for another lock.
+    #[test]
+    fn the_account_is_the_one_that_the_client_finds() {
+        Fuzz::new("designated-account").words(WORDS).longest(400).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let mut said = Vec::new();
+            let string = format!("BlobEndpoint={text};AccountKey=a2V5");
+            for (variable, string) in [(CONNECTION_STRING, &*text), (ACCOUNT_URL, &*string)] {
+                let found = account_from(|asked| (asked == variable).then(|| text.to_string()));
+                match found {
+                    Ok(account) => {
+                        assert!(is_account(&account), "{account}");
+                        let read = Account::from_connection_string(string);
+                        if let Ok(read) = &read {
+                            assert_eq!(account, read.name(), "{text:?}");
+                        }
+                        said.push(format!("{variable} {}", read.is_ok()));
+                    }
+                    Err(failure) => {
+                        let shown = format!("{failure:?}");
+                        assert!(!shown.contains(HUSH), "{shown}");
+                        said.push(shown);
+                    }
+                }
+            }
+            said.join("|")
+        });
     }
 }

@@ -342,7 +342,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_command_line_is_taken_or_refused() {
+    fn every_command_line_is_taken_or_refused_fuzzed() {
         use std::os::unix::ffi::OsStringExt;
         Fuzz::new("command-line").words(WORDS).longest(400).run(|input| {
             // One argument on each line.

@@ -30,9 +30,9 @@ impl fmt::Display for Message {
 }
 
 impl Message {
-    /// Reads a line, without its end.
+    /// Reads a line, without its end: exactly what is written.
     pub(super) fn parse(line: &str) -> Option<Self> {
-        match line.split_once(' ') {
+        let message = match line.split_once(' ') {
             Some(("group", leader)) => leader.parse().ok().map(Self::Group),
             Some(("kill-at", nanos)) => {
                 let since_boot = Duration::from_nanos(nanos.parse().ok()?);
@@ -40,7 +40,8 @@ impl Message {
             }
             None if line == "farewell" => Some(Self::Farewell),
             _ => None,
-        }
+        };
+        message.filter(|message| message.to_string().strip_suffix('\n') == Some(line))
     }
 }
 
@@ -58,5 +59,26 @@ mod tests {
         for garbage in ["", "group", "group x", "group -1", "kill-at ", "farewell now"] {
             assert_eq!(Message::parse(garbage), None, "{garbage:?}");
         }
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_read_exactly_or_not_at_all() {
+        Fuzz::new("keeper-message").words(&["group ", "kill-at ", "farewell", "+"]).run(|input| {
+            let line = String::from_utf8_lossy(input);
+            match Message::parse(&line) {
+                Some(message) => {
+                    assert_eq!(message.to_string(), format!("{line}\n"));
+                    format!("{message:?}")
+                }
+                None => "none".to_owned(),
+            }
+        });
     }
 }

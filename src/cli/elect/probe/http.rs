@@ -37,6 +37,7 @@ impl FromStr for HttpProbe {
             None => (authority, ":80"),
         };
         let port = port[1..].parse().map_err(|_| EXPECTED.to_owned())?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() || authority.contains('@') {
             return Err(EXPECTED.to_owned());
         }
@@ -45,7 +46,6 @@ impl FromStr for HttpProbe {
              Accept: */*\r\nConnection: close\r\n\r\n",
             env!("CARGO_PKG_VERSION")
         );
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok(Self { host, port, request })
     }
 }
@@ -112,7 +112,9 @@ fn status_of(mut head: &[u8]) -> io::Result<Option<u16>> {
         let Some(end) = head.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
         let line = String::from_utf8_lossy(&head[..end]);
         let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split_whitespace().nth(1));
-        match status.and_then(|status| status.parse().ok()) {
+        let digits =
+            |status: &&str| status.len() == 3 && status.bytes().all(|c| c.is_ascii_digit());
+        match status.filter(digits).and_then(|status| status.parse().ok()) {
             Some(100 | 102..=199) => {}
             Some(status @ 101..=999) => return Ok(Some(status)),
             _ => return Err(not_http()),
@@ -170,5 +172,62 @@ mod tests {
         assert_eq!(status("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n"), Ok(Some(404)));
         assert_eq!(status("SSH-2.0-OpenSSH_9\r\n"), Err("no HTTP"));
         assert_eq!(status("HTTP/1.1 hello\r\n"), Err("no HTTP"));
+    }
+}
+
+#[cfg(test)]
+mod fuzz {
+    use leasehold_fuzz::Fuzz;
+
+    use super::*;
+
+    const WORDS: &[&str] = &[
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.0 503 ",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 +200",
+        "\r\n\r\n",
+        "http://[::1]:80",
+        "http://a",
+        ":70000",
+        "@",
+        "#",
+        "?",
+        "]",
+    ];
+
+    /// The first line is what to ask, the rest what is answered.
+    #[test]
+    fn one_request_is_sent_and_more_of_an_answer_does_not_change_it() {
+        Fuzz::new("probe").words(WORDS).run(|input| {
+            let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
+            let url = String::from_utf8_lossy(&input[..end]).into_owned();
+            let asked = match url.parse::<HttpProbe>() {
+                Ok(HttpProbe { host, request, .. }) => {
+                    assert!(!host.is_empty() && request.is_ascii(), "{request:?}");
+                    assert_eq!(request.matches('\n').count(), 6, "{request:?}");
+                    assert_eq!(request.find("\r\n\r\n"), Some(request.len() - 4), "{request:?}");
+                    assert_eq!(request.split(' ').count(), 7, "{request:?}");
+                    "asks".to_owned()
+                }
+                Err(problem) => problem,
+            };
+            let answer = &input[input.len().min(end + 1)..];
+            let mut decided = None;
+            for length in 0..=answer.len().min(400) {
+                let status = status_of(&answer[..length]).map_err(|error| error.to_string());
+                if let Some(before) = &decided {
+                    assert_eq!(*before, status);
+                } else if status != Ok(None) {
+                    if let Ok(Some(status)) = status {
+                        let text = String::from_utf8_lossy(&answer[..length]).into_owned();
+                        assert!(text.split_whitespace().any(|word| word == status.to_string()));
+                        assert!((101..=999).contains(&status), "{status}");
+                    }
+                    decided = Some(status);
+                }
+            }
+            format!("{asked} {decided:?}")
+        });
     }
 }
