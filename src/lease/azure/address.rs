@@ -319,7 +319,7 @@ mod tests {
     ];
 
     #[test]
-    fn whatever_is_given_as_an_account_no_secret_is_shown() {
+    fn whatever_is_given_as_an_account_no_secret_is_shown_fuzzed() {
         Fuzz::new("account").words(WORDS).run(|input| {
             let text = String::from_utf8_lossy(input);
             let mut said = Vec::new();

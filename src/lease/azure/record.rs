@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_stored_is_read_alike_and_can_be_written_again() {
+    fn whatever_is_stored_is_read_alike_and_can_be_written_again_fuzzed() {
         Fuzz::new("blob-metadata").longest(LARGEST).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (metadata, again) = (lines(&text), lines(&text));

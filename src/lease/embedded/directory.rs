@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_is_read() {
+    fn only_what_was_written_is_read_fuzzed() {
         Fuzz::new("state-file").longest(8192).run(|bytes| match Record::decode(bytes) {
             Ok(record) => {
                 assert_eq!(record.encode().as_bytes(), bytes);

@@ -253,7 +253,7 @@ async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_we
 
 /// A directory as a script: the bytes of its files.
 #[test]
-fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused() {
+fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
     let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
                   stopped-cleanly true\ncrc32 05db1902\n";
     let whole = [Field::bytes(1, *state), Field::bytes(2, *b"123\n"), Field::bytes(3, *b"x")];
