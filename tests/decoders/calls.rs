@@ -109,7 +109,7 @@ fn scripts() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_call_is_answered() {
+fn every_call_is_answered_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (routes, _stream) = runtime.block_on(async {

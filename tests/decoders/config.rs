@@ -120,7 +120,7 @@ fn judge(result: Result<Effective, Mistakes>, open: bool, again: &Path) -> Strin
 }
 
 #[test]
-fn files_are_taken_or_refused_by_key() {
+fn files_are_taken_or_refused_by_key_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
     let (path, again) = (dir.path().join("given.toml"), dir.path().join("shown.toml"));
     Fuzz::new("config-file").words(WORDS).run(|input| {
@@ -138,7 +138,7 @@ fn files_are_taken_or_refused_by_key() {
 }
 
 #[test]
-fn variables_are_taken_or_refused_by_key() {
+fn variables_are_taken_or_refused_by_key_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
     let again = dir.path().join("shown.toml");
     Fuzz::new("config-environment").words(WORDS).run(|input| {

@@ -19,7 +19,7 @@ fn is_clean(text: &str) -> bool {
 }
 
 #[test]
-fn names_are_what_they_must_be() {
+fn names_are_what_they_must_be_fuzzed() {
     Fuzz::new("name").longest(600).run(|input| {
         let text = String::from_utf8_lossy(input);
         let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
@@ -45,7 +45,7 @@ fn names_are_what_they_must_be() {
 }
 
 #[test]
-fn holders_are_what_they_must_be() {
+fn holders_are_what_they_must_be_fuzzed() {
     Fuzz::new("holder").longest(2 * LARGEST).run(|input| {
         let text = String::from_utf8_lossy(input);
         let mut lines = text.split('\n');

@@ -112,7 +112,7 @@ fn serves(daemon: &Daemon) {
 }
 
 #[test]
-fn http_requests_are_answered_or_refused() {
+fn http_requests_are_answered_or_refused_fuzzed() {
     let mut logged = Logged::start(&["--http-listen", "127.0.0.1:0"]);
     let line = logged.daemon.process.line();
     let address = line.strip_prefix("listening for HTTP on ").unwrap().to_owned();
@@ -153,7 +153,7 @@ fn http_requests_are_answered_or_refused() {
 }
 
 #[test]
-fn a_daemon_outlives_all_that_is_no_grpc() {
+fn a_daemon_outlives_all_that_is_no_grpc_fuzzed() {
     let logged = Logged::start(&[]);
     let address = logged.daemon.address().to_owned();
     Fuzz::new("grpc-connection").longest(20_000).run(|input| {

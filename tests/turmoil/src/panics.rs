@@ -25,7 +25,7 @@ impl Panics {
     }
 
     /// How many there were.
-    pub(crate) fn new(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         COUNT.get() - self.0
     }
 }

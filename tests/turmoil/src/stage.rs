@@ -154,7 +154,7 @@ impl Stage {
         if let Err(error) = self.sim.step() {
             panic!("a host failed at {begin:?}: {error}");
         }
-        assert_eq!(self.panics.new(), 0, "tasks panicked at {begin:?}");
+        assert_eq!(self.panics.count(), 0, "tasks panicked at {begin:?}");
         let end = self.sim.elapsed();
         time::set_step(end, end);
         self.record.look();

@@ -1,0 +1,168 @@
+//! What the daemon's store makes of it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use leasehold::{
+    clock::{Entropy, sleep},
+    config::{self, SecretText},
+    lease::{
+        Acquire, Breaker, Claim, LeaseId, LeaseStore, Publication, Token,
+        azure::{Azure, account::Account, doctor},
+    },
+    name::LockName,
+};
+use leasehold_fuzz::Fuzz;
+
+use super::{
+    script::{self, Answers},
+    world::{by, run},
+};
+
+const WORDS: &[&str] = &[
+    "{ID}",
+    "x-ms-lease-id: {ID}",
+    "x-ms-lease-state: leased",
+    "x-ms-lease-time: 15",
+    "x-ms-meta-token: 5242880",
+    "x-ms-meta-nonce: 1",
+    "x-ms-meta-bytes: 3",
+    "x-ms-meta-leader: 5",
+    "x-ms-error-code: LeaseAlreadyPresent",
+    "x-ms-error-code: ServerBusy",
+    "retry-after: 1",
+    "etag: \"0x1\"",
+    "date: Sun, 17 Mar 2030 17:46:40 GMT",
+    "content-range: bytes 0-2/3",
+    "content-length: 3",
+    "last-modified: Sun, 17 Mar 2030 17:46:40 GMT",
+    "200\n",
+    "201\n",
+    "202\n",
+    "206\n",
+    "304\n",
+    "403\n",
+    "404\n",
+    "409\n",
+    "412\n",
+    "503\n",
+    "<Blob>",
+    "</Blob>",
+    "<Name>locks/default/a</Name>",
+    "<Properties>",
+    "</Properties>",
+    "<Metadata>",
+    "</Metadata>",
+    "<Etag>0x1</Etag>",
+    "<LeaseState>leased</LeaseState>",
+    "&lt;",
+    "&#x0;",
+    "&bad;",
+    "<![CDATA[",
+    "<!DOCTYPE x [<!ENTITY y \"z\">]>",
+    "<NextMarker>more</NextMarker>",
+];
+
+/// How many calls there are.
+const CALLS: u64 = 13;
+
+const LEASE: Duration = Duration::from_secs(15);
+
+/// The time limit of a call that is about a lease: a fifth of its duration.
+const CALL: Duration = Duration::from_secs(3);
+
+/// That of a call for who only looks.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// What came of it, which shows no secret.
+fn kind<T: fmt::Debug, E: fmt::Debug>(done: &Result<T, E>) -> String {
+    let shown = format!("{done:?}");
+    assert!(!shown.contains("c2VjcmV0LWtleQ"), "{shown}");
+    // Reasons are quoted here, and make a kind of outcome each.
+    shown.replace('"', "").chars().take(120).collect()
+}
+
+/// Tokens are greater than all that was shown.
+fn greater(done: &Result<Acquire, leasehold::lease::Error>, answers: &Answers) {
+    if let Ok(Acquire::Acquired(acquired)) = done {
+        let ((first, last), seen) = (acquired.tokens.bounds(), answers.token());
+        assert!(first > seen && last < 1 << 53, "{acquired:?} after {seen}");
+    }
+}
+
+async fn ask(which: u64, answers: Arc<Answers>) -> String {
+    let call = which % CALLS;
+    let azure = config::Azure {
+        account_url: Some("http://127.0.0.1:1/acme".to_owned()),
+        account_key: Some(SecretText::new("c2VjcmV0LWtleQ==")),
+        collect_after: if call == 11 { Duration::from_secs(3600) } else { Duration::ZERO },
+        protect_container: call == 12,
+        ..config::Azure::default()
+    };
+    let account = || Account::over(answers.transport(), &azure).unwrap();
+    let mut entropy = Entropy::seeded(7);
+    if call == 10 {
+        // Each of its steps has the limit of who only looks.
+        let report = by(20 * LOOK, doctor::examine(&account(), &azure, &mut entropy)).await;
+        let verdicts = report.findings().iter().map(|finding| finding.message());
+        return kind(&Ok::<_, ()>(verdicts.collect::<Vec<_>>()));
+    }
+    let store = Azure::new(account(), &azure, "test".to_owned(), entropy);
+    let name = LockName::parse("", "a").unwrap();
+    let id = LeaseId::new(0x0123_4567);
+    let breaker = Breaker { by: "ops".into(), reason: "fuzz".into() };
+    let claim = |again| Claim {
+        name: name.clone(),
+        id,
+        duration: LEASE,
+        holder: Arc::default(),
+        value: None,
+        again,
+    };
+    match call {
+        0 => {
+            let done = by(2 * LEASE, store.acquire(claim(which >= CALLS))).await;
+            greater(&done, &answers);
+            kind(&done)
+        }
+        1 => {
+            let done = by(8 * LOOK, store.inspect(&name)).await;
+            assert_eq!(answers.changes(), 0);
+            kind(&done)
+        }
+        2 => {
+            let done = by(8 * LOOK, store.list("default", "", None, 10)).await;
+            assert_eq!(answers.changes(), 0);
+            kind(&done)
+        }
+        3 => kind(&by(CALL + CALL / 10, store.renew(&name, id, LEASE)).await),
+        4 => kind(&by(CALL + CALL / 10, store.release(&name, id)).await),
+        5 => kind(&by(2 * LOOK, store.break_lease(&name, breaker)).await),
+        6 => {
+            let done = by(LEASE, store.next_tokens(&name, id)).await;
+            greater(&done, &answers);
+            kind(&done)
+        }
+        7 | 8 => {
+            let value = (call == 8).then(|| Arc::from(&b"host:1"[..]));
+            let token = Token::stored(5 << 20).unwrap();
+            let held_for = Duration::from_secs(1);
+            let publication = Publication { holder: Arc::default(), token, held_for, value };
+            kind(&by(LEASE, store.publish(&name, id, publication)).await)
+        }
+        9 => kind(&by(LEASE, store.note_break(&name, breaker)).await),
+        // What it does by itself: collecting, and keeping the container.
+        _ => {
+            sleep(Duration::from_secs(600)).await;
+            answers.deletes_by_version();
+            format!("{} changes", answers.changes())
+        }
+    }
+}
+
+#[test]
+fn whatever_the_storage_answers_is_understood_or_refused_in_time_fuzzed() {
+    Fuzz::new("storage-answer").nested().words(WORDS).run(|input| {
+        let (which, answers) = script::read(input);
+        format!("{} {}", which % CALLS, run(ask(which, answers)))
+    });
+}

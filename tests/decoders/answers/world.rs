@@ -1,0 +1,65 @@
+//! Time that passes only while everybody waits.
+
+use std::{
+    rc::Rc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use leasehold_client::{
+    clock::{Moment, sleep},
+    simulation::{self, Task, World},
+};
+use tokio::{runtime::Builder, time::Instant};
+
+/// What the wall clock shows at first: March 2030.
+const BEGINNING: Duration = Duration::from_secs(1_900_000_000);
+
+struct Paused(Instant);
+
+impl World for Paused {
+    fn now(&self) -> Moment {
+        Moment::from_boot(self.0.elapsed())
+    }
+
+    fn wall(&self) -> SystemTime {
+        UNIX_EPOCH + BEGINNING + self.0.elapsed()
+    }
+
+    fn seed(&self) -> u64 {
+        7
+    }
+
+    fn sleep(&self, _: Duration) -> Option<Task> {
+        None
+    }
+
+    fn spawn(&self, task: Task) -> Option<Task> {
+        Some(task)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the clock of the world is made from it")]
+fn beginning() -> Instant {
+    Instant::now()
+}
+
+/// Runs something in a world of its own, and what it has started ends with it.
+pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let _inside = simulation::enter(Rc::new(Paused(beginning())));
+        program.await
+    })
+}
+
+/// What a call comes to.
+///
+/// # Panics
+/// If it has not come to anything by its deadline.
+pub(crate) async fn by<T>(deadline: Duration, call: impl IntoFuture<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        done = call.into_future() => done,
+        () = sleep(deadline) => panic!("a call has not ended within {deadline:?}"),
+    }
+}
