@@ -189,6 +189,7 @@ impl<'a> Play<'a> {
             }
             Message::Acquire(acquire) => {
                 acquire.longest_hold_ms = acquire.longest_hold_ms.map(longer);
+                acquire.wait_ms = acquire.wait_ms.map(|ms| if ms > 0 { ms.max(LONG) } else { 0 });
             }
             Message::Release(release) => self.model.fill_in_handle(&mut release.handle),
             Message::Proclaim(proclaim) => self.model.fill_in_handle(&mut proclaim.handle),

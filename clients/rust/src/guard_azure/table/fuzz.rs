@@ -126,8 +126,7 @@ fn rows_that_are_read_can_be_written_again() {
         if let Some(token) = fence_token(raw.row()) {
             assert_eq!(fence_row(token), raw.row());
         }
-        let damaged = raw.read::<Properties>("orders").map(drop);
-        said.push(damaged.map_or_else(|error| error.to_string(), |()| "properties".to_owned()));
+        said.push(format!("{}", raw.read::<Properties>("orders").is_ok()));
         match raw.read::<Row>("orders") {
             Ok(entity) => {
                 if let Ok(properties) = encode::properties(&entity.value) {
@@ -140,7 +139,8 @@ fn rows_that_are_read_can_be_written_again() {
                 }
                 said.push("a row".to_owned());
             }
-            Err(error) => said.push(error.to_string()),
+            // Without the property's name, which comes from the input.
+            Err(error) => said.push(error.to_string().chars().rev().take(20).collect()),
         }
         said.sort();
         said.dedup();
