@@ -217,7 +217,7 @@ impl Program {
             };
             if !held.is_valid() {
                 count("grants lost");
-                scene().lost(client, lock, token);
+                record(Event::Lost { client, lock, token });
                 if self.dice.permille(500) {
                     // It stopped, but has not let go yet.
                     sleep(self.dice.length(0..20_000)).await;

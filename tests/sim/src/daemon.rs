@@ -66,6 +66,7 @@ pub fn start(place: usize) {
     });
     let mut places = scene.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
+    places[place].since = scene.world.now();
     places[place].daemon = Some(Running { number, machine, driver });
 }
 

@@ -259,7 +259,8 @@ fn happen(index: usize, fault: Fault) {
             operator_call(lock, Act::Break { within: Some(0) });
             let id = "00000000-0000-0000-0000-000000000000".to_owned();
             operator_call(lock, Act::Acquire { id, seconds: 15 });
-            disturb(index, longest_lease, || {});
+            // Nobody gives this lease back.
+            disturb(index, longest_lease + scene.plan.habits.grace, || {});
         }
         Fault::Delete { lock } => {
             // Within the second of its creation a blob's tokens are ahead of the

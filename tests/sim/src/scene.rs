@@ -21,6 +21,9 @@ use crate::{
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
 };
 
+/// How long a client may take to find a daemon that has begun.
+const FOUND: Nanos = 10 * SECOND;
+
 /// A place where a daemon runs; after a crash another does.
 #[derive(Default)]
 pub struct Place {
@@ -30,6 +33,8 @@ pub struct Place {
     pub latest: u32,
     /// Whether that one stops or has stopped, and grants nothing any more.
     pub stopping: bool,
+    /// Since when the one that runs there does.
+    pub since: Nanos,
     /// Its way to the storage.
     pub road: Road,
     /// What the storage answered last when asked for a lease or a renewal, the
@@ -83,7 +88,7 @@ pub struct Hold {
     pub token: u64,
     /// Until when it was last recorded to be valid.
     pub until: Option<Nanos>,
-    /// Whether it was recorded to be lost.
+    /// Whether it was seen not to be valid any more.
     pub lost: bool,
     /// The guard itself.
     pub guard: Weak<Held>,
@@ -356,6 +361,7 @@ impl Scene {
             blob.and_then(|blob| blob.leased_until(self.world.now()))
         };
         if let Some(until) = until.filter(|_| answer.status < 300) {
+            let until = until + self.plan.habits.grace;
             let what = format!("a lease of nobody's until {until}");
             self.record(Event::Disturbed { what: what.clone() });
             self.world.at(until, move || record(Event::Undisturbed { what }));
@@ -464,19 +470,6 @@ impl Scene {
         }
         for event in news {
             self.record(event);
-        }
-    }
-
-    /// A client sees that it has lost a lock.
-    pub fn lost(&self, client: u32, lock: u32, token: u64) {
-        let known = {
-            let mut clients = self.clients.borrow_mut();
-            let mut holds = clients[client as usize].holds.iter_mut();
-            let hold = holds.find(|hold| (hold.lock, hold.token) == (lock, token));
-            hold.is_none_or(|hold| std::mem::replace(&mut hold.lost, true))
-        };
-        if !known {
-            self.record(Event::Lost { client, lock, token });
         }
     }
 
@@ -598,6 +591,11 @@ impl Scene {
         let (machine, place) = {
             let process = &mut self.clients.borrow_mut()[client as usize];
             process.closed = true;
+            // With it goes all that was granted in it, whichever hand has it.
+            for Hold { lock, token, lost, .. } in &mut process.holds {
+                *lost = true;
+                self.record(Event::Lost { client, lock: *lock, token: *token });
+            }
             (process.machine, process.place)
         };
         self.each_pending(client, |scene, pending| scene.give_up(pending, "closed its session"));
@@ -617,12 +615,15 @@ impl Scene {
     }
 
     /// Whether a client's daemon, or the client itself, is the reason why an acquire
-    /// comes to nothing: one was told to stop, or the other has closed its session.
+    /// comes to nothing: there is none, or it was told to stop, or it is so new that
+    /// the client has yet to find it; or the client has closed its session.
     #[must_use]
     pub fn is_given_up(&self, client: u32) -> bool {
         let clients = self.clients.borrow();
         let client = &clients[client as usize];
-        client.closed || self.places.borrow()[client.place].stopping
+        let place = &self.places.borrow()[client.place];
+        let found = place.daemon.is_some() && place.since + FOUND <= self.world.now();
+        client.closed || place.stopping || !found
     }
 
     fn each_pending(&self, client: u32, act: impl Fn(&Self, &mut Pending)) {
