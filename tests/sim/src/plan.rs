@@ -48,6 +48,9 @@ pub struct Plan {
     pub habits: Habits,
     /// Whether a clock becomes worse than what is assumed.
     pub bad_clocks: bool,
+    /// Whether wall clocks may sleep with their machines and stay behind; if not,
+    /// machines may be frozen. Both at once would leave nothing to notice a freeze by.
+    pub unaware: bool,
     /// Whether the storage service's clock may leap ahead.
     pub leaping_date: bool,
     /// Whether blobs were there from long ago.
@@ -148,6 +151,7 @@ impl Plan {
             collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),
             habits: Habits { emulator, grace, drift },
             bad_clocks,
+            unaware: dice.permille(500),
             leaping_date,
             old_blobs: dice.permille(300),
             calm_from: trouble,
@@ -268,14 +272,8 @@ impl Plan {
         let lock = dice.within(0..u64::from(self.locks)) as u32;
         let length = self.length(dice).min(self.calm_from - at);
         let down = dice.millis(10..20_000).min(self.calm_from - at);
-        let how = *dice.pick(&[
-            None,
-            None,
-            None,
-            Some(Stop::Suspended),
-            Some(Stop::Unaware),
-            Some(Stop::Frozen),
-        ]);
+        let deep = if self.unaware { Stop::Unaware } else { Stop::Frozen };
+        let how = *dice.pick(&[None, None, None, Some(Stop::Suspended), Some(deep), Some(deep)]);
         let one_way = |dice: &mut Dice| *dice.pick(&[(true, false), (false, true), (true, true)]);
         let silent = dice.permille(300);
         loop {
