@@ -19,7 +19,7 @@ struct Twin {
 
 impl Twin {
     fn new(emulator: bool) -> Self {
-        let storage = Storage::new(Habits { emulator, grace: 0 });
+        let storage = Storage::new(Habits { emulator, ..Habits::default() });
         // Nothing is sent: only the calls are of interest.
         let blob = Rest::at(1).container("twin").blob("blob");
         Self { storage, blob, now: 0 }

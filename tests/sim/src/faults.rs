@@ -279,15 +279,16 @@ fn happen(index: usize, fault: Fault) {
             }
             count("operator: blob garbled");
             let garbage = [("token".to_owned(), "none".to_owned())].into();
-            let etag = tamper(lock, (garbage, Vec::new()), scene.date());
+            let Some(etag) = tamper(lock, (garbage, Vec::new()), scene.date()) else { return };
             start_anew(restart);
-            disturb(index, length.max(2 * SECOND), move || match before {
-                // Unless somebody wrote to what can't be read.
-                Some(before) if etag_of(lock) == Some(etag) => {
-                    tamper(lock, before, crate::scene::scene().date());
+            disturb(index, length.max(2 * SECOND), move || {
+                // Unless somebody wrote to what can't be read, or deleted it.
+                if etag_of(lock) == Some(etag) {
+                    match before {
+                        Some(before) => _ = tamper(lock, before, crate::scene::scene().date()),
+                        None => repair(lock),
+                    }
                 }
-                Some(_) => {}
-                None => repair(lock),
             });
             disturb(1000 + index, longest_lease, || {});
         }
@@ -302,7 +303,9 @@ fn happen(index: usize, fault: Fault) {
                 if scene.epoch(lock) >= scene.date() {
                     return;
                 }
-                tamper(lock, old, scene.date());
+                if tamper(lock, old, scene.date()).is_none() {
+                    return;
+                }
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
                 scene.world.after(SETTLE / 2, move || repair(lock));
@@ -325,9 +328,9 @@ fn happen(index: usize, fault: Fault) {
                 }
                 return;
             }
-            count("operator: backup restored");
             let used = date - age;
-            let etag = tamper(lock, crate::run::old_record(used), used);
+            let Some(etag) = tamper(lock, crate::run::old_record(used), used) else { return };
+            count("operator: backup restored");
             start_anew(restart);
             // Those who collect it and those who acquire it get into each other's way.
             let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
@@ -357,14 +360,15 @@ fn happen(index: usize, fault: Fault) {
         }
         Fault::NoContainer { length } => {
             let locks = 0..scene.plan.locks;
-            if locks.clone().any(|lock| scene.epoch(lock) > scene.date()) {
+            let gone = scene.storage.borrow().is_gone();
+            if gone || locks.clone().any(|lock| scene.epoch(lock) > scene.date()) {
                 return;
             }
             count("operator: container deleted");
             locks.for_each(repair);
-            scene.storage.borrow_mut().set_gone(true);
+            scene.storage.borrow_mut().delete_container();
             disturb(index, length, move || {
-                crate::scene::scene().storage.borrow_mut().set_gone(false);
+                crate::scene::scene().storage.borrow_mut().create_container();
                 disturb(1000 + index, longest_lease, || {});
             });
         }
@@ -444,6 +448,10 @@ fn operate<F: Future<Output = ()> + Send + 'static>(
 /// An operator deletes a blob that can't be trusted.
 fn repair(lock: u32) {
     let scene = scene();
+    // Others may have created it this very second: see `Fault::Delete`.
+    if scene.epoch(lock) > scene.date() {
+        return scene.world.after(SECOND, move || repair(lock));
+    }
     overrule(lock);
     scene.storage.borrow_mut().remove(&blob_path(lock));
     record(Event::Deleted { lock });
@@ -457,14 +465,18 @@ fn start_anew(down: Option<Nanos>) {
     }
 }
 
-/// An operator replaces what is kept with a blob. Gives its version.
-fn tamper(lock: u32, kept: Kept, modified: u64) -> String {
+/// An operator replaces what is kept with a blob, if there is a container. Gives its
+/// version.
+fn tamper(lock: u32, kept: Kept, modified: u64) -> Option<String> {
     let scene = scene();
+    if scene.storage.borrow().is_gone() {
+        return None;
+    }
     overrule(lock);
     let etag = scene.storage.borrow_mut().put(&blob_path(lock), kept, modified);
     record(Event::Tampered { lock });
     scene.note_lease(lock);
-    etag
+    Some(etag)
 }
 
 fn kept_with(lock: u32) -> Option<Kept> {

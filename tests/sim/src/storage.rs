@@ -236,10 +236,21 @@ impl Storage {
         true
     }
 
-    /// Deletes the container with all that is in it, or creates it again.
-    pub fn set_gone(&mut self, gone: bool) {
+    /// The container is deleted with all that is in it.
+    pub fn delete_container(&mut self) {
         self.blobs.clear();
-        self.gone = gone;
+        self.gone = true;
+    }
+
+    /// It is created again.
+    pub const fn create_container(&mut self) {
+        self.gone = false;
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// Removes a blob, whoever leases it: an operator's doing.
