@@ -63,8 +63,12 @@ fn refused(index: &Index<'_>, acquire: usize, blob: Blob, report: &mut Report) {
         (from, since) = (index.entries[pos].at, Some(pos));
     }
     let limit = index.bounds.recovery;
-    // What a dead daemon can't do is not held against it.
-    if acquire.gone.is_some() || point.at - from <= limit.saturating_add(index.bounds.skew) {
+    // What a dead daemon can't do is not held against it; nor that the wait of one who
+    // asked before ends later at a daemon that stood still than at its client.
+    if acquire.gone.is_some()
+        || acquire.invoked.at < from
+        || point.at - from <= limit.saturating_add(index.bounds.skew)
+    {
         return;
     }
     report.add(Kind::L5, point.at, since.into_iter().chain([acquire.invoked.pos, point.pos]), || {

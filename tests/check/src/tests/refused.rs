@@ -55,4 +55,21 @@ fn a_service_that_can_t_serve_has_not_recovered() {
     let mut dead = history(81_000, faulty);
     dead.entries.insert(4, crate::Entry { at: 50_000 * MS, event: daemon_died(0) });
     fine(&dead);
+    // A daemon that stood still ends a wait later than its client, who does not wait
+    // for that; whoever asked afterwards is answered in time.
+    let waited = |asked: u64| {
+        let mut entries = vec![
+            (0, ask(1, 1, 1)),
+            (1, granted(1, 7)),
+            (1, valid(1, 7, 90_000)),
+            (1_000, disturbed("a freeze")),
+            (2_000, undisturbed("a freeze")),
+            (asked, ask(2, 0, 0)),
+            (40_000, faulty(2)),
+        ];
+        entries.sort_by_key(|(at, _)| *at);
+        bounded(bounds(), &entries)
+    };
+    fine(&waited(500));
+    shown(Kind::L5, &waited(2_500), &[4, 5, 6]);
 }
