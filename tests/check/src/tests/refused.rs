@@ -66,6 +66,7 @@ fn a_service_that_can_t_serve_has_not_recovered() {
             (2_000, undisturbed("a freeze")),
             (asked, ask(2, 0, 0)),
             (40_000, faulty(2)),
+            (41_000, disturbed("the end")),
         ];
         entries.sort_by_key(|(at, _)| *at);
         bounded(bounds(), &entries)
