@@ -201,7 +201,14 @@ impl Program {
         let held = Arc::new(held);
         {
             let hold = Hold { lock, token, until: None, lost: false, guard: Arc::downgrade(&held) };
-            scene().clients.borrow_mut()[client as usize].holds.push(hold);
+            let scene = scene();
+            let machine = {
+                let process = &mut scene.clients.borrow_mut()[client as usize];
+                process.holds.push(hold);
+                process.machine
+            };
+            // What it was promised comes before what it makes of it.
+            scene.look_at(machine);
         }
         let lease = self.lease.as_millis() as u64;
         let longest = *self.dice.pick(&[10, 500, 5000, lease, 3 * lease]);

@@ -6,7 +6,8 @@
 //! asked, when it became calm. What else starts the time anew:
 //! - Whoever waited and died or gave up may have been granted the lock without
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
-//!   L2 is not expected any more. Giving up counts for L2 only, and only if it
+//!   L2 is not expected any more; nor if the one who died did so shortly before, and
+//!   its session may have lasted until then. Giving up counts for L2 only, and only if it
 //!   waited when the lock was released, so that those who come and go do not hide a
 //!   lock that nobody gets. But if it was at another daemon that may have taken the
 //!   lease (for one who came later: if that is recorded), a hand-over is not local
@@ -197,6 +198,9 @@ fn vacancy(
         }
         (hold.client, index.places[place].daemon)
     });
+    if matches!(now.cause, Cause::Released(_)) && dead_waiter(index, last, gap.from) {
+        now.cause = Cause::Unclear;
+    }
     now.vacated = now.since;
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
@@ -241,6 +245,18 @@ fn vacancy(
     stretches.push(now);
     unheld.push(unheld_now);
     Vacancy { stretches, unheld, next }
+}
+
+/// Whether somebody who died not long before may have been waiting still, as far as
+/// its daemon knew, and have been granted the lock.
+fn dead_waiter(index: &Index<'_>, last: Option<usize>, vacated: Nanos) -> bool {
+    let Some(lock) = last.map(|last| index.holds[last].lock) else { return false };
+    let mut acquires = index.locks[lock].acquires.iter().map(|&acquire| &index.acquires[acquire]);
+    acquires.any(|acquire| {
+        acquire.gone.filter(|gone| gone.client).is_some_and(|gone| {
+            gone.point.at <= vacated && vacated - gone.point.at < index.bounds.expiry
+        })
+    })
 }
 
 fn cut(now: &mut Stretch, shake: &Shake, cause: Cause, done: &mut Vec<Stretch>) {

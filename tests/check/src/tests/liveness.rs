@@ -159,6 +159,30 @@ fn a_released_lock_is_granted_in_time_here() {
 }
 
 #[test]
+fn whoever_died_shortly_before_a_release_may_have_been_granted_it() {
+    let history = |died_at: u64, at: u64| {
+        let mut entries = vec![
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(3, 2, 0)),
+            (3, queued(3)),
+            (4, ask(2, 1, 0)),
+            (5, queued(2)),
+            (died_at, died(2)),
+            (25_000, release(0, 7)),
+            (at, granted(2, 8)),
+        ];
+        entries.sort_by_key(|(at, _)| *at);
+        timed(&entries)
+    };
+    // Its session was over by then.
+    wrong(Kind::L2, &history(5_000, 25_101));
+    fine(&history(5_001, 25_101));
+    fine(&history(5_001, 55_000));
+    wrong(Kind::L5, &history(5_001, 55_001));
+}
+
+#[test]
 fn whoever_gives_up_elsewhere_may_leave_the_lease_there() {
     let history = |place, at| {
         timed(&[
