@@ -225,7 +225,11 @@ fn vacancy(
                 }
                 continue;
             }
-            Shook::ClientDied(client) => (holder.is_some_and(|(holder, _)| holder == client), true),
+            // What it released while something was wrong may be held up by that still.
+            Shook::ClientDied(client) => {
+                let own = holder.is_some_and(|(holder, _)| holder == client);
+                (own && index.calm_since(shake.at) <= gap.from, true)
+            }
             Shook::DaemonDied(daemon) => {
                 (holder.is_some_and(|(_, holder)| holder == daemon), false)
             }

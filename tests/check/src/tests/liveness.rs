@@ -183,6 +183,30 @@ fn whoever_died_shortly_before_a_release_may_have_been_granted_it() {
 }
 
 #[test]
+fn whoever_released_and_died_unheard_is_noticed_by_its_session() {
+    let history = |calm: u64, at| {
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(2, 1, 0)),
+            (3, queued(2)),
+            (4, disturbed("an outage")),
+            (calm, undisturbed("an outage")),
+            (5_000, release(0, 7)),
+            (5_050, died(0)),
+            (at, granted(2, 8)),
+        ])
+    };
+    fine(&history(4_000, 25_050));
+    wrong(Kind::L1, &history(4_000, 25_051));
+    // The outage may have cost its lease: then that has to run out.
+    let mut within = history(4_000, 25_051);
+    within.entries[5].at = 5_020 * MS;
+    within.entries.swap(5, 6);
+    fine(&within);
+}
+
+#[test]
 fn whoever_gives_up_elsewhere_may_leave_the_lease_there() {
     let history = |place, at| {
         timed(&[
