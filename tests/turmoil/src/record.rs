@@ -132,17 +132,18 @@ impl State {
             // One that the session has forgotten was given up.
             let seen = guard.peek().map(|(deadline, valid)| (time::true_time(deadline), valid));
             let (until, valid) = seen.unwrap_or((time::nanos(), false));
-            let Hold { client, lock, token, .. } = *hold;
-            // What it has lost, it is not to believe in again. That it was lost, the
-            // program says once it has noticed.
-            if valid && hold.lost {
-                news.push(Event::Lost { client, lock, token });
+            if hold.lost && !valid {
+                continue;
             }
-            if hold.until.is_none() || (valid && (hold.until != Some(until) || hold.lost)) {
-                hold.until = Some(until);
+            let Hold { client, lock, token, .. } = *hold;
+            // What it has lost, it is not to believe in again: that is noted too.
+            if hold.until.replace(until) != Some(until) || hold.lost {
                 news.push(Event::Valid { client, lock, token, until });
             }
             hold.lost = !valid;
+            if hold.lost {
+                news.push(Event::Lost { client, lock, token });
+            }
         }
         for event in news {
             self.note(event);
