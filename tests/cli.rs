@@ -17,7 +17,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use support::{Daemon, LEASEHOLD, Running, program, until};
+use support::{Daemon, LEASEHOLD, Running, is_ignored, program, until};
 
 /// Runs a script under a lock until it has said "ready".
 fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
@@ -157,20 +157,11 @@ fn signals_reach_the_command() {
     assert_eq!(held.code(), Some(5));
 }
 
-/// Whether this process, and so each that it starts, ignores a signal.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
-    mask & (1 << (signal as i32 - 1)) != 0
-}
-
 #[tokio::test]
 #[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
 async fn a_command_that_stands_still_can_be_ended() {
     let daemon = Daemon::start();
     let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
-    // Under nohup and the like the program ignores what it was told to.
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
         let script = "echo $$; kill -STOP $$; sleep 1000";
         let mut held = daemon.begin(&["lock", "x", "--", "sh", "-c", script]);

@@ -165,6 +165,15 @@ pub fn serve(dir: &Path, listen: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether this process, and so each that it starts, ignores a signal: under nohup, in
+/// the background of a script and the like, the program does as it is told.
+pub fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    mask & (1 << (signal as i32 - 1)) != 0
+}
+
 /// Looks again and again until something is there. For what no event tells;
 /// the test's own time limit is the limit.
 pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
