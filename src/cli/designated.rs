@@ -115,7 +115,10 @@ fn account_from(lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failu
 
 /// `https://ACCOUNT.blob.…`, or for emulators `http://HOST:PORT/ACCOUNT`.
 fn account_of_url(url: &str) -> Option<String> {
-    let (_, rest) = url.trim().split_once("://")?;
+    let (scheme, rest) = url.trim().split_once("://")?;
+    if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
+        return None;
+    }
     let rest = rest.split(['?', '#']).next()?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (host, path) = (host.to_ascii_lowercase(), path.trim_matches('/'));
@@ -234,6 +237,7 @@ mod tests {
         for (line, environment, hint) in [
             ("--queue jobs", vec![], "the account is missing"),
             ("--queue jobs", vec![(ACCOUNT_URL, "https://hush.example/")], "does not tell"),
+            ("--queue jobs", vec![(ACCOUNT_URL, "hush://acme.blob.x/")], "does not tell"),
             ("--queue jobs", vec![(CONNECTION_STRING, "AccountKey=hush")], "does not tell"),
             (
                 "--queue jobs",
@@ -343,7 +347,10 @@ mod fuzz {
                     Ok(account) => {
                         assert!(is_account(&account), "{account}");
                         let read = Account::from_connection_string(string);
-                        if let Ok(read) = &read {
+                        // A URL with a semicolon is another one in a string.
+                        if let Ok(read) = &read
+                            && (variable == CONNECTION_STRING || !text.contains(';'))
+                        {
                             assert_eq!(account, read.name(), "{text:?}");
                         }
                         said.push(format!("{variable} {}", read.is_ok()));

@@ -287,7 +287,7 @@ impl Table {
         let answer = self.repeated(&Request::new(url, Method::Get), by).await;
         let answer = answer.map_err(|fault| Error::of(&fault, place, false))?;
         let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let Value::Array(rows) = body["value"].take() else {
+        let Some(Value::Array(rows)) = body.get_mut("value").map(Value::take) else {
             let why = "the service's answer is not a list of rows".to_owned();
             return Err(Error::of(&Fault::Unclear { why }, place, false));
         };
