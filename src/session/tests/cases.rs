@@ -226,6 +226,22 @@ fn a_lease_taken_by_force_is_not_handed_on_while_the_holder_may_believe_in_it() 
 }
 
 #[test]
+fn a_lease_that_was_broken_is_released_once_its_holder_has_let_go() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    while world.store.asked.is_empty() {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::Ping(0, 0));
+    }
+    // The renewal finds it broken: others wait for the end of its term.
+    world.store.blobs.get_mut(&lock_name(0)).unwrap().lease = None;
+    world.apply(Op::Store(0, Fate::Answered));
+    world.release_all(0);
+    let mut asked = world.store.asked.iter();
+    assert!(asked.any(|(_, _, call, _)| matches!(call, StoreCall::Release(..))));
+}
+
+#[test]
 fn a_lock_that_is_held_elsewhere_never_seems_to_be_free() {
     let mut world = World::new(2, 2, 0);
     world.ask(0, None);
