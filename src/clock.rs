@@ -1,8 +1,11 @@
 //! Time and randomness. Nothing else in this crate reads a clock, sleeps or
 //! draws a random number; clippy.toml and a test see to that.
 
+mod leaps;
+
 use std::time::{Duration, UNIX_EPOCH};
 
+pub use self::leaps::Leaps;
 pub use leasehold_client::clock::{Anchor, Moment, sleep, sleep_until, sleep_until_any, wall};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 

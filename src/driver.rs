@@ -17,10 +17,11 @@ use tokio::sync::Notify;
 use self::stream::Outbox;
 pub use self::{look::Watch, stream::Stream};
 use crate::{
-    clock::{Anchor, Entropy, Moment, sleep_until, sleep_until_any},
+    clock::{Anchor, Entropy, Leaps, Moment, sleep_until, sleep_until_any},
     error::{Problem, Reason},
     lease::{self, Break, Breaker, Call, LeaseId, LeaseStore},
     lock::{self, Answer, LockId},
+    mutant::{self, Mutant},
     name::LockName,
     observe::Observed,
     session::{Action, Event, LockView, Sessions, Settings, StoreCall},
@@ -28,13 +29,9 @@ use crate::{
     watch::Watches,
 };
 
-/// A wall clock that runs ahead by less than this is being adjusted; by more,
-/// this machine may have been frozen.
-const LEAP: Duration = Duration::from_secs(1);
-
-/// Clocks of one machine that differ by less than one in this many are as they
-/// should be.
-const DRIFT: u32 = 500;
+/// How often the clocks are looked at while there is something to lose: a freeze that
+/// has been seen is not hidden by a wall clock that is set afterwards.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How much room is kept for actions after a crowd has gone.
 const KEPT: usize = 1024;
@@ -62,7 +59,7 @@ struct State {
     streams: Slab<Outbox>,
     watches: Watches,
     observed: Observed,
-    anchor: Anchor,
+    leaps: Leaps,
     /// What the timer is waiting for.
     timer: Option<Moment>,
     /// Kept to be used again.
@@ -83,7 +80,7 @@ impl Driver {
             streams: Slab::new(),
             watches: Watches::default(),
             observed: Observed::new(locks.poll_interval, for_looks),
-            anchor: Anchor::now(),
+            leaps: Leaps::since(Anchor::now()),
             timer: None,
             actions: Vec::new(),
         };
@@ -119,6 +116,9 @@ impl Driver {
                 state.timer = state.sessions.next_due();
                 state.timer
             };
+            let look = Moment::now() + LOOK;
+            let due =
+                due.map(|due| if mutant::is(Mutant::LooksWhenDue) { due } else { due.min(look) });
             tokio::select! {
                 biased;
                 () = sleep_until_any(due) => self.handle(Event::Tick),
@@ -253,18 +253,9 @@ impl Driver {
 
     fn run(&self, state: &mut State, event: Event) {
         let here = Anchor::now();
-        let leap = state.anchor.leap_until(&here);
-        let age = here.at().since(state.anchor.at());
-        if leap > LEAP {
+        if let Some(leap) = state.leaps.look(here) {
             tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
             self.step(state, Event::Leapt(leap), here.at());
-            state.anchor = here;
-        } else if state.anchor.lag_until(&here) > LEAP {
-            // Set back: from there on it may leap again.
-            state.anchor = here;
-        } else if age > 10 * LEAP {
-            // Small leaps add up, but for what drift explains.
-            state.anchor = here.less(leap.saturating_sub(age / DRIFT));
         }
         self.step(state, event, here.at());
 

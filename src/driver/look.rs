@@ -6,8 +6,6 @@ use std::{
     task::{Context, Poll},
 };
 
-#[cfg(feature = "simulation")]
-use super::LEAP;
 use super::{Driver, State};
 #[cfg(feature = "simulation")]
 use crate::clock::Anchor;
@@ -181,8 +179,8 @@ impl Driver {
         let state = self.state();
         let (first, until) = state.sessions.hold(&name)?;
         // What has leapt unseen so far is seen before anything else is done.
-        let leap = state.anchor.leap_until(&Anchor::now());
-        Some((first, if leap > LEAP { until - leap } else { until }))
+        let leap = state.leaps.peek(&Anchor::now());
+        Some((first, until - leap.unwrap_or_default()))
     }
 
     /// In which state a lock of the default namespace is: its lease, its grant

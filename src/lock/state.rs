@@ -72,8 +72,8 @@ pub(super) enum Lease {
         term: Option<Box<Term>>,
         /// More tokens were asked for.
         asking: bool,
-        /// Set while it is kept though nobody holds or wants the lock: until
-        /// then.
+        /// Set since nobody holds or wants the lock: until then it is kept, unless
+        /// somebody is granted it. Whoever waits in vain meanwhile changes nothing.
         linger_until: Option<Moment>,
         /// Whom the store shows as its first holder, until there is one.
         shown: Option<Ticket>,
@@ -222,6 +222,11 @@ impl Lock {
         }
     }
 
+    /// Somebody waits, and is there to be granted it.
+    fn is_wanted(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some())
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.len())
     }
@@ -244,7 +249,11 @@ impl Lock {
     /// Until when its holder may count on the grant at the most, by what it was
     /// promised before.
     pub(super) fn promised_until(&self) -> Option<Moment> {
-        self.limited_by(Term::deadline)
+        self.limited_by(if mutant::is(Mutant::GivenByWallClock) {
+            Term::certain_until
+        } else {
+            Term::deadline
+        })
     }
 
     fn limited_by(&self, end: impl Fn(&Term) -> Moment) -> Option<Moment> {
@@ -264,7 +273,9 @@ impl Lock {
             Lease::Held { term, linger_until, publishing, .. } => {
                 let publishing = publishing.as_ref().and_then(|publishing| publishing.due());
                 let term = term.as_ref().map(|term| term.due());
-                earlier(earlier(term, *linger_until), publishing)
+                // Not while somebody waits for tokens to come.
+                let linger = linger_until.filter(|_| !self.is_wanted());
+                earlier(earlier(term, linger), publishing)
             }
             Lease::Releasing { retry_at, .. } => *retry_at,
         };
@@ -460,9 +471,11 @@ impl Lock {
         if self.grant.is_some() {
             return;
         }
-        let wanted = self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some());
-        // Else it would fall due again and again while tokens are asked for.
-        if wanted && let Lease::Held { linger_until, .. } = &mut self.lease {
+        let wanted = self.is_wanted();
+        if wanted
+            && mutant::is(Mutant::LingerAnew)
+            && let Lease::Held { linger_until, .. } = &mut self.lease
+        {
             *linger_until = None;
         }
         match &mut self.lease {
@@ -477,7 +490,8 @@ impl Lock {
             Lease::Held { id, term, linger_until, publishing, shown, .. } if !wanted => {
                 // Others would take it for the lead of one who has resigned, or
                 // wait for one who never held it.
-                let lingers = term.is_some() && publishing.is_none() && shown.is_none();
+                let held = shown.is_none() || mutant::is(Mutant::LingerForNobody);
+                let lingers = term.is_some() && publishing.is_none() && held;
                 let linger = if lingers { cx.settings.linger } else { Duration::ZERO };
                 let until = *linger_until.get_or_insert(cx.now + linger);
                 if linger.is_zero() || cx.now >= until {

@@ -182,8 +182,12 @@ impl Sessions {
         let Some(key) = self.bind(stream, None) else { return };
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         session.stream = None;
-        if session.fenced || mutant::is(Mutant::FreedWithStream) {
+        let fenced = session.fenced && !mutant::is(Mutant::FencedOutlivesStream);
+        if fenced || mutant::is(Mutant::FreedWithStream) {
             return self.end_session(key, None, now, out);
+        }
+        if mutant::is(Mutant::AbsentIsServed) {
+            return;
         }
         let waits: Vec<_> = session.waits.values().copied().collect();
         for (lock, ticket) in waits {

@@ -19,8 +19,11 @@ use crate::{
     link::Target,
     support::{Running, azurite::Azurite, proxy::Proxy, serve},
     watchdog,
-    world::{CONTAINER, LEASE, POLL},
+    world::{CONTAINER, DAEMONS, LEASE, POLL},
 };
+
+/// On how many threads the daemon of each slot serves its clients.
+const THREADS: [&str; DAEMONS] = ["1", "1", "3"];
 
 /// A daemon's time.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,9 @@ impl Slot {
         let (lease, poll) = (format!("{}s", LEASE.as_secs()), format!("{}ms", POLL.as_millis()));
         let azure = ["--store", "azure", "--azure-container", CONTAINER];
         let timing = ["--lease-duration", &lease, "--poll-interval", &poll, "--drain", "3s"];
-        let mut command = serve(&self.dir, "127.0.0.1:0", &[&azure[..], &timing].concat());
+        let threads = ["--threads", THREADS[self.slot]];
+        let options = [&azure[..], &timing, &threads].concat();
+        let mut command = serve(&self.dir, "127.0.0.1:0", &options);
         command.env("LEASEHOLD_AZURE_CONNECTION_STRING", &self.connection);
         command.env("LEASEHOLD_LOG", "info").stderr(log).process_group(0);
         let from = Moment::now();

@@ -34,6 +34,7 @@ fn bounds() -> Bounds {
         remote_handover: nanos(2 * POLL + 5 * second),
         // What the storage leased to whom is not written down.
         orphan: 0,
+        vain: 0,
         recovery: nanos(RECOVERY),
         skew: nanos(Duration::from_millis(5)),
     }

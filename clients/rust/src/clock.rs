@@ -157,6 +157,12 @@ pub struct Anchor {
 }
 
 impl Anchor {
+    /// What the clocks showed at one moment.
+    #[must_use]
+    pub const fn new(moment: Moment, wall: SystemTime) -> Self {
+        Self { moment, wall }
+    }
+
     /// Here and now.
     #[must_use]
     pub fn now() -> Self {
@@ -165,11 +171,11 @@ impl Anchor {
             let wall = wall();
             let after = Moment::now();
             if after.since(before) < TOGETHER {
-                return Self { moment: before, wall };
+                return Self::new(before, wall);
             }
             before = after;
         }
-        Self { moment: before, wall: wall() }
+        Self::new(before, wall())
     }
 
     /// On the clock that counts through suspend.
@@ -218,7 +224,7 @@ impl Anchor {
     #[cfg(test)]
     pub(crate) fn then(moment: Moment) -> Self {
         let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
-        Self { moment, wall: SystemTime::UNIX_EPOCH + since_boot }
+        Self::new(moment, SystemTime::UNIX_EPOCH + since_boot)
     }
 
     /// With a wall clock that has run ahead.

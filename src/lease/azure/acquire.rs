@@ -294,10 +294,15 @@ fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
 /// which it was created by the service's clock, so that they are greater than
 /// any from before it was deleted.
 fn next_token(stored: u64, highest: u64, date: Option<u64>, wall: u64) -> Result<u64, Unfit> {
-    let date = date.filter(|date| *date <= wall.saturating_add(ABSURD));
+    let absurd = |date: &u64| *date > wall.saturating_add(ABSURD);
+    let date = date.filter(|date| !absurd(date) || mutant::is(Mutant::AbsurdDate));
     let token = match (stored, date) {
         (0, None) => return Err(Unfit::Otherwise(ABSURD_CLOCK.to_owned())),
         (0, Some(_)) if mutant::is(Mutant::ForgetfulEpoch) => SLICE,
+        (0, Some(date)) if mutant::is(Mutant::SameSecond) => {
+            (date << SEQ_BITS).max(highest + SLICE)
+        }
+        (0, Some(date)) if mutant::is(Mutant::NewForgetsSeen) => (date + 1) << SEQ_BITS,
         (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + SLICE),
         (stored, date) => (stored + SLICE).max(date.unwrap_or(0) << SEQ_BITS),
     };

@@ -4,7 +4,10 @@ use super::{
     super::{Answer, Cx, Effect, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
 };
-use crate::lease::{self, LeaseId};
+use crate::{
+    lease::{self, LeaseId},
+    mutant::{self, Mutant},
+};
 
 impl Lock {
     /// What the store answered.
@@ -123,6 +126,9 @@ impl Lock {
                 term.spend();
                 let at = term.deadline();
                 self.end(at, Cause::LeaseLost { why: why.into() }, cx);
+                if mutant::is(Mutant::LostIsNotReleased) {
+                    self.lease = Lease::None;
+                }
             }
         }
     }

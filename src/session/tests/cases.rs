@@ -71,6 +71,39 @@ fn waiters_are_served_in_order_past_the_dead_and_the_cancelled() {
 }
 
 #[test]
+fn a_release_that_does_not_arrive_is_tried_again() {
+    let mut world = calm(1);
+    world.ask(0, None);
+    world.release_all(0);
+    for _ in 0..3 {
+        assert!(matches!(world.store.asked[..], [(_, _, StoreCall::Release(..), _)]));
+        world.apply(Op::Store(0, Fate::NeverArrived));
+        assert!(world.store.blobs[&lock_name(0)].lease.is_some());
+        world.pass(Duration::from_secs(2));
+    }
+    world.settle();
+    assert!(world.store.blobs[&lock_name(0)].lease.is_none(), "others would wait for its end");
+}
+
+#[test]
+fn the_end_of_a_stream_that_was_replaced_harms_nobody() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    let old = world.clients[1].stream.unwrap();
+    // It is back before the daemon has noticed that it was gone.
+    world.apply(Op::Cut(1));
+    world.apply(Op::Resume(1));
+    world.event(0, Event::Detached(old));
+    world.release_all(0);
+    world.settle();
+    assert_eq!(world.holders(), [1], "it is there, and not to be passed over");
+    let heard = world.clients[1].kept_alive;
+    world.apply(Op::Ping(1, 0));
+    assert_eq!(world.clients[1].kept_alive, heard + 1);
+}
+
+#[test]
 fn a_waiter_that_comes_back_in_time_has_kept_its_place() {
     let mut world = calm(4);
     for client in 0..4 {
@@ -436,9 +469,9 @@ fn limits_are_kept_and_named() {
     assert_eq!(problem.reason, Reason::Limit);
     assert!(problem.message.contains("max_locks_per_session"), "{problem}");
 }
-// ---- review A ----
+
 #[test]
-fn a_lingering_lease_without_tokens_does_not_stop_the_clock() {
+fn a_lingering_lease_without_tokens_does_not_stop_the_clock_and_is_not_kept_anew() {
     // Linger 2 s; two tokens per hold.
     let mut world = World::new(1, 2, 1);
     for _ in 0..2 {
@@ -452,9 +485,11 @@ fn a_lingering_lease_without_tokens_does_not_stop_the_clock() {
     world.apply(Op::Ping(1, 0));
     world.apply(Op::Acquire(1, 0, None, None));
     assert!(matches!(world.store.asked.last().unwrap().2, StoreCall::NextTokens(..)));
-    eprintln!("passing the end of the lingering time");
     world.pass(Duration::from_millis(200));
-    eprintln!("passed");
+    // It gives up without having been granted anything: the time is over.
+    world.apply(Op::CancelAll(1));
+    world.settle();
+    assert!(world.store.blobs[&lock_name(0)].lease.is_none(), "it was kept for too long");
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub struct Bounds {
     /// L4: for how long a lease may outlast the last who held or wanted the lock
     /// at its daemon, or the daemon itself.
     pub orphan: Nanos,
+    /// L4: for how long a lease may last that was taken when nobody held or wanted
+    /// the lock at its daemon any more.
+    pub vain: Nanos,
     /// L5: from the end of all disturbances until an acquire that waits is
     /// granted or refused, if nobody holds the lock meanwhile; and until nobody is
     /// refused for want of service any more.
@@ -78,16 +81,26 @@ pub enum Event {
     /// The client counts on its grant until this moment, unless it hears
     /// something else. Follows `Granted`, and again whenever that changes.
     Valid { client: u32, lock: u32, token: u64, until: Nanos },
-    /// The client lets go: it does not act any more.
+    /// The client lets go: it does not act any more. Also of what it has lost.
     Release { op: u64, client: u32, lock: u32, token: u64 },
     /// The client was told that the release is done.
     Released { op: u64 },
     /// The client learnt that its grant is lost, or its own clock told it so: it
     /// does not act any more.
     Lost { client: u32, lock: u32, token: u64 },
+    /// The client waited for the loss of its grant, while its clocks ran evenly, and
+    /// was told of it now. Its deadline must not have passed before.
+    Told { client: u32, lock: u32, token: u64 },
     /// The client did something to the resource that the lock protects: with its
     /// token if `fenced`. What the resource made of it.
     Used { client: u32, lock: u32, token: u64, fenced: bool, accepted: bool },
+    /// A daemon saw the end of the client's stream: who waits is passed over until it is
+    /// back.
+    Detached { client: u32 },
+    /// The stream of a fenced session ended, as its daemon sees it, and with it goes
+    /// this grant: it is given to others from here on, whatever the client still
+    /// counts on until it hears of it. Perhaps before it has heard of the grant.
+    Freed { client: u32, lock: u32, token: u64 },
     /// A client's process ended without a word. Its session is not closed.
     ClientDied { client: u32 },
 
@@ -143,7 +156,8 @@ pub enum Kind {
     I2,
     /// Validity intervals are disjoint in true time.
     I3,
-    /// After lost, released or run out, never valid again.
+    /// After lost, released or run out, never valid again; and whoever waits for the
+    /// loss is told by the deadline.
     I4,
     /// A token is issued only after it is durable, stored by the daemon that issues
     /// it.
@@ -155,7 +169,7 @@ pub enum Kind {
     I7,
     /// A dead holder's lock is granted in time.
     L1,
-    /// A released lock is granted in time.
+    /// A lock that was released, or lost and let go, is granted in time.
     L2,
     /// Who was queued first is served first.
     L3,

@@ -75,6 +75,8 @@ pub(crate) struct Acquire {
     pub(crate) answer: Option<Answer>,
     /// Its client or its daemon died before the answer.
     pub(crate) gone: Option<Gone>,
+    /// When its daemon knew that its client, which was dead, has no stream any more.
+    pub(crate) absent: Option<Point>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +115,13 @@ impl Acquire {
         !index.has_leases || leases.iter().any(|lease| lease.span.and(span).length() > 0)
     }
 
+    /// Whether its daemon took the lease while it waited, or right after it gave up.
+    pub(crate) fn leased_anew(&self, index: &Index<'_>, gave_up: Nanos) -> bool {
+        let to = gave_up.saturating_add(index.bounds.local_handover);
+        let leases = &index.places[self.place].leases;
+        leases.iter().any(|lease| (self.invoked.at..to).contains(&lease.span.from))
+    }
+
     pub(crate) fn hold(&self) -> Option<usize> {
         self.granted().map(|(_, hold)| hold)
     }
@@ -138,8 +147,10 @@ pub(crate) struct Hold {
     pub(crate) invoked: (Point, Point),
     /// Up to `end`.
     pub(crate) valid: Vec<Valid>,
-    /// The first of release, loss and death.
+    /// The first of release, loss, death and the end of a fenced session's stream.
     pub(crate) end: Option<End>,
+    /// The client let go, after it had been lost.
+    pub(crate) let_go: Option<Point>,
     /// The client was told that its release is done.
     pub(crate) released: Option<Point>,
     /// The client died, before or after its hold had ended.
@@ -171,6 +182,8 @@ pub(crate) enum How {
     Released,
     Lost,
     Died,
+    /// With the stream of its fenced session. Its client may not know yet.
+    Freed,
 }
 
 /// A client counted on its hold through this time.
@@ -184,6 +197,12 @@ impl Hold {
     /// The entry that ended it, unless it had run out before.
     pub(crate) fn ended_by(&self) -> Option<End> {
         self.end.filter(|end| end.point <= self.over)
+    }
+
+    /// Whether it was freed with its session's stream before this entry: whatever its
+    /// client says of it after that is no fault.
+    pub(crate) fn is_freed(&self, pos: Pos) -> bool {
+        self.end.is_some_and(|end| end.how == How::Freed && end.point.pos < pos)
     }
 
     /// What the client counted on at this moment.

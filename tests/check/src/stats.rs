@@ -88,7 +88,7 @@ impl Stats {
         for hold in &index.holds {
             match hold.ended_by().map(|end| end.how) {
                 Some(How::Released) => stats.released += 1,
-                Some(How::Lost) => stats.lost += 1,
+                Some(How::Lost | How::Freed) => stats.lost += 1,
                 Some(How::Died) => stats.died += 1,
                 None => {}
             }

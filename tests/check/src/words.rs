@@ -45,10 +45,17 @@ impl fmt::Display for Event {
             Self::Lost { client, lock, token } => {
                 write!(f, "client {client} knows that lock {lock}, token {token}, is lost")
             }
+            Self::Told { client, lock, token } => {
+                write!(f, "client {client} is told that lock {lock}, token {token}, is lost")
+            }
             Self::Used { client, lock, token, fenced, accepted } => {
                 let how = if *fenced { "with" } else { "without showing" };
                 let what = if *accepted { "accepted" } else { "refused" };
                 write!(f, "client {client} acts under lock {lock} {how} token {token}: {what}")
+            }
+            Self::Detached { client } => write!(f, "client {client} has no stream any more"),
+            Self::Freed { client, lock, token } => {
+                write!(f, "lock {lock}, token {token}, is freed with client {client}'s stream")
             }
             Self::ClientDied { client } => write!(f, "client {client} dies"),
             Self::Holds { daemon, lock, first, last, until } => {
@@ -96,7 +103,10 @@ impl Event {
             Self::Release { .. } => "release",
             Self::Released { .. } => "released",
             Self::Lost { .. } => "lost",
+            Self::Told { .. } => "told",
             Self::Used { .. } => "used",
+            Self::Detached { .. } => "detached",
+            Self::Freed { .. } => "freed",
             Self::ClientDied { .. } => "client_died",
             Self::Holds { .. } => "holds",
             Self::LetGo { .. } => "let_go",

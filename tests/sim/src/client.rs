@@ -17,7 +17,12 @@ use crate::{
     link::Way,
     plan::Plan,
     scene::{Hold, count, lock_name, record, scene},
+    world::{Nanos, SECOND},
 };
+
+/// For so long a machine must have run evenly: timers that it slept through are
+/// late by less.
+const EVENLY: Nanos = 2 * SECOND;
 
 /// What a client holds.
 pub enum Held {
@@ -85,20 +90,21 @@ pub fn start(place: usize) {
     let clocks = scene.plan.clocks(scene.world.now(), &mut dice);
     let machine = scene.world.add_machine(clocks, dice.split());
     let number = scene.enrol(machine, place);
+    let fenced = scene.plan.fenced && number.is_multiple_of(2);
     let builder = Client::builder("http://daemon")
         .ttl(scene.plan.ttl)
         .client_name(format!("client {number}"))
-        .fenced(false);
+        .fenced(fenced);
     let number = Arc::new(AtomicU32::new(number));
     let client = scene.world.as_machine(machine, || {
-        let link = Arc::new(Way { client: Arc::clone(&number), place });
+        let link = Arc::new(Way { client: Arc::clone(&number), place, fenced });
         simulation::client(builder, link).expect("the settings are acceptable")
     });
-    let Plan { locks, hands, lease, longest_lease, .. } = scene.plan;
+    let Plan { locks, hands, hasty, lease, longest_lease, .. } = scene.plan;
     for hand in 0..hands {
         let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
         let locks = (0..locks).filter(|lock| lock % hands == hand).collect();
-        let program = Program { number, client, dice, locks, lease, longest_lease };
+        let program = Program { number, client, dice, locks, hasty, lease, longest_lease };
         scene.world.spawn(machine, Box::pin(program.run()));
     }
 }
@@ -110,6 +116,7 @@ struct Program {
     client: Client,
     dice: Dice,
     locks: Vec<u32>,
+    hasty: u64,
     lease: Duration,
     longest_lease: Duration,
 }
@@ -128,7 +135,10 @@ impl Program {
             }
             let (client, lock) = (self.number.load(Relaxed), *self.dice.pick(&self.locks));
             let ticket = scene().acquire(client, lock);
-            match self.acquire(client, lock, ticket).await {
+            // Some give up while the storage is being asked for the first time, or even
+            // before there is a session.
+            let hasty = self.dice.permille(self.hasty);
+            match self.acquire(client, lock, ticket, hasty).await {
                 Ok(held) => {
                     if self.granted(client, lock, ticket, held.token()) {
                         self.hold(held, client, lock).await;
@@ -137,7 +147,8 @@ impl Program {
                 Err(error) => {
                     count(refusal(&error));
                     if let Some(op) = scene().answered(client, ticket) {
-                        let faulty = is_faulty(&error) && !scene().is_given_up(client);
+                        let own = hasty || scene().is_given_up(client);
+                        let faulty = is_faulty(&error) && !own;
                         let why = refusal(&error).to_owned();
                         record(Event::Refused { op, why, faulty });
                     }
@@ -164,7 +175,13 @@ impl Program {
         true
     }
 
-    async fn acquire(&mut self, client: u32, lock: u32, ticket: u64) -> Result<Held, Error> {
+    async fn acquire(
+        &mut self,
+        client: u32,
+        lock: u32,
+        ticket: u64,
+        hasty: bool,
+    ) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
             if progress.position > 0 {
                 scene().queued(client, ticket);
@@ -173,13 +190,14 @@ impl Program {
         let other = Duration::from_secs(*self.dice.pick(&[15, 20, 30, 60]));
         let other = other.min(self.longest_lease);
         let duration = if self.dice.permille(300) { other } else { self.lease };
-        let wait = self.dice.length(1000..60_000);
+        let wait = self.dice.length(if hasty { 5..50 } else { 1000..60_000 });
         let patience = self.dice.within(0..10);
         if self.dice.permille(200) {
             let election = self.client.election(lock_name(lock)).on_progress(queued);
             let election = election.lease_duration(duration);
             let election = match patience {
                 0 => election.no_wait(),
+                _ if hasty => election.wait(wait),
                 1..=4 => election.wait(wait),
                 _ => election,
             };
@@ -189,6 +207,7 @@ impl Program {
         let request = request.lease_duration(duration);
         let request = match patience {
             0 => request.no_wait(),
+            _ if hasty => request.wait(wait),
             1..=4 => request.wait(wait),
             _ => request,
         };
@@ -199,7 +218,7 @@ impl Program {
     async fn hold(&mut self, held: Held, client: u32, lock: u32) {
         let token = held.token();
         let held = Arc::new(held);
-        {
+        let machine = {
             let hold = Hold { lock, token, until: None, lost: false, guard: Arc::downgrade(&held) };
             let scene = scene();
             let machine = {
@@ -209,25 +228,38 @@ impl Program {
             };
             // What it was promised comes before what it makes of it.
             scene.look_at(machine);
-        }
+            machine
+        };
         let lease = self.lease.as_millis() as u64;
         let longest = *self.dice.pick(&[10, 500, 5000, lease, 3 * lease]);
         let until = Moment::now() + self.dice.length(0..longest + 1);
         let (attentive, obliging) = (self.dice.permille(300), self.dice.permille(500));
         loop {
             let turn = sleep(self.dice.length(1..1500).min(until.remaining()));
-            let warned = tokio::select! {
+            let since = scene().world.now();
+            let (told, warned) = tokio::select! {
                 biased;
-                () = held.lost(), if attentive => false,
-                () = held.at_risk(), if attentive => true,
-                () = turn => false,
+                () = held.lost(), if attentive => (true, false),
+                () = held.at_risk(), if attentive => (false, true),
+                () = turn => (false, false),
             };
+            // What was lost before is told at once.
+            let waited = scene().world.now() > since;
+            if told && waited && scene().world.ran_evenly(machine, EVENLY) {
+                count("grants lost: told of");
+                record(Event::Told { client, lock, token });
+            }
             if !held.is_valid() {
                 count("grants lost");
                 record(Event::Lost { client, lock, token });
                 if self.dice.permille(500) {
                     // It stopped, but has not let go yet.
                     sleep(self.dice.length(0..20_000)).await;
+                }
+                // A session that was closed meanwhile has let go of everything.
+                if client == self.number.load(Relaxed) {
+                    let op = scene().next_op();
+                    record(Event::Release { op, client, lock, token });
                 }
                 return;
             }

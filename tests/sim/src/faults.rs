@@ -1,15 +1,21 @@
 //! Lets a plan's faults happen.
 
-use leasehold::{lease::Breaker, name::LockName, task};
+mod operator;
+
 use leasehold_check::Event;
 
+pub use self::operator::break_lease;
+use self::operator::{
+    delete, etag_of, is_ahead, kept_with, operate, operator_call, overrule, repair, start_anew,
+    tamper,
+};
 use crate::{
     client,
     clock::Stop,
     daemon,
     plan::{DRIFT, Fault},
-    scene::{Scene, blob_path, count, lock_name, record, scene},
-    storage::{Act, Call, Kept},
+    scene::{Scene, blob_path, count, record, scene},
+    storage::Act,
     wire::{Trap, Trouble},
     world::{Machine, Nanos, SECOND},
 };
@@ -27,6 +33,7 @@ pub fn schedule(scene: &Scene) {
 fn calm() {
     let scene = scene();
     *scene.trap.borrow_mut() = None;
+    scene.snatch.set(None);
     for place in 0..scene.plan.places {
         daemon::start(place);
     }
@@ -218,10 +225,17 @@ fn happen(index: usize, fault: Fault) {
             }
         }
         Fault::SetWall { daemon, which, by } => {
-            count("faults: wall clock set");
-            if let Some(machine) = machine(daemon, which) {
-                scene.world.change_clocks(machine, |clocks, now| clocks.set_wall(by, now));
+            let Some(machine) = machine(daemon, which) else { return };
+            // A freeze that nobody has seen yet would be hidden.
+            if !scene.world.ran_evenly(machine, unseen(machine)) {
+                let fault = Fault::SetWall { daemon, which, by };
+                if scene.world.now() + SECOND < scene.plan.calm_from {
+                    scene.world.after(SECOND, move || happen(index, fault));
+                }
+                return;
             }
+            count("faults: wall clock set");
+            scene.world.set_wall(machine, by);
             disturb(index, SECOND, || {});
         }
         Fault::Break { place, lock } => {
@@ -247,11 +261,12 @@ fn happen(index: usize, fault: Fault) {
             );
             disturb(index, 5 * SECOND, || {});
         }
-        Fault::BreakLease { lock } => {
-            count("operator: lease broken at once");
-            overrule(lock);
-            operator_call(lock, Act::Break { within: Some(0) });
-            disturb(index, longest_lease, || {});
+        Fault::BreakLease { lock } => break_lease(index, lock),
+        Fault::Snatch => scene.snatch.set(Some(index)),
+        Fault::BreakGently { lock } => {
+            count("operator: lease broken at its end");
+            // No excuse: it is over when the holder lets go, and else when it would have been.
+            operator_call(lock, Act::Break { within: None });
         }
         Fault::Usurp { lock } => {
             count("operator: lease usurped");
@@ -262,10 +277,24 @@ fn happen(index: usize, fault: Fault) {
             // Nobody gives this lease back.
             disturb(index, longest_lease + scene.plan.habits.grace, || {});
         }
+        Fault::DeleteUsed { lock } => {
+            let date = scene.date();
+            // Not in its last third: nobody would create it anew in time.
+            if scene.epoch(lock) == date && scene.world.now() % SECOND < 2 * SECOND / 3 {
+                count("operator: blob deleted while in use");
+                repair(lock);
+                disturb(index, longest_lease, || {});
+            } else if scene.world.now() + SECOND < scene.plan.calm_from {
+                scene.world.after(SECOND / 20, move || happen(index, Fault::DeleteUsed { lock }));
+            }
+        }
+        Fault::DeleteSeen { lock } => {
+            count("operator: blob deleted that was seen");
+            delete(lock);
+            disturb(index, longest_lease, || {});
+        }
         Fault::Delete { lock } => {
-            // Within the second of its creation a blob's tokens are ahead of the
-            // service's clock: what is not guaranteed is not tried.
-            if scene.epoch(lock) > scene.date() {
+            if is_ahead(lock) {
                 return;
             }
             count("operator: blob deleted");
@@ -361,7 +390,7 @@ fn happen(index: usize, fault: Fault) {
         Fault::NoContainer { length } => {
             let locks = 0..scene.plan.locks;
             let gone = scene.storage.borrow().is_gone();
-            if gone || locks.clone().any(|lock| scene.epoch(lock) > scene.date()) {
+            if gone || locks.clone().any(is_ahead) {
                 return;
             }
             count("operator: container deleted");
@@ -393,8 +422,26 @@ const fn pause_name(
     }
 }
 
-fn pause(index: usize, machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
+/// For how long a machine may not have noticed what was done to its clocks. If it is
+/// frozen and its wall clock is set within this time, nothing is left to notice the
+/// freeze by. Daemons look each second; what a client was promised before is over
+/// after its ttl.
+fn unseen(machine: Machine) -> Nanos {
     let scene = scene();
+    let places = scene.places.borrow();
+    let mut daemons = places.iter().filter_map(|place| place.daemon.as_ref());
+    if daemons.any(|running| running.machine == machine) {
+        2 * SECOND
+    } else {
+        scene.plan.ttl.as_nanos() as Nanos + SECOND
+    }
+}
+
+fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
+    let scene = scene();
+    if how == Some(Stop::Frozen) {
+        machines.retain(|machine| !scene.world.was_set(*machine, unseen(*machine)));
+    }
     for machine in &machines {
         scene.world.pause(*machine, how);
     }
@@ -428,81 +475,5 @@ fn cut(client: u32, place: usize, change: impl Fn(&mut (u32, u32))) {
             connection.up.cut(up > 0);
             connection.down.cut(down > 0);
         }
-    }
-}
-
-/// What an operator does through a daemon.
-fn operate<F: Future<Output = ()> + Send + 'static>(
-    place: usize,
-    act: impl FnOnce(leasehold::driver::Driver, LockName, Breaker) -> F,
-    lock: u32,
-) {
-    let scene = scene();
-    let Some(running) = scene.running(place) else { return };
-    let Ok(name) = LockName::parse("", &lock_name(lock)) else { return };
-    let breaker = Breaker { by: "operator".into(), reason: "a simulation".into() };
-    let task = act(running.driver, name, breaker);
-    scene.world.as_machine(running.machine, || task::spawn(task));
-}
-
-/// An operator deletes a blob that can't be trusted.
-fn repair(lock: u32) {
-    let scene = scene();
-    // Others may have created it this very second: see `Fault::Delete`.
-    if scene.epoch(lock) > scene.date() {
-        return scene.world.after(SECOND, move || repair(lock));
-    }
-    overrule(lock);
-    scene.storage.borrow_mut().remove(&blob_path(lock));
-    record(Event::Deleted { lock });
-    scene.note_lease(lock);
-}
-
-/// All daemons are killed, and started again after this long.
-fn start_anew(down: Option<Nanos>) {
-    if let Some(down) = down {
-        (0..scene().plan.places).for_each(|place| daemon::crash(place, Some(down)));
-    }
-}
-
-/// An operator replaces what is kept with a blob, if there is a container. Gives its
-/// version.
-fn tamper(lock: u32, kept: Kept, modified: u64) -> Option<String> {
-    let scene = scene();
-    if scene.storage.borrow().is_gone() {
-        return None;
-    }
-    overrule(lock);
-    let etag = scene.storage.borrow_mut().put(&blob_path(lock), kept, modified);
-    record(Event::Tampered { lock });
-    scene.note_lease(lock);
-    Some(etag)
-}
-
-fn kept_with(lock: u32) -> Option<Kept> {
-    let scene = scene();
-    let storage = scene.storage.borrow();
-    storage.blob(&blob_path(lock)).map(|blob| (blob.metadata.clone(), blob.content.clone()))
-}
-
-fn etag_of(lock: u32) -> Option<String> {
-    let scene = scene();
-    let storage = scene.storage.borrow();
-    storage.blob(&blob_path(lock)).map(|blob| blob.etag.clone())
-}
-
-fn operator_call(lock: u32, act: Act) {
-    let call = Call { path: blob_path(lock), act, if_match: None, if_absent: false, lease: None };
-    scene().apply(None, &call);
-}
-
-/// What an operator does to a leased blob behind the daemons' backs makes two
-/// holders for a while: tokens tell them apart.
-fn overrule(lock: u32) {
-    let scene = scene();
-    let now = scene.world.now();
-    let until = scene.storage.borrow().blob(&blob_path(lock)).and_then(|b| b.leased_until(now));
-    if let Some(until) = until {
-        record(Event::Overruled { lock, until });
     }
 }

@@ -2,7 +2,7 @@
 //! direction, in order, which can stand still and break.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -12,15 +12,19 @@ use std::{
 };
 
 use leasehold::rpc::{self, pb};
+use leasehold_check::Event;
 use leasehold_client::simulation::{Attaching, Incoming, Link};
 use prost::Message as _;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
 use crate::{
-    scene::{Running, scene},
-    world::{Nanos, here},
+    scene::{Running, count, lock_number, record, scene},
+    world::{Nanos, SECOND, here},
 };
+
+/// How often HTTP/2 pings, and how long it waits for the answer.
+const HTTP2_PING: Nanos = 5 * SECOND;
 
 type Item = Result<Vec<u8>, Status>;
 
@@ -70,6 +74,16 @@ impl Pipe {
     fn carries(&self, is: impl Fn(&[u8]) -> bool) -> bool {
         let flow = self.flow();
         flow.queue.iter().any(|(_, item)| matches!(item, Some(Ok(bytes)) if is(bytes)))
+    }
+
+    /// Whether nothing arrives, for now or for good.
+    fn is_silent(&self) -> bool {
+        let flow = self.flow();
+        flow.cut || flow.vanished
+    }
+
+    fn has_ended(&self) -> bool {
+        self.flow().ended
     }
 
     /// Nothing arrives any more, until it does again.
@@ -156,15 +170,17 @@ pub struct Way {
     pub client: Arc<AtomicU32>,
     /// To where.
     pub place: usize,
+    /// Whether its sessions end with their streams.
+    pub fenced: bool,
 }
 
 impl Link for Way {
     fn attach(&self, messages: Incoming) -> Attaching {
-        let (client, place) = (self.client.load(Relaxed), self.place);
+        let (client, place, fenced) = (self.client.load(Relaxed), self.place, self.fenced);
         Box::pin(async move {
             let way = scene().dice.borrow_mut().length(1..10);
             leasehold::clock::sleep(way).await;
-            match connect(client, place, messages) {
+            match connect(client, place, fenced, messages) {
                 Some(outcome) => outcome,
                 // The client gives up by itself.
                 None => std::future::pending().await,
@@ -174,7 +190,12 @@ impl Link for Way {
 }
 
 /// A new stream; none if nothing is heard from the other side.
-fn connect(client: u32, place: usize, messages: Incoming) -> Option<Result<Incoming, Status>> {
+fn connect(
+    client: u32,
+    place: usize,
+    fenced: bool,
+    messages: Incoming,
+) -> Option<Result<Incoming, Status>> {
     let scene = scene();
     let (cut_up, cut_down) = scene.cut.borrow().get(&(client, place)).copied().unwrap_or_default();
     if cut_up > 0 || cut_down > 0 {
@@ -192,10 +213,76 @@ fn connect(client: u32, place: usize, messages: Incoming) -> Option<Result<Incom
     scene.turned(client, running.number);
     let client_machine = scene.clients.borrow()[client as usize].machine;
     let daemon_machine = running.machine;
-    let serving = serve(client, running, up.clone(), Feed(down.clone()));
+    let grants = fenced.then(Grants::default);
+    let serving = serve(client, running, up.clone(), Feed(down.clone()), grants);
+    if fenced {
+        watch(up.clone(), down.clone(), false);
+    }
     scene.world.spawn(client_machine, Box::pin(pump(messages, up.clone())));
     scene.world.spawn(daemon_machine, Box::pin(serving));
     Some(Ok(Box::pin(Heard { down, _up: Feed(up) })))
+}
+
+/// HTTP/2's own pings tell a client that its connection is dead. Who is not fenced
+/// notices that by its keep-alives.
+fn watch(up: Pipe, down: Pipe, unanswered: bool) {
+    here().after(HTTP2_PING, move || {
+        let silent = up.is_silent() || down.is_silent();
+        // It has hung up.
+        if up.has_ended() {
+            return;
+        }
+        if silent && unanswered {
+            count("fenced sessions: connection given up");
+            return down.reset();
+        }
+        watch(up, down, silent);
+    });
+}
+
+/// What a daemon has granted on the stream of a fenced session, and frees when that
+/// ends.
+#[derive(Clone, Default)]
+struct Grants(Arc<Mutex<Granted>>);
+
+#[derive(Default)]
+struct Granted {
+    /// Which lock is asked for under which number.
+    asked: HashMap<u64, u32>,
+    /// Locks and tokens.
+    granted: Vec<(u32, u64)>,
+}
+
+impl Grants {
+    fn granted(&self) -> MutexGuard<'_, Granted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asks(&self, message: &pb::AttachRequest) {
+        use pb::attach_request::Message;
+        if let Some(Message::Acquire(acquire)) = &message.message
+            && let Some(lock) = acquire.lock.as_ref().and_then(|lock| lock_number(&lock.name))
+        {
+            self.granted().asked.insert(acquire.request, lock);
+        }
+    }
+
+    fn answers(&self, message: &pb::AttachResponse) {
+        use pb::attach_response::Message;
+        let mut known = self.granted();
+        if let Some(Message::Granted(granted)) = &message.message
+            && let Some(lock) = known.asked.get(&granted.request).copied()
+        {
+            known.granted.push((lock, granted.token));
+        }
+    }
+
+    fn freed(&self, client: u32) {
+        for (lock, token) in self.granted().granted.drain(..) {
+            count("fenced sessions: grants freed with their stream");
+            record(Event::Freed { client, lock, token });
+        }
+    }
 }
 
 /// What the client hears. Whoever does not listen any more has hung up.
@@ -221,8 +308,9 @@ async fn pump(mut messages: Incoming, up: Pipe) {
 }
 
 /// A daemon's side of a stream.
-async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
+async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Option<Grants>) {
     let number = daemon.number;
+    let asked = grants.clone();
     let inbound = up.map(move |item| {
         let decode = |bytes: Vec<u8>| pb::AttachRequest::decode(bytes.as_slice());
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
@@ -234,6 +322,9 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
                 .ok()
                 .map(|message| message.message.as_ref().map(std::mem::discriminant)),
         );
+        if let (Ok(message), Some(asked)) = (&message, &asked) {
+            asked.asks(message);
+        }
         message
     });
     match rpc::attach(&daemon.driver, inbound) {
@@ -243,8 +334,16 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed) {
             while let Some(item) = said.next().await {
                 scene().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
                 scene().mix(&item.as_ref().ok().map(heard));
+                if let (Ok(message), Some(grants)) = (&item, &grants) {
+                    grants.answers(message);
+                }
                 let item = item.map(|message| message.encode_to_vec());
                 down.0.push(Some(item));
+            }
+            // Before anything that comes of it is seen.
+            record(Event::Detached { client });
+            if let Some(grants) = grants {
+                grants.freed(client);
             }
             down.0.push(None);
         }

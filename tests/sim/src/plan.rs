@@ -1,6 +1,8 @@
 //! What a seed stands for: how many there are of each, how they are set up, and
 //! what befalls them when.
 
+mod special;
+
 use std::time::Duration;
 
 use leasehold_check::Bounds;
@@ -28,6 +30,8 @@ pub struct Plan {
     pub locks: u32,
     /// How many locks a client wants at a time.
     pub hands: u32,
+    /// How many of a thousand acquires are given up while the storage is being asked.
+    pub hasty: u64,
     /// The lease's duration.
     pub lease: Duration,
     /// The longest that clients ask for.
@@ -51,10 +55,12 @@ pub struct Plan {
     /// Whether wall clocks may sleep with their machines and stay behind; if not,
     /// machines may be frozen. Both at once would leave nothing to notice a freeze by.
     pub unaware: bool,
-    /// Whether the storage service's clock may leap ahead.
+    /// Whether the storage service's clock may leap ahead, and be believed.
     pub leaping_date: bool,
     /// Whether blobs were there from long ago.
     pub old_blobs: bool,
+    /// Whether every other client has a fenced session.
+    pub fenced: bool,
     /// When the trouble ends.
     pub calm_from: Nanos,
     /// When everything ends.
@@ -103,8 +109,19 @@ pub enum Fault {
     StepDown { place: usize, lock: u32 },
     /// An operator breaks a lease in the storage itself, at once.
     BreakLease { lock: u32 },
+    /// An operator breaks a lease in the storage itself: it runs on to its end, but
+    /// can't be renewed.
+    BreakGently { lock: u32 },
+    /// The next record that is written gets lost, and an operator breaks the lease
+    /// under which it was to be written, at once.
+    Snatch,
     /// Somebody else takes a lease in the storage itself, and lets it run out.
     Usurp { lock: u32 },
+    /// An operator deletes a blob in the very second in which it was used.
+    DeleteUsed { lock: u32 },
+    /// An operator deletes a blob that the only daemon has seen, whatever the
+    /// storage service's clock was then.
+    DeleteSeen { lock: u32 },
     /// An operator deletes a blob, whoever leases it.
     Delete { lock: u32 },
     /// An operator makes a blob unreadable, and later deletes it or puts back what
@@ -141,11 +158,12 @@ impl Plan {
             clients: dice.within(2..6) as usize,
             locks,
             hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
+            hasty: 80,
             lease,
             longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
             tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
             poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000, 5000])),
-            linger: Duration::from_millis(*dice.pick(&[0, 0, 1000, 5000])),
+            linger: Duration::from_millis(*dice.pick(&[0, 0, 0, 1000, 5000, 10_000])),
             ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
             drain: Duration::from_millis(*dice.pick(&[0, 1000, 10_000])),
             collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),
@@ -154,6 +172,8 @@ impl Plan {
             unaware: dice.permille(500),
             leaping_date,
             old_blobs: dice.permille(300),
+            // Of a copy: so the rest of the plan does not hang on it.
+            fenced: dice.clone().permille(150),
             calm_from: trouble,
             end: trouble + dice.millis(100_000..150_000),
             faults: Vec::new(),
@@ -190,10 +210,13 @@ impl Plan {
         plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
         });
-        if dice.permille(50) {
-            plan.make_lone(dice);
-        }
+        plan.make_special(dice);
         // Nothing else is wrong by then: so others must take over in time.
+        if dice.permille(300) {
+            let at = trouble + dice.millis(15_000..60_000);
+            let lock = dice.within(0..u64::from(plan.locks)) as u32;
+            plan.faults.push((at, Fault::BreakGently { lock }));
+        }
         if plan.clients > 2 && dice.permille(400) {
             let at = trouble + dice.millis(20_000..50_000);
             let (silent, down) = (dice.permille(300), dice.millis(10..20_000));
@@ -210,35 +233,6 @@ impl Plan {
         }
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
-    }
-
-    /// A single daemon that is never restarted, and so has seen everything; an
-    /// old blob is restored while the storage service's clock is of no use. Then
-    /// only what the daemon remembers keeps tokens from falling.
-    fn make_lone(&mut self, dice: &mut Dice) {
-        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
-        self.collect_after = Duration::ZERO;
-        self.faults.retain(|(_, fault)| {
-            matches!(
-                fault,
-                Fault::Storm { place: 0, .. }
-                    | Fault::Cut { place: 0, .. }
-                    | Fault::PauseClient { .. }
-                    | Fault::KillClient { .. }
-                    | Fault::CutLink { .. }
-                    | Fault::ResetLink { .. }
-            )
-        });
-        for _ in 0..dice.within(1..4) {
-            let at = dice.within(0..self.calm_from);
-            let left = self.calm_from - at;
-            let leap = Fault::LeapDate { by: 172_800, length: left.min(60 * SECOND) };
-            self.faults.push((at, leap));
-            let lock = dice.within(0..u64::from(self.locks)) as u32;
-            let at = at + dice.within(0..left.min(30 * SECOND));
-            let length = dice.millis(100..20_000);
-            self.faults.push((at, Fault::Restore { lock, length }));
-        }
     }
 
     /// A new machine's clocks.
@@ -267,6 +261,7 @@ impl Plan {
             local_handover: trips,
             remote_handover: linger + poll + trips,
             orphan: lease.max(ttl + linger) + trips,
+            vain: trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
             skew: 0,
         }
@@ -283,7 +278,7 @@ impl Plan {
         let one_way = |dice: &mut Dice| *dice.pick(&[(true, false), (false, true), (true, true)]);
         let silent = dice.permille(300);
         loop {
-            return match dice.within(0..25) {
+            return match dice.within(0..26) {
                 0..=3 => {
                     let kinds = (0..dice.within(1..4)).map(|_| *dice.pick(&TROUBLES)).collect();
                     let share = *dice.pick(&[50, 200, 500, 900]);
@@ -347,6 +342,7 @@ impl Plan {
                 },
                 23 => self.garble(at, true, dice),
                 24 => Fault::Touch { lock },
+                25 => Fault::BreakGently { lock },
                 _ => continue,
             };
         }

@@ -12,7 +12,7 @@ use crate::{
     daemon,
     dice::Dice,
     faults, http,
-    scene::{Scene, count, scene},
+    scene::{Scene, count, lock_of, scene},
     storage::{Act, Answer, Call},
     world::{MILLISECOND, Nanos, SECOND},
 };
@@ -238,11 +238,13 @@ fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answe
     let scene = scene();
     let road = scene.places.borrow()[place].road.clone();
     spring(&scene, place, number, &call, Stage::Sent);
+    let snatched = snatch(&scene, &call);
     let mut dice = scene.dice.borrow_mut();
     let trouble = road.storms.last().and_then(|(_, share, kinds)| {
         (dice.permille(*share) && !kinds.is_empty()).then(|| *dice.pick(kinds))
     });
     let trouble = match trouble {
+        _ if snatched => Some(Trouble::RequestLost),
         _ if road.refused > 0 => Some(Trouble::Refused),
         _ if road.cut_out > 0 => Some(Trouble::RequestLost),
         _ if road.cut_back > 0 => Some(Trouble::AnswerLost),
@@ -260,6 +262,19 @@ fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answe
     drop(dice);
     trip.deliver(out, back, Some(reply), None);
     answer
+}
+
+/// Takes the lease away under which a record is about to be written, if that is due.
+/// Early in a second, so that somebody else can write one within it.
+fn snatch(scene: &Scene, call: &Call) -> bool {
+    let is_record = Kind::of(call) == Kind::Write && call.lease.is_some();
+    let Some(lock) = lock_of(&call.path).filter(|_| is_record) else { return false };
+    if scene.world.now() % SECOND > SECOND / 2 {
+        return false;
+    }
+    let due = scene.snatch.take();
+    due.into_iter().for_each(|index| faults::break_lease(index, lock));
+    due.is_some()
 }
 
 /// A call on its way.

@@ -52,6 +52,10 @@ struct State {
     pauses: u32,
     /// What would run if it were not paused.
     parked: Vec<TaskId>,
+    /// When it was paused, went on, or had its clocks changed the last time.
+    stirred: Nanos,
+    /// When its wall clock was set the last time.
+    set: Option<Nanos>,
     dice: Dice,
 }
 
@@ -250,7 +254,8 @@ impl World {
     /// A new machine.
     pub fn add_machine(&self, clocks: Clocks, dice: Dice) -> Machine {
         let mut machines = self.machines.borrow_mut();
-        machines.push(State { clocks, alive: true, pauses: 0, parked: Vec::new(), dice });
+        let (parked, stirred) = (Vec::new(), self.now());
+        machines.push(State { clocks, alive: true, pauses: 0, parked, stirred, set: None, dice });
         Machine(machines.len() - 1)
     }
 
@@ -262,6 +267,25 @@ impl World {
     /// Whether it stands still.
     pub fn is_paused(&self, machine: Machine) -> bool {
         self.machines.borrow()[machine.0].pauses > 0
+    }
+
+    /// Whether nothing has happened to it for this long: it was not paused, and its
+    /// clocks ran evenly.
+    pub fn ran_evenly(&self, machine: Machine, length: Nanos) -> bool {
+        let state = &self.machines.borrow()[machine.0];
+        state.pauses == 0 && state.stirred + length <= self.now()
+    }
+
+    /// Somebody sets its wall clock.
+    pub fn set_wall(&self, machine: Machine, by: i64) {
+        self.machines.borrow_mut()[machine.0].set = Some(self.now());
+        self.change_clocks(machine, |clocks, now| clocks.set_wall(by, now));
+    }
+
+    /// Whether its wall clock was set no longer ago than this.
+    pub fn was_set(&self, machine: Machine, length: Nanos) -> bool {
+        let set = self.machines.borrow()[machine.0].set;
+        set.is_some_and(|set| set + length > self.now())
     }
 
     /// When a machine's clock, as the product reads it, shows this; never, if it
@@ -281,7 +305,11 @@ impl World {
 
     /// Changes the clocks of a machine. What sleeps there looks again.
     pub fn change_clocks(&self, machine: Machine, change: impl FnOnce(&mut Clocks, Nanos)) {
-        change(&mut self.machines.borrow_mut()[machine.0].clocks, self.now());
+        {
+            let state = &mut self.machines.borrow_mut()[machine.0];
+            state.stirred = self.now();
+            change(&mut state.clocks, self.now());
+        }
         self.wake_all(machine);
     }
 
@@ -351,6 +379,7 @@ impl World {
         let mut machines = self.machines.borrow_mut();
         let state = &mut machines[machine.0];
         state.pauses += 1;
+        state.stirred = now;
         if let Some(how) = how {
             state.clocks.stop(how, now);
         }
@@ -363,6 +392,7 @@ impl World {
             let mut machines = self.machines.borrow_mut();
             let state = &mut machines[machine.0];
             state.pauses = state.pauses.saturating_sub(1);
+            state.stirred = now;
             if let Some(how) = how {
                 state.clocks.go_on(how, now);
             }

@@ -43,18 +43,6 @@ fn nothing_that_was_promised_is_broken() {
     });
 }
 
-/// Seeds that show bugs which were there once.
-#[test]
-fn what_was_found_once_is_not_found_again() {
-    for (seed, bug) in [
-        (70, "a guard's deadline did not count for how long its machine had been frozen"),
-        (2970, "a blob was collected by a clock that was ahead, and its tokens given out again"),
-    ] {
-        let found = run(seed, None).violations.first().map(ToString::to_string);
-        assert_eq!(found, None, "seed {seed}: {bug}");
-    }
-}
-
 #[test]
 fn the_same_seed_gives_the_same_course_of_events() {
     let traces: BTreeSet<u64> = (500..510)

@@ -296,6 +296,7 @@ impl Stage {
             expiry: nanos(ttl + linger + poll + trips),
             local_handover: nanos(trips),
             remote_handover: nanos(linger + poll + trips),
+            vain: 0,
             orphan: nanos(lease.max(ttl + linger) + trips),
             recovery: nanos(lease + ttl + poll + Duration::from_secs(10)),
             skew: 0,

@@ -63,7 +63,8 @@ impl Grant {
     /// Until when the daemon keeps the lock from others, as far as is known and
     /// either clock shows.
     pub(crate) fn deadline(&self, now: &Anchor) -> Moment {
-        let promised = self.validity.ends_at(now);
+        let blind = mutant::is(Mutant::DeadlineBlindToLeaps);
+        let promised = if blind { self.validity.deadline() } else { self.validity.ends_at(now) };
         self.ended.map_or(promised, |ended| ended.min(promised))
     }
 
@@ -78,7 +79,8 @@ impl Grant {
             (self.loss, self.ended) = (None, None);
         }
         if self.loss.is_none() && validity.ping >= self.validity.ping {
-            news |= validity.ends_at(now) < self.validity.ends_at(now);
+            let sooner = validity.ends_at(now) < self.validity.ends_at(now);
+            news |= sooner && !mutant::is(Mutant::LossToldLate);
             self.validity = validity;
         }
         news

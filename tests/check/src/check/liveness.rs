@@ -6,12 +6,16 @@
 //! asked, when it became calm. What else starts the time anew:
 //! - Whoever waited and died or gave up may have been granted the lock without
 //!   hearing of it; so may a daemon that died have taken the lease. After a death
-//!   L2 is not expected any more; nor if the one who died did so shortly before, and
-//!   its session may have lasted until then. Giving up counts for L2 only, and only if it
+//!   L2 is not expected any more; nor if the one who died did so shortly before, its
+//!   session may have lasted until then, and its daemon may not have known that it is
+//!   to be passed over. Giving up counts for L2 only, and only if it
 //!   waited when the lock was released, so that those who come and go do not hide a
 //!   lock that nobody gets. But if it was at another daemon that may have taken the
 //!   lease (for one who came later: if that is recorded), a hand-over is not local
-//!   any more.
+//!   any more. And whoever came later, but took the lease elsewhere, was quicker than
+//!   those whose daemons poll: between daemons there is no queue.
+//! - Whoever lets go of what was lost releases it; unless others have died since, who
+//!   may have had the lock by then.
 //! - A release that was made before it became calm may have reached nobody yet:
 //!   then L2 leaves at least the time for recovery.
 //!
@@ -77,7 +81,7 @@ pub(crate) enum Cause {
     /// The holder, while its daemon lives on; its daemon; or others later who may
     /// have had the lock by then.
     Died { client: bool, daemon: bool },
-    /// It was lost, ran out, or was never held.
+    /// It was lost and not let go yet, ran out, or was never held.
     Unclear,
 }
 
@@ -107,6 +111,8 @@ enum Shook {
     GaveUp(usize),
     ClientDied(u32),
     DaemonDied(usize),
+    /// Of this hold, which had been lost.
+    LetGo(usize),
 }
 
 fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
@@ -122,7 +128,10 @@ fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
             shakes.push(Shake { at: gone.point.at, pos: gone.point.pos, what });
         }
     }
-    for hold in lock.holds.iter().map(|&hold| &index.holds[hold]) {
+    for (number, hold) in lock.holds.iter().map(|&hold| (hold, &index.holds[hold])) {
+        if let Some(let_go) = hold.let_go {
+            shakes.push(Shake { at: let_go.at, pos: let_go.pos, what: Shook::LetGo(number) });
+        }
         let lost = hold.end.is_some_and(|end| end.how == How::Lost);
         // With its daemon, its session was gone before.
         let daemon = index.daemon_of(hold.acquire).died;
@@ -184,7 +193,7 @@ fn vacancy(
         if let Some(end) = hold.ended_by() {
             now.since = Some(end.point.pos);
             now.cause = match end.how {
-                How::Released => Cause::Released(Some(place)),
+                How::Released | How::Freed => Cause::Released(Some(place)),
                 How::Died => Cause::Died { client: true, daemon: false },
                 How::Lost => Cause::Unclear,
             };
@@ -204,6 +213,7 @@ fn vacancy(
     now.vacated = now.since;
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
+    let mut deaths = matches!(now.cause, Cause::Died { .. });
     let passed = shakes.partition_point(|shake| shake.at < now.span.from);
     *shakes = &shakes[passed..];
     let within = shakes.partition_point(|shake| shake.at < gap.to);
@@ -217,11 +227,19 @@ fn vacancy(
                         .may_have_leased(index, Span { from: gap.from, to: shake.at })
                         && (waited || index.has_leases);
                     let cause = Cause::Released(at.filter(|at| !taken || *at == waiter.place));
-                    if waited {
+                    if waited || waiter.leased_anew(index, shake.at) {
                         cut(&mut now, shake, cause, &mut stretches);
                     } else {
                         now.cause = cause;
                     }
+                }
+                continue;
+            }
+            Shook::LetGo(hold) => {
+                if last == Some(hold) && !deaths && !dead_waiter(index, last, shake.at) {
+                    let place = index.acquires[index.holds[hold].acquire].place;
+                    cut(&mut now, shake, Cause::Released(Some(place)), &mut stretches);
+                    now.vacated = now.since;
                 }
                 continue;
             }
@@ -234,6 +252,7 @@ fn vacancy(
                 (holder.is_some_and(|(_, holder)| holder == daemon), false)
             }
         };
+        deaths = true;
         let cause = match now.cause {
             Cause::Died { client: before, daemon } => {
                 Cause::Died { client: before || client, daemon: daemon || !client }
@@ -252,12 +271,14 @@ fn vacancy(
 }
 
 /// Whether somebody who died not long before may have been waiting still, as far as
-/// its daemon knew, and have been granted the lock.
+/// its daemon knew, and have been granted the lock. Not if that had seen the end of its
+/// stream.
 fn dead_waiter(index: &Index<'_>, last: Option<usize>, vacated: Nanos) -> bool {
     let Some(lock) = last.map(|last| index.holds[last].lock) else { return false };
     let mut acquires = index.locks[lock].acquires.iter().map(|&acquire| &index.acquires[acquire]);
     acquires.any(|acquire| {
-        acquire.gone.filter(|gone| gone.client).is_some_and(|gone| {
+        let absent = acquire.absent.is_some_and(|absent| absent.at <= vacated);
+        acquire.gone.filter(|gone| gone.client && !absent).is_some_and(|gone| {
             gone.point.at <= vacated && vacated - gone.point.at < index.bounds.expiry
         })
     })
@@ -352,7 +373,8 @@ fn too_long(
             };
             waited.from = waited.from.max(queued.map_or(0, |queued| queued.at));
             // Whatever started the time anew meanwhile: that it was released counts.
-            let released = stretch.last.map_or(stretch.span.from, |last| held(index, last).to);
+            let vacated = stretch.vacated.map(|pos| index.entries[pos].at);
+            let released = vacated.unwrap_or(stretch.span.from);
             let late = index.calm_since(calm.from) > released && limit > 0;
             (Kind::L2, if late { limit.max(bounds.recovery) } else { limit })
         }

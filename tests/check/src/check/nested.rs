@@ -253,7 +253,8 @@ fn client_in_daemon(
         (hold.token <= tenure.last).then_some((place, tenure))
     });
     let Some((place, tenure)) = own.max_by_key(|(_, tenure)| tenure.until) else { return };
-    if until <= tenure.until.saturating_add(index.bounds.skew) || is_broken(hold, pos) {
+    let late = until > tenure.until.saturating_add(index.bounds.skew);
+    if !late || is_broken(hold, pos) || hold.is_freed(pos) {
         return;
     }
     let at = index.entries[pos].at;

@@ -8,9 +8,6 @@ use crate::{
 };
 
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
-    if index.bounds.orphan == 0 {
-        return;
-    }
     for place in index.places.iter().filter(|place| !place.leases.is_empty()) {
         let idle = idle(index, place);
         let mut idle = idle.as_slice();
@@ -62,8 +59,32 @@ fn idle(index: &Index<'_>, place: &Place) -> Vec<Idle> {
     idle
 }
 
+/// Whether a lease was taken when nobody was there any more. Somebody who died not long
+/// before, or gave up while something was wrong, was there still as far as the daemon
+/// knew.
+fn in_vain(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle) -> bool {
+    let from = lease.span.from;
+    let calm_since = index.calm_since(from);
+    let dead = index.daemons[place.daemon].died.is_some_and(|died| died.at <= idle.span.from);
+    let mut acquires = place.acquires.iter().map(|&acquire| &index.acquires[acquire]);
+    index.bounds.vain > 0
+        && idle.span.from < from
+        && (calm_since == 0 || calm_since.saturating_add(index.bounds.expiry) <= from)
+        && !dead
+        && !acquires.any(|acquire| {
+            let hold = acquire.hold().map(|hold| &index.holds[hold]);
+            let died = hold.and_then(|hold| hold.died).into_iter();
+            let gone = acquire.gone.map(|gone| gone.point);
+            died.chain(gone).any(|at| at.at <= from && from - at.at < index.bounds.expiry)
+        })
+}
+
 fn orphan(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle, report: &mut Report) {
-    let limit = index.bounds.orphan;
+    let vain = in_vain(index, place, lease, idle);
+    let limit = if vain { index.bounds.vain } else { index.bounds.orphan };
+    if limit == 0 {
+        return;
+    }
     let long = |calm: &Span| calm.length() > limit.saturating_add(index.bounds.skew);
     let Some(alone) = index.calm_in(lease.span.and(idle.span)).find(long) else { return };
     let excerpt = [idle.since, Some(lease.leased), lease.unleased];
@@ -71,6 +92,7 @@ fn orphan(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle, report: 
         let daemon = &index.daemons[place.daemon];
         let why = match daemon.died {
             Some(died) if died.at <= alone.from => "which was dead",
+            _ if vain => "where nobody had wanted it any more when it was taken",
             _ => "where nobody held or wanted it",
         };
         format!(

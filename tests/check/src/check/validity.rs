@@ -2,7 +2,7 @@
 //! the end.
 
 use crate::{
-    Event, Kind,
+    Event, Kind, Nanos,
     index::{About, Hold, How, Index, Point, Segment},
     report::Report,
     words::Seconds,
@@ -15,6 +15,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     }
     ended(index, report);
     ran_out(index, report);
+    told_late(index, report);
 }
 
 /// I3. A sweep that remembers, of all that began before, what lasts longest,
@@ -111,7 +112,7 @@ fn ended(index: &Index<'_>, report: &mut Report) {
         let ended = match end.how {
             How::Released => "released",
             How::Lost => "lost",
-            How::Died => continue,
+            How::Died | How::Freed => continue,
         };
         let what = match entry.event {
             Event::Granted { .. } => "was granted it again",
@@ -125,6 +126,40 @@ fn ended(index: &Index<'_>, report: &mut Report) {
                 hold.token,
                 index.locks[hold.lock].id,
                 Seconds(end.point.at),
+                hold.client,
+                Seconds(entry.at)
+            )
+        });
+    }
+}
+
+/// How much later a timer may be than the clock that it is to follow, for want of
+/// fractions of a nanosecond.
+const ROUNDING: Nanos = 1_000;
+
+/// I4: whoever waits for the loss is told by the deadline. Where several processes
+/// record, what they record comes later.
+fn told_late(index: &Index<'_>, report: &mut Report) {
+    if index.bounds.skew > 0 {
+        return;
+    }
+    for (pos, entry) in index.entries.iter().enumerate() {
+        let (Event::Told { .. }, About::Hold(hold)) = (&entry.event, index.about[pos]) else {
+            continue;
+        };
+        let hold = &index.holds[hold];
+        let known = hold.valid.partition_point(|valid| valid.point.pos < pos);
+        let Some(known) = known.checked_sub(1).map(|at| hold.valid[at]) else { continue };
+        if hold.is_freed(pos) || known.until.saturating_add(ROUNDING) >= entry.at {
+            continue;
+        }
+        report.add(Kind::I4, entry.at, [known.point.pos, pos], || {
+            format!(
+                "token {} of lock {} ran out at {}, but client {}, who waited for that, was told \
+                 at {}",
+                hold.token,
+                index.locks[hold.lock].id,
+                Seconds(known.until),
                 hold.client,
                 Seconds(entry.at)
             )

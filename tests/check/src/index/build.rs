@@ -3,7 +3,7 @@
 mod client;
 
 use client::NOT_GRANTED;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Span, Valid};
 use crate::{Entry, Event, History, Kind, Nanos, report::Report};
@@ -53,6 +53,8 @@ struct Client {
     broken: Option<Point>,
     acquires: Vec<usize>,
     holds: Vec<usize>,
+    /// What was freed before it heard of the grant, by lock and token.
+    freed: HashSet<(usize, u64)>,
 }
 
 impl<'h, 'r> Builder<'h, 'r> {
@@ -136,10 +138,16 @@ impl<'h, 'r> Builder<'h, 'r> {
                 };
                 self.end(hold, End { point, how: How::Lost })
             }
+            &Event::Told { client, lock, token } => match self.held(point, client, lock, token) {
+                Some(hold) => About::Hold(hold),
+                None => self.malformed(point.pos, [], NOT_GRANTED),
+            },
             &Event::Used { client, lock, token, .. } => {
                 let lock = self.lock(lock);
                 About::Used { lock, hold: self.hold(client, lock, token) }
             }
+            Event::Detached { client } => self.detached(point, *client),
+            &Event::Freed { client, lock, token } => self.freed(point, client, lock, token),
             Event::ClientDied { client } => self.client_died(point, *client),
             &Event::Holds { daemon, lock, first, last, .. } => {
                 let place = self.place(lock, daemon);

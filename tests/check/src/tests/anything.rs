@@ -8,7 +8,7 @@ use crate::{Entry, Event, History, Stats, check};
 fn event() -> impl Strategy<Value = Event> {
     let (op, who, token) = (0..12u64, 0..3u32, 0..6u64);
     let until = prop_oneof![0..200u64, Just(u64::MAX / MS)];
-    (0..22, op, who.clone(), who.clone(), who, token, until, any::<(bool, bool)>()).prop_map(
+    (0..25, op, who.clone(), who.clone(), who, token, until, any::<(bool, bool)>()).prop_map(
         |(which, op, client, daemon, lock, token, until, (fenced, accepted))| match which {
             0 | 1 => Event::Acquire { op, client, daemon, lock },
             2 => queued(op),
@@ -29,6 +29,9 @@ fn event() -> impl Strategy<Value = Event> {
             18 => Event::Deleted { lock },
             19 if fenced => disturbed("rain"),
             19 => undisturbed("rain"),
+            22 => Event::Told { client, lock, token },
+            23 => Event::Freed { client, lock, token },
+            24 => detached(client),
             20 => Event::Overruled { lock, until: until * MS },
             _ if accepted => clock_broken(client),
             _ => Event::Tampered { lock },
@@ -57,6 +60,7 @@ proptest! {
             local_handover: limit / 4,
             remote_handover: limit / 2,
             orphan: limit,
+            vain: limit / 3,
             recovery: limit,
             skew: skew * MS,
         };

@@ -1,7 +1,7 @@
 //! L1, L2, L4, L5, with a lease of 15 s in mind.
 
 use super::tale::*;
-use crate::{Event, History, Kind};
+use crate::{Entry, Event, History, Kind};
 
 fn timed(entries: &[(u64, Event)]) -> History {
     bounded(bounds(), entries)
@@ -56,6 +56,23 @@ fn a_dead_client_s_lock_does_not_wait_for_the_end_of_the_lease() {
     // The death of a daemon's client changes nothing any more.
     fine(&history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_000));
     wrong(Kind::L1, &history(&[(5_000, daemon_died(0)), (6_000, died(0))], 25_001));
+}
+
+#[test]
+fn whose_fenced_session_lost_its_stream_is_not_waited_for() {
+    // Whether its client knows of it, or is dead.
+    for before in [&[][..], &[(5_000, died(0))]] {
+        let history = |freed_at, at| {
+            let mut entries = before.to_vec();
+            entries.extend([(freed_at, freed(0, 7)), (at, granted(2, 8))]);
+            and_then(&entries)
+        };
+        fine(&history(6_000, 9_000));
+        wrong(Kind::L2, &history(6_000, 9_001));
+    }
+    // After what it was promised is over, that it was freed says nothing more.
+    fine(&and_then(&[(5_000, died(0)), (9_500, freed(0, 7)), (25_000, granted(2, 8))]));
+    wrong(Kind::L1, &and_then(&[(5_000, died(0)), (9_500, freed(0, 7)), (25_001, granted(2, 8))]));
 }
 
 #[test]
@@ -159,6 +176,66 @@ fn a_released_lock_is_granted_in_time_here() {
 }
 
 #[test]
+fn what_was_lost_and_let_go_is_granted_in_time() {
+    let history = |more: &[(u64, Event)], at| {
+        let mut entries = vec![(5_000, lost(0, 7))];
+        entries.extend_from_slice(more);
+        entries.push((at, granted(2, 8)));
+        and_then(&entries)
+    };
+    let let_go = (7_000, release(0, 7));
+    shown(Kind::L2, &history(std::slice::from_ref(&let_go), 10_001), &[0, 1, 3, 6, 7]);
+    fine(&history(std::slice::from_ref(&let_go), 10_000));
+    // Not before it has let go.
+    fine(&history(&[], 30_000));
+    // Its deadline may have passed before it knew.
+    let mut ran_out = history(std::slice::from_ref(&let_go), 10_001);
+    ran_out.entries[2].event = valid(0, 7, 4_000);
+    wrong(Kind::L2, &ran_out);
+    // Others died, who may have had it by then: before it let go, or after.
+    for death in [daemon_died(0), daemon_died(2), died(2)] {
+        let other = (5_500, ask(3, 2, 2));
+        fine(&history(&[other.clone(), (6_000, death.clone()), let_go.clone()], 16_000));
+        fine(&history(&[other, let_go.clone(), (9_900, death)], 16_000));
+    }
+    // What was wrong before does not matter any more, once it lets go.
+    let wrong_before = [(5_000, disturbed("a cut")), (6_000, undisturbed("a cut"))];
+    let calm = [wrong_before[0].clone(), wrong_before[1].clone(), let_go.clone()];
+    wrong(Kind::L2, &history(&calm, 10_001));
+    let late = [wrong_before[0].clone(), let_go, (7_500, undisturbed("a cut"))];
+    fine(&history(&late, 37_500));
+    wrong(Kind::L2, &history(&late, 37_501));
+}
+
+#[test]
+fn whoever_came_later_and_took_the_lease_was_quicker() {
+    let history = |lease: Option<u64>, at| {
+        let mut entries = vec![
+            (4, leased(0, 15_000)),
+            (5_000, release(0, 7)),
+            (5_010, unleased()),
+            (7_000, ask(3, 2, 0)),
+            (7_050, refused(3)),
+            (at, granted(2, 8)),
+        ];
+        if let Some(from) = lease {
+            entries.push((from, leased(0, 22_000)));
+            entries.push((7_200, unleased()));
+        }
+        entries.sort_by_key(|(at, _)| *at);
+        and_then(&entries)
+    };
+    fine(&history(None, 8_000));
+    wrong(Kind::L2, &history(None, 8_001));
+    for lease in [7_010, 7_060] {
+        fine(&history(Some(lease), 10_050));
+        wrong(Kind::L2, &history(Some(lease), 10_051));
+    }
+    // A lease that was there before it came says nothing.
+    wrong(Kind::L2, &history(Some(6_999), 8_001));
+}
+
+#[test]
 fn whoever_died_shortly_before_a_release_may_have_been_granted_it() {
     let history = |died_at: u64, at: u64| {
         let mut entries = vec![
@@ -180,6 +257,16 @@ fn whoever_died_shortly_before_a_release_may_have_been_granted_it() {
     fine(&history(5_001, 25_101));
     fine(&history(5_001, 55_000));
     wrong(Kind::L5, &history(5_001, 55_001));
+    // Its daemon knew by then that it is to be passed over.
+    let known = |detached_at: u64| {
+        let mut history = history(5_001, 25_101);
+        history.entries.push(Entry { at: detached_at * MS, event: detached(2) });
+        history.entries.sort_by_key(|entry| entry.at);
+        history
+    };
+    wrong(Kind::L2, &known(25_000));
+    fine(&known(25_001));
+    fine(&known(5_000));
 }
 
 #[test]
@@ -358,6 +445,45 @@ fn no_lease_that_nobody_wants() {
     let mut disturbance = history(20_001);
     disturbance.entries.insert(4, crate::Entry { at: 9_000 * MS, event: disturbed("a cut") });
     fine(&disturbance);
+}
+
+#[test]
+fn a_lease_that_came_too_late_is_given_back_at_once() {
+    let history = |more: &[(u64, Event)], at| {
+        let mut entries = vec![(0, ask(1, 0, 0)), (50, refused(1)), (60, leased(0, 15_060))];
+        entries.extend_from_slice(more);
+        entries.push((at, unleased()));
+        timed(&entries)
+    };
+    let violation = shown(Kind::L4, &history(&[], 2_061), &[1, 2, 3]);
+    assert_eq!(
+        violation.what,
+        "lock 0 was leased for daemon 0, where nobody had wanted it any more when it was taken, \
+         from 0.060 s to 2.061 s: longer than 2.000 s"
+    );
+    fine(&history(&[], 2_060));
+    // Somebody asks meanwhile.
+    fine(&history(&[(2_000, ask(2, 1, 0))], 5_000));
+    // It came in time, and may have been held without anybody's having heard of it.
+    let mut early = history(&[], 10_000);
+    early.entries.swap(1, 2);
+    (early.entries[1].at, early.entries[2].at) = (50 * MS, 60 * MS);
+    fine(&early);
+    // As far as its daemon knew, one who died waited still.
+    let mut dead = history(&[], 10_000);
+    dead.entries[1].event = died(0);
+    fine(&dead);
+    // So did one who gave up when something was wrong.
+    let mut cut = history(&[], 10_000);
+    let entry = |at, event| crate::Entry { at, event };
+    cut.entries.insert(1, entry(10 * MS, disturbed("a cut")));
+    cut.entries.insert(3, entry(55 * MS, undisturbed("a cut")));
+    fine(&cut);
+    // The daemon itself died.
+    fine(&history(&[(1_000, daemon_died(0))], 15_060));
+    let mut unbounded = history(&[], 10_000);
+    unbounded.bounds.vain = 0;
+    fine(&unbounded);
 }
 
 #[test]

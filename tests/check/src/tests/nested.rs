@@ -36,6 +36,23 @@ fn a_client_counts_no_longer_than_its_daemon() {
 }
 
 #[test]
+fn whose_fenced_session_lost_its_stream_counts_for_longer() {
+    let history = tale(&[
+        (0, leased(0, 60)),
+        (0, ask(1, 0, 0)),
+        (1, holds(0, 1024, 50)),
+        (2, granted(1, 1024)),
+        (2, valid(0, 1024, 40)),
+        (20, freed(0, 1024)),
+        (20, let_go(0)),
+        (21, unleased()),
+        (22, valid(0, 1024, 45)),
+    ]);
+    fine(&history);
+    wrong(Kind::I6, &without(&history, 5));
+}
+
+#[test]
 fn a_daemon_counts_no_longer_than_the_storage() {
     let history = |until| {
         tale(&[

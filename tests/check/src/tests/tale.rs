@@ -18,6 +18,7 @@ pub(crate) fn bounds() -> Bounds {
         local_handover: 100 * MS,
         remote_handover: 3_000 * MS,
         orphan: 18_000 * MS,
+        vain: 2_000 * MS,
         recovery: 30_000 * MS,
         skew: 0,
     }
@@ -96,12 +97,25 @@ pub(crate) fn lost(client: u32, token: u64) -> Event {
     Event::Lost { client, lock: 0, token }
 }
 
+pub(crate) fn told(client: u32, token: u64) -> Event {
+    Event::Told { client, lock: 0, token }
+}
+
 pub(crate) fn fenced(client: u32, token: u64, accepted: bool) -> Event {
     Event::Used { client, lock: 0, token, fenced: true, accepted }
 }
 
 pub(crate) fn unfenced(client: u32, token: u64) -> Event {
     Event::Used { client, lock: 0, token, fenced: false, accepted: true }
+}
+
+pub(crate) fn detached(client: u32) -> Event {
+    Event::Detached { client }
+}
+
+/// With the stream of a fenced session.
+pub(crate) fn freed(client: u32, token: u64) -> Event {
+    Event::Freed { client, lock: 0, token }
 }
 
 pub(crate) fn died(client: u32) -> Event {

@@ -96,7 +96,7 @@ fn only_a_lease_that_is_there_can_be_taken_away() {
 
 #[test]
 fn what_ends_a_hold() {
-    for end in [release(0, 7), lost(0, 7), died(0)] {
+    for end in [release(0, 7), lost(0, 7), died(0), freed(0, 7)] {
         let history = tale(&[
             (0, ask(1, 0, 0)),
             (0, ask(2, 1, 1)),
@@ -111,6 +111,51 @@ fn what_ends_a_hold() {
         late.entries.swap(4, 5);
         wrong(Kind::I3, &late);
     }
+}
+
+#[test]
+fn what_a_fenced_session_still_says_of_what_was_freed_is_no_fault() {
+    let history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 0)),
+        (1, granted(1, 7)),
+        (1, valid(0, 7, 50)),
+        (20, freed(0, 7)),
+        (21, granted(2, 8)),
+        (21, valid(1, 8, 120)),
+        // This was on its way before the stream broke.
+        (22, valid(0, 7, 70)),
+        (70, told(0, 7)),
+        (70, lost(0, 7)),
+    ]);
+    fine(&history);
+    // Of somebody whose session is not fenced, each of these is one.
+    wrong(Kind::I3, &without(&history, 4));
+    // What others have is still theirs alone.
+    let mut third = history.clone();
+    third.entries.insert(7, crate::Entry { at: 21 * MS, event: ask(3, 2, 0) });
+    third.entries.insert(8, crate::Entry { at: 21 * MS, event: granted(3, 9) });
+    wrong(Kind::I3, &third);
+}
+
+#[test]
+fn what_was_freed_before_it_was_heard_of_was_never_held() {
+    let history = tale(&[
+        (0, ask(1, 0, 0)),
+        (0, ask(2, 1, 0)),
+        (1, freed(0, 7)),
+        (2, granted(2, 8)),
+        (2, valid(1, 8, 120)),
+        (3, granted(1, 7)),
+        (3, valid(0, 7, 50)),
+        (4, lost(0, 7)),
+    ]);
+    fine(&history);
+    wrong(Kind::I3, &without(&history, 2));
+    // Another token of the same client is another matter.
+    let mut other = history.clone();
+    other.entries[2].event = freed(0, 6);
+    wrong(Kind::I3, &other);
 }
 
 #[test]
@@ -261,6 +306,32 @@ fn never_again_after_the_deadline() {
     let mut skewed = history(&[(60, valid(0, 7, 70))]);
     skewed.bounds.skew = 1;
     fine(&skewed);
+}
+
+#[test]
+fn whoever_waits_for_a_loss_is_told_by_the_deadline() {
+    let history = |at| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (1, valid(0, 7, 90)),
+            (5, valid(0, 7, 50)),
+            (at, told(0, 7)),
+            (at, lost(0, 7)),
+        ])
+    };
+    let violation = shown(Kind::I4, &history(51), &[3, 4]);
+    assert_eq!(
+        violation.what,
+        "token 7 of lock 0 ran out at 0.050 s, but client 0, who waited for that, was told at \
+         0.051 s"
+    );
+    fine(&history(50));
+    fine(&history(20));
+    let mut skewed = history(60);
+    skewed.bounds.skew = 1;
+    fine(&skewed);
+    wrong(Kind::Malformed, &tale(&[(0, told(0, 7))]));
 }
 
 proptest! {

@@ -113,6 +113,8 @@ pub struct Scene {
     pub cut: RefCell<BTreeMap<(u32, usize), (u32, u32)>>,
     /// A crash that waits for its moment.
     pub trap: RefCell<Option<Trap>>,
+    /// The fault by which the next record that is written gets lost, with its lease.
+    pub snatch: Cell<Option<usize>>,
     /// By which faults the storage's clock is ahead, and by how many seconds.
     pub ahead: RefCell<Vec<(usize, u64)>>,
     /// The machines whose clocks are worse than what is assumed.
@@ -181,8 +183,16 @@ pub fn blob_path(lock: u32) -> String {
     format!("locks/default/lock-{lock}")
 }
 
-fn lock_of(path: &str) -> Option<u32> {
-    path.strip_prefix("locks/default/lock-")?.parse().ok()
+/// The lock of this name.
+#[must_use]
+pub fn lock_number(name: &str) -> Option<u32> {
+    name.strip_prefix("lock-")?.parse().ok()
+}
+
+/// The lock whose blob is at this path.
+#[must_use]
+pub fn lock_of(path: &str) -> Option<u32> {
+    lock_number(path.strip_prefix("locks/default/")?)
 }
 
 /// What is left of a scene.
@@ -224,6 +234,7 @@ impl Scene {
             connections: RefCell::default(),
             cut: RefCell::default(),
             trap: RefCell::default(),
+            snatch: Cell::default(),
             ahead: RefCell::default(),
             broken: RefCell::default(),
             dice: RefCell::new(dice),

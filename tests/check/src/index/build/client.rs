@@ -40,6 +40,7 @@ impl Builder<'_, '_> {
             queued: None,
             answer: None,
             gone,
+            absent: None,
         });
         self.index.locks[lock].acquires.push(acquire);
         self.index.places[place].acquires.push(acquire);
@@ -79,6 +80,9 @@ impl Builder<'_, '_> {
                 let hold = self.index.holds.len();
                 let of = self.clients.entry(client).or_default();
                 of.holds.push(hold);
+                let died = of.died.map(|point| End { point, how: How::Died });
+                let freed = of.freed.remove(&(lock, token));
+                let freed = freed.then_some(End { point, how: How::Freed });
                 let twin = self.tokens.insert((lock, token), hold);
                 self.index.twins.extend(twin.map(|twin| (twin, hold)));
                 self.index.locks[lock].holds.push(hold);
@@ -90,7 +94,8 @@ impl Builder<'_, '_> {
                     granted: point,
                     invoked: (invoked, invoked),
                     valid: Vec::new(),
-                    end: of.died.map(|point| End { point, how: How::Died }),
+                    end: died.or(freed),
+                    let_go: None,
                     released: None,
                     died: of.died,
                     broken: of.broken,
@@ -130,8 +135,36 @@ impl Builder<'_, '_> {
     }
 
     pub(super) fn end(&mut self, hold: usize, end: End) -> About {
-        self.index.holds[hold].end.get_or_insert(end);
+        let hold_of = &mut self.index.holds[hold];
+        if hold_of.end.is_some_and(|end| end.how == How::Lost) && end.how == How::Released {
+            hold_of.let_go.get_or_insert(end.point);
+        }
+        hold_of.end.get_or_insert(end);
         About::Hold(hold)
+    }
+
+    pub(super) fn detached(&mut self, point: Point, client: u32) -> About {
+        let client = self.clients.entry(client).or_default();
+        if client.died.is_some() {
+            for &acquire in &client.acquires {
+                self.index.acquires[acquire].absent.get_or_insert(point);
+            }
+        }
+        About::Nothing
+    }
+
+    pub(super) fn freed(&mut self, point: Point, client: u32, lock: u32, token: u64) -> About {
+        let lock = self.lock(lock);
+        if let Some(hold) = self.hold(client, lock, token) {
+            // The dead need not be waited for until their sessions expire.
+            let known = &mut self.index.holds[hold];
+            if known.valid.last().is_none_or(|valid| valid.until > point.at) {
+                known.end.take_if(|end| end.how == How::Died);
+            }
+            return self.end(hold, End { point, how: How::Freed });
+        }
+        self.clients.entry(client).or_default().freed.insert((lock, token));
+        About::Nothing
     }
 
     pub(super) fn client_died(&mut self, point: Point, client: u32) -> About {

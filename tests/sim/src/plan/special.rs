@@ -1,0 +1,218 @@
+//! Plans for what hardly ever comes about by chance.
+
+use std::time::Duration;
+
+use super::{Fault, Plan};
+use crate::{clock::Stop, dice::Dice, world::SECOND};
+
+impl Plan {
+    /// Makes some plans special.
+    pub(super) fn make_special(&mut self, dice: &mut Dice) {
+        match dice.within(0..100) {
+            0..5 => self.make_lone(dice),
+            5..13 if !self.bad_clocks => self.make_jerky(dice),
+            13..18 if !self.bad_clocks => self.make_corrected(dice),
+            18..22 => self.make_hasty(dice),
+            22..26 => self.make_swift(dice),
+            26..30 => self.make_absurd(dice),
+            30..33 => self.make_seen(dice),
+            33..37 if !self.bad_clocks => self.make_overset(dice),
+            37..41 => self.make_snatched(dice),
+            _ => {}
+        }
+    }
+
+    /// A single daemon that is never restarted, and so has seen everything; an
+    /// old blob is restored while the storage service's clock is of no use. Then
+    /// only what the daemon remembers keeps tokens from falling.
+    fn make_lone(&mut self, dice: &mut Dice) {
+        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
+        self.collect_after = Duration::ZERO;
+        self.faults.retain(|(_, fault)| {
+            matches!(
+                fault,
+                Fault::Storm { place: 0, .. }
+                    | Fault::Cut { place: 0, .. }
+                    | Fault::PauseClient { .. }
+                    | Fault::KillClient { .. }
+                    | Fault::CutLink { .. }
+                    | Fault::ResetLink { .. }
+            )
+        });
+        for _ in 0..dice.within(1..4) {
+            let at = dice.within(0..self.calm_from);
+            let left = self.calm_from - at;
+            let leap = Fault::LeapDate { by: 172_800, length: left.min(60 * SECOND) };
+            self.faults.push((at, leap));
+            let lock = dice.within(0..u64::from(self.locks)) as u32;
+            let at = at + dice.within(0..left.min(30 * SECOND));
+            let length = dice.millis(100..20_000);
+            self.faults.push((at, Fault::Restore { lock, length }));
+        }
+    }
+
+    /// Daemons whose machines are frozen for less than a second, again and again,
+    /// while their leases can't be renewed; nobody sets clocks, which would hide it.
+    fn make_jerky(&mut self, dice: &mut Dice) {
+        self.unaware = false;
+        self.faults.retain(|(_, fault)| {
+            !matches!(
+                fault,
+                Fault::SetWall { .. }
+                    | Fault::PauseDaemon { how: Some(_), .. }
+                    | Fault::PauseBoth { how: Some(_), .. }
+            )
+        });
+        let place = dice.index(self.places);
+        for _ in 0..3 {
+            let at = dice.within(0..self.calm_from);
+            let length = self.length(dice).min(self.calm_from - at);
+            self.faults.push((at, Fault::Cut { place, out: true, back: true, length }));
+        }
+        let mut at = 0;
+        loop {
+            let most = *dice.pick(&[2_000, 6_000, 12_000]);
+            at += dice.millis(200..most);
+            let length = dice.millis(50..990);
+            if at + length >= self.calm_from {
+                return;
+            }
+            let how = Some(Stop::Frozen);
+            self.faults.push((at, Fault::PauseDaemon { place, how, length }));
+            at += length;
+        }
+    }
+
+    /// Daemons whose machines are frozen, and whose wall clocks somebody sets back by as
+    /// much soon after. So few clients that hardly anything has daemons look at their
+    /// clocks meanwhile.
+    fn make_corrected(&mut self, dice: &mut Dice) {
+        (self.clients, self.hands) = (2, 1);
+        (self.ttl, self.longest_lease) = (Duration::from_secs(30), self.lease);
+        for _ in 0..dice.within(8..16) {
+            let at = dice.within(0..self.calm_from);
+            let length = dice.millis(1_100..3_000).min(self.calm_from - at);
+            let (which, how) = (dice.index(self.places), Some(Stop::Frozen));
+            self.faults.push((at, Fault::PauseDaemon { place: which, how, length }));
+            let at = (at + length + dice.millis(2_000..2_300)).min(self.calm_from);
+            self.faults.push((at, Fault::SetWall { daemon: true, which, by: -(length as i64) }));
+        }
+        let unaware = |how: &Option<Stop>| *how == Some(Stop::Unaware);
+        self.unaware = false;
+        self.faults.retain(|(_, fault)| match fault {
+            Fault::PauseDaemon { how, .. }
+            | Fault::PauseClient { how, .. }
+            | Fault::PauseBoth { how, .. } => !unaware(how),
+            _ => true,
+        });
+    }
+
+    /// Clients that give up soon, at daemons that keep leases for long and have to ask
+    /// for more tokens each time.
+    fn make_hasty(&mut self, dice: &mut Dice) {
+        (self.hasty, self.tokens, self.places) = (600, 1, self.places.max(2));
+        self.clients = self.clients.max(4);
+        self.linger = Duration::from_millis(dice.within(5_000..15_000));
+        self.poll = Duration::from_millis(500);
+    }
+
+    /// Blobs that are deleted in the second in which they were used, while others wait
+    /// at another daemon, which may create them anew in the same second.
+    fn make_swift(&mut self, dice: &mut Dice) {
+        (self.places, self.clients) = (self.places.max(2), self.clients.max(4));
+        (self.locks, self.hands, self.leaping_date) = (1, 1, false);
+        self.poll = Duration::from_millis(500);
+        self.faults.retain(|(_, fault)| fault.keeps_blobs());
+        for _ in 0..dice.within(6..12) {
+            self.faults.push((dice.within(0..self.calm_from), Fault::DeleteUsed { lock: 0 }));
+        }
+    }
+
+    /// The storage service's clock leaps so far ahead that nobody believes it, and blobs
+    /// are deleted afterwards, while all daemons start anew.
+    fn make_absurd(&mut self, dice: &mut Dice) {
+        self.leaping_date = false;
+        self.faults.retain(|(_, fault)| fault.keeps_blobs());
+        for _ in 0..dice.within(1..3) {
+            let at = dice.within(0..self.calm_from / 2);
+            let length = dice.millis(1000..20_000);
+            self.faults.push((at, Fault::LeapDate { by: 172_800, length }));
+            let at = at + length + dice.millis(0..20_000);
+            let lock = dice.within(0..u64::from(self.locks)) as u32;
+            self.faults.push((at, Fault::Delete { lock }));
+            for place in 0..self.places {
+                let down = dice.millis(10..500);
+                self.faults.push((at, Fault::KillDaemon { place, silent: false, down }));
+            }
+        }
+    }
+
+    /// A single daemon that is never restarted and whose storage never fails, and so has
+    /// seen every token; blobs are deleted that were used while the storage service's
+    /// clock was ahead.
+    fn make_seen(&mut self, dice: &mut Dice) {
+        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
+        self.collect_after = Duration::ZERO;
+        self.faults.retain(|(_, fault)| {
+            matches!(
+                fault,
+                Fault::PauseClient { .. } | Fault::KillClient { .. } | Fault::ResetLink { .. }
+            )
+        });
+        for _ in 0..dice.within(1..4) {
+            let at = dice.within(0..self.calm_from / 2);
+            let (by, length) = (*dice.pick(&[3600, 7200]), dice.millis(1000..20_000));
+            self.faults.push((at, Fault::LeapDate { by, length }));
+            let at = at + dice.millis(0..40_000);
+            let lock = dice.within(0..u64::from(self.locks)) as u32;
+            self.faults.push((at.min(self.calm_from), Fault::DeleteSeen { lock }));
+        }
+    }
+
+    /// Wall clocks of daemons are set ahead while leases can't be renewed, and holders
+    /// are told to let go, but do not hear it.
+    fn make_overset(&mut self, dice: &mut Dice) {
+        // What holders count on ends with their leases, not with their sessions.
+        (self.lease, self.ttl) = (Duration::from_secs(15), Duration::from_secs(30));
+        (self.longest_lease, self.locks, self.hands) = (self.lease, 1, 1);
+        self.clients = 3;
+        for _ in 0..dice.within(6..12) {
+            let (at, place) = (dice.within(0..self.calm_from), dice.index(self.places));
+            let length = dice.millis(3_000..8_000).min(self.calm_from - at);
+            self.faults.push((at, Fault::Cut { place, out: true, back: true, length }));
+            let (set, by) = (at + length / 4, dice.millis(2_000..14_000) as i64);
+            self.faults.push((set, Fault::SetWall { daemon: true, which: place, by }));
+            let (client, up, down) = (dice.index(self.clients), false, true);
+            let deaf = dice.millis(4_000..12_000).min(self.calm_from - set);
+            self.faults.push((set, Fault::CutLink { client, up, down, length: deaf }));
+            self.faults.push((at + length / 2, Fault::Break { place, lock: 0 }));
+        }
+    }
+
+    /// Leases that are taken away while their records are being written, and others who
+    /// write theirs in the same second.
+    fn make_snatched(&mut self, dice: &mut Dice) {
+        (self.places, self.clients) = (self.places.max(2), self.clients.max(4));
+        (self.locks, self.hands) = (1, 1);
+        self.poll = Duration::from_millis(500);
+        for _ in 0..dice.within(6..12) {
+            self.faults.push((dice.within(0..self.calm_from), Fault::Snatch));
+        }
+    }
+}
+
+impl Fault {
+    /// Whether nobody deletes a blob, or puts something old in its place, or has the
+    /// service's clock leap.
+    const fn keeps_blobs(&self) -> bool {
+        !matches!(
+            self,
+            Self::LeapDate { .. }
+                | Self::Delete { .. }
+                | Self::Garble { .. }
+                | Self::Restore { .. }
+                | Self::Age { .. }
+                | Self::NoContainer { .. }
+        )
+    }
+}
