@@ -15,7 +15,7 @@ use super::{
     status::{status, store_problem, unreadable},
 };
 use crate::{
-    clock::sleep,
+    clock::{Moment, sleep},
     driver::{self, Driver},
     error::{Problem, Reason},
     lease::Call,
@@ -24,6 +24,9 @@ use crate::{
 
 /// How long a stream may be open before its first message.
 const FIRST_MESSAGE: Duration = Duration::from_secs(5);
+
+/// How long it is listened to after that, by a daemon that runs.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 
 /// Serves sessions.
 pub(super) struct Service {
@@ -69,10 +72,24 @@ enum Phase {
     Done,
 }
 
+/// Ends when a stream was open for long enough without its first message. What was
+/// said while this daemon stood still has yet to be read when its timers fire: so
+/// it ends only after a while in which the daemon did not.
+async fn patience() {
+    sleep(FIRST_MESSAGE).await;
+    loop {
+        let before = Moment::now();
+        sleep(LAST_LOOK).await;
+        if Moment::now().since(before) < 2 * LAST_LOOK {
+            return;
+        }
+    }
+}
+
 impl<In> Attached<In> {
     pub(super) fn begin(driver: &Driver, inbound: In) -> Result<Self, Status> {
         let stream = driver.attach().map_err(status)?;
-        let phase = Phase::First(Box::pin(sleep(FIRST_MESSAGE)));
+        let phase = Phase::First(Box::pin(patience()));
         Ok(Self { driver: driver.clone(), inbound, stream, phase })
     }
 
@@ -134,7 +151,6 @@ where
                 }
             }
             let Poll::Ready(inbound) = Pin::new(&mut this.inbound).poll_next(cx) else {
-                // Only now: what was said while this daemon stood still is heard.
                 if let Phase::First(patience) = &mut this.phase
                     && patience.as_mut().poll(cx).is_ready()
                 {
