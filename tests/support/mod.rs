@@ -174,8 +174,8 @@ pub fn is_ignored(signal: Signal) -> bool {
     mask & (1 << (signal as i32 - 1)) != 0
 }
 
-/// Looks again and again until something is there. For what no event tells;
-/// the test's own time limit is the limit.
+/// Looks again and again until something is there. For what no event tells. It has
+/// no limit: a test that takes long is named by its harness.
 pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = look().await {
