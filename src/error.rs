@@ -7,7 +7,7 @@ use crate::{holder::Holder, name::InvalidName, name::LockName};
 /// Why, for programs. The same list as `leasehold.v1.Reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Another session holds the lock, and the request was not to wait.
+    /// Another acquire holds the lock, and the request was not to wait.
     Held,
     /// The wait ended before the lock was free.
     TimedOut,
@@ -61,6 +61,8 @@ pub struct Problem {
     pub holder: Option<Arc<Holder>>,
     /// For how long.
     pub held_for: Option<Duration>,
+    /// Whether the holder is another acquire of the same session.
+    pub held_by_same_session: bool,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
 }
@@ -76,6 +78,7 @@ impl Problem {
             lock: None,
             holder: None,
             held_for: None,
+            held_by_same_session: false,
             retry_after: None,
         }
     }

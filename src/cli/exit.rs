@@ -242,6 +242,7 @@ mod tests {
             message: "not free within 3s".to_owned(),
             holder: Some(Box::new(holder)),
             held_for: Some(Duration::from_secs(12)),
+            held_by_same_session: false,
             retry_after: None,
         });
         assert_eq!(refused.code, 75);

@@ -59,9 +59,6 @@ impl Risk {
 
 /// A lock that is held. Dropping it gives the lock back in the background;
 /// [`release`](Self::release) also waits until the daemon has confirmed that.
-///
-/// Guards of one session for the same lock share one grant, and one token: the
-/// lock is given back with the last of them.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
     session: Arc<Session>,
@@ -168,9 +165,7 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back, and waits until the daemon has confirmed it. If
-    /// other guards share the grant, the lock is given back with the last of
-    /// them.
+    /// Gives the lock back, and waits until the daemon has confirmed it.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was lost before: what was done under it may

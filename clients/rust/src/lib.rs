@@ -11,10 +11,11 @@
 //! resource refuse a token that is lower than the greatest it has seen: every
 //! grant of a lock carries a greater token than all grants before.
 //!
-//! **Two tasks of one [`Client`] do not exclude each other.** A lock belongs to
-//! a session, and the clones of a client share one. Who acquires what the
-//! session already holds shares the grant; the lock is given back with the last
-//! [`Guard`]. Use [`Client::another_session`] where they should contend.
+//! **Locks are not reentrant.** Every acquire competes on its own, also within
+//! one [`Client`]: two tasks that acquire the same lock exclude each other, and
+//! a task that acquires a lock which it already holds waits for itself. The
+//! progress of such a wait says that the holder is the
+//! [same session](Progress::held_by_same_session).
 //!
 //! **The end of the program does not wait for what is still on its way.** Call
 //! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until

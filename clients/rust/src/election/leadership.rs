@@ -15,9 +15,6 @@ use crate::{Error, Guard, Loss, Reason, Risk, clock::Moment, value::Value};
 /// **A paused leader may still act**: pass the [token](Self::token) to the
 /// resources that a leader writes to, and let them refuse one that is lower
 /// than the greatest they have seen.
-///
-/// Leaderships of one session in the same election share one grant, and one
-/// token: it is given up with the last of them.
 #[must_use = "it is given up as soon as it is dropped"]
 pub struct Leadership {
     guard: Guard,
