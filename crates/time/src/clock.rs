@@ -132,7 +132,8 @@ pub fn wall() -> SystemTime {
 }
 
 /// A number that differs from process to process, and from moment to moment.
-pub(crate) fn scatter() -> u64 {
+#[must_use]
+pub fn scatter() -> u64 {
     #[cfg(feature = "simulation")]
     if let Some(seed) = crate::simulation::ask(|world| world.seed()) {
         return seed;
@@ -220,16 +221,16 @@ impl Anchor {
         later.wall.duration_since(self.wall).unwrap_or_default()
     }
 
-    /// At any time, for tests that make their own.
-    #[cfg(test)]
-    pub(crate) fn then(moment: Moment) -> Self {
+    /// Creates an anchor at any moment, for tests.
+    #[must_use]
+    pub fn then(moment: Moment) -> Self {
         let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
         Self::new(moment, SystemTime::UNIX_EPOCH + since_boot)
     }
 
-    /// With a wall clock that has run ahead.
-    #[cfg(test)]
-    pub(crate) fn leapt(self, by: Duration) -> Self {
+    /// Advances the wall clock by `by`, for tests.
+    #[must_use]
+    pub fn leapt(self, by: Duration) -> Self {
         Self { wall: self.wall + by, ..self }
     }
 }
