@@ -102,7 +102,7 @@ fn the_core_is_pure() {
 
 #[test]
 fn only_clocks_read_time_and_draw_random_numbers() {
-    let clocks = ["src/clock.rs", "crates/time/src/clock.rs", "crates/time/src/simulation.rs"];
+    let clocks = ["src/clock.rs", "crates/time/"];
     let words = [
         "Instant::now",
         "SystemTime",

@@ -256,6 +256,12 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
         Some("") => {
             return refuse("unix: needs the path of a socket, as in unix:/run/leasehold".into());
         }
+        Some(_) if cfg!(not(unix)) => {
+            return refuse(format!(
+                "{endpoint:?}: Unix sockets are not supported on this system; use \
+                 http://HOST:PORT"
+            ));
+        }
         None if !endpoint.starts_with("http://") => {
             return refuse(format!("{endpoint:?} is neither http://HOST:PORT nor unix:/PATH"));
         }

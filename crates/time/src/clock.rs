@@ -1,30 +1,26 @@
 //! The clock that deadlines are counted on.
 //!
 //! It keeps counting while the machine sleeps, so that a laptop or a virtual
-//! machine that wakes up knows that its grants have ended. This is the only
-//! place that asks the operating system for that clock.
+//! machine that wakes up knows that its grants have ended. `suspend_proof.rs`
+//! asks the operating system for that clock.
 
 use std::{
     fmt,
     time::{Duration, SystemTime},
 };
 
-use nix::time::{ClockId, clock_gettime};
-
-use crate::mutant::{self, Mutant};
-
-// Linux's CLOCK_MONOTONIC stands still during suspend, macOS's does not.
-#[cfg(target_os = "linux")]
-const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_BOOTTIME;
-#[cfg(not(target_os = "linux"))]
-const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_MONOTONIC;
+use crate::{
+    mutant::{self, Mutant},
+    suspend_proof,
+};
 
 /// Timers of the runtime do not count through suspend. A wait is cut into
 /// pieces of this length, so that it notices a wake-up at most this late.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// An instant on the clock that counts through suspend. Comparable only with
-/// other moments of the same machine since its last boot.
+/// An instant on a clock that keeps counting while the machine sleeps, which
+/// [`std::time::Instant`] does not on most systems. Comparable only with other
+/// moments of the same machine and boot; on Windows, of the same process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -38,8 +34,7 @@ impl Moment {
         }
         // The clock is always there on the systems that this compiles for; if
         // it is not, no deadline can be trusted, so every one has passed.
-        clock_gettime(THROUGH_SUSPEND)
-            .map_or(Self(u64::MAX), |time| Self::from_boot(Duration::from(time)))
+        suspend_proof::now().map_or(Self(u64::MAX), Self::from_boot)
     }
 
     /// The moment that lies this long after the start of the clock.

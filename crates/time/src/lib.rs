@@ -9,6 +9,7 @@ pub mod clock;
 pub mod mutant;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod suspend_proof;
 pub mod task;
 
 pub use clock::Moment;
