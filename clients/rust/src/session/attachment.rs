@@ -61,6 +61,9 @@ pub(crate) enum Setback {
     NotNow(Error),
     /// The daemon does not know the session.
     UnknownSession,
+    /// Another stream resumed the session and has its grants. Resuming it again
+    /// would end that stream, whose client would resume in turn.
+    ResumedElsewhere,
     /// Trying again would not help.
     Refused(Error),
 }
@@ -210,6 +213,15 @@ impl State {
                 let resumed_in_vain = matches!(before, Attachment::Opening { .. });
                 let next = if resumed_in_vain { Next::TryAgain } else { Next::TryAgainLater };
                 return self.next(next, now);
+            }
+            Setback::ResumedElsewhere => {
+                let loss = Loss::new(
+                    Reason::ResumedElsewhere,
+                    "another client resumed the session and has its grants",
+                );
+                self.judge(|grant| grant.end(loss.clone(), now));
+                self.forget_session(&loss);
+                self.set_trouble("another client resumed the session");
             }
             Setback::UnknownSession => {
                 self.set_trouble("the daemon ended the session before it began");
