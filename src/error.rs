@@ -43,6 +43,8 @@ pub enum Reason {
     Protocol,
     /// An operator asked the leader to hand over.
     StepDown,
+    /// Another stream resumed the session.
+    ResumedElsewhere,
 }
 
 /// A request that did not do what it asked for.

@@ -203,6 +203,7 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::StepDown => "step_down",
         Reason::NoProgress => "no_progress",
         Reason::HandedOver => "handed_over",
+        Reason::ResumedElsewhere => "resumed_elsewhere",
         _ => "unknown",
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     holder::Holder,
-    lease::{self, LeaseInfo, Token, Tokens, Value},
+    lease::{self, Breaker, LeaseInfo, Token, Tokens, Value},
     lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal, SessionKey},
     name::LockName,
 };
@@ -265,7 +265,22 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
             (Reason::ShuttingDown, "the daemon is stopping; stop, and release it".into())
         }
     };
-    Message::Lost { handle, reason, message: format!("lock {name} is lost: {why}").into() }
+    let operator = match cause {
+        Cause::Broken { by, reason } | Cause::SteppedDown { by, reason } => {
+            Some(operator(by, reason))
+        }
+        Cause::Expired | Cause::HeldTooLong | Cause::LeaseLost { .. } | Cause::ShuttingDown => None,
+    };
+    Message::Lost {
+        handle,
+        reason,
+        message: format!("lock {name} is lost: {why}").into(),
+        operator,
+    }
+}
+
+fn operator(by: &str, reason: &str) -> Box<Breaker> {
+    Box::new(Breaker { by: by.into(), reason: reason.into() })
 }
 
 pub(super) fn stopping(handle: Handle, ends_in: Duration) -> Message {
@@ -274,6 +289,7 @@ pub(super) fn stopping(handle: Handle, ends_in: Duration) -> Message {
         reason: Reason::ShuttingDown,
         message: "the daemon is stopping: finish and release the lock".into(),
         ends_in,
+        operator: None,
     }
 }
 
@@ -289,7 +305,13 @@ pub(super) fn asked_to_step_down(
         "{by} asks to hand over {name} ({reason}): finish and release it within {seconds} s, when \
          it is lost"
     );
-    Message::AtRisk { handle, reason: Reason::StepDown, message: message.into(), ends_in }
+    Message::AtRisk {
+        handle,
+        reason: Reason::StepDown,
+        message: message.into(),
+        ends_in,
+        operator: Some(operator(by, reason)),
+    }
 }
 
 pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
@@ -298,5 +320,11 @@ pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Mes
         "lock {name} is at risk: its lease could not be renewed of late; it is lost in {seconds} s \
          unless the storage answers"
     );
-    Message::AtRisk { handle, reason: Reason::StoreUnavailable, message: message.into(), ends_in }
+    Message::AtRisk {
+        handle,
+        reason: Reason::StoreUnavailable,
+        message: message.into(),
+        ends_in,
+        operator: None,
+    }
 }

@@ -45,6 +45,8 @@ pub enum Reason {
     Protocol,
     /// An operator asked the leader to hand over.
     StepDown,
+    /// Another client resumed the session, and has its grants now.
+    ResumedElsewhere,
     /// The work did not show the progress that was
     /// [expected](crate::Leadership::expect_progress) of it. Told by the client
     /// itself.
@@ -79,6 +81,7 @@ impl From<pb::Reason> for Reason {
             pb::Reason::ProtocolVersion => Self::ProtocolVersion,
             pb::Reason::Protocol => Self::Protocol,
             pb::Reason::StepDown => Self::StepDown,
+            pb::Reason::ResumedElsewhere => Self::ResumedElsewhere,
         }
     }
 }
