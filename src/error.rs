@@ -92,6 +92,14 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// A field whose value violates the order that the protocol requires.
+    #[must_use]
+    pub fn violation(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self { field: Some(field), ..Self::new(Reason::Protocol, format!("{field}: {problem}")) }
+    }
+}
+
 impl From<InvalidName> for Problem {
     fn from(invalid: InvalidName) -> Self {
         Self::invalid(invalid.field, invalid.problem)

@@ -489,11 +489,11 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     let mut third = Stream::attach(&daemon).await;
     third.send(resume(2));
     assert!(matches!(third.next().await, Tell::Opened(_)));
-    assert_eq!(stream.end().await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(stream.end().await.unwrap_err().code(), Code::Aborted);
     // A ping that is not new is refused, and so is a stranger's secret.
     let mut stale = Stream::attach(&daemon).await;
     stale.send(resume(2));
-    assert_eq!(stale.end().await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(stale.end().await.unwrap_err().code(), Code::FailedPrecondition);
     let mut stranger = Stream::attach(&daemon).await;
     stranger.send(Ask::Resume(pb::Resume {
         protocol_version: 1,

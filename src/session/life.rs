@@ -138,10 +138,7 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         if ping <= session.ping {
             let last = session.ping;
-            let problem = Problem::invalid(
-                "ping",
-                format_args!("{ping} is not greater than {last}, the last of this session"),
-            );
+            let problem = not_higher("ping", ping, last, "of this session");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         session.ping = ping;
@@ -193,17 +190,12 @@ impl Sessions {
     pub(super) fn fail_stream(
         &mut self,
         key: SessionKey,
-        field: &'static str,
-        message: String,
+        problem: Problem,
         now: Moment,
         out: &mut Vec<Action>,
     ) {
         let session = self.sessions.get(key.0 as usize);
         let Some(stream) = session.and_then(|session| session.stream) else { return };
-        let problem = Problem {
-            field: Some(field),
-            ..Problem::new(Reason::Protocol, format!("{field}: {message}"))
-        };
         out.push(Action::End(stream, Some(Box::new(problem))));
         self.detached(stream, now, out);
     }
@@ -353,4 +345,9 @@ impl Sessions {
             out.push(Action::End(stream, problem));
         }
     }
+}
+
+/// A keep-alive or request number that does not increase.
+pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> Problem {
+    Problem::violation(field, format_args!("{number} is not higher than {last}, the last {of}"))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Message, Request, Session, Sessions, numbers::Number};
+use super::{Action, Message, Request, Session, Sessions, life::not_higher, numbers::Number};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
@@ -32,10 +32,8 @@ impl Sessions {
                 Number::New => {}
                 Number::Repeated => is_repeat = true,
                 Number::NotHigher { than } => {
-                    let message = format!(
-                        "{number} is not higher than {than}, the last number on this stream"
-                    );
-                    return self.fail_stream(key, "request", message, now, out);
+                    let problem = not_higher("request", number, than, "on this stream");
+                    return self.fail_stream(key, problem, now, out);
                 }
             }
         }
@@ -129,9 +127,8 @@ impl Sessions {
     ) {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         if ping <= session.ping {
-            let last = session.ping;
-            let message = format!("{ping} is not higher than {last}, the last of this session");
-            return self.fail_stream(key, "ping", message, now, out);
+            let problem = not_higher("ping", ping, session.ping, "of this session");
+            return self.fail_stream(key, problem, now, out);
         }
         session.ping = ping;
         session.pinged_at = now;
@@ -199,8 +196,9 @@ impl Sessions {
             return self.acquire(acquire, now, out);
         };
         if self.locks.name(lock) != Some(&acquire.name) {
-            let message = format!("{request} is the number of an acquire of another lock");
-            return self.fail_stream(key, "request", message, now, out);
+            let message = format_args!("{request} is the number of an acquire of another lock");
+            let problem = Problem::violation("request", message);
+            return self.fail_stream(key, problem, now, out);
         }
         if let Some((lock, ticket)) = waiting {
             if let Some(position) = self.locks.position_news(lock, ticket, true) {
