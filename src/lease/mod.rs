@@ -102,6 +102,8 @@ pub enum Renew {
     Lost {
         /// What the storage said.
         why: String,
+        /// Operator that broke it through a peer, if known.
+        broken: Option<Breaker>,
     },
     /// Nothing is known; the old deadline stands.
     Unknown {

@@ -107,10 +107,15 @@ async fn a_holder_is_told_that_its_lock_was_broken_through_another_daemon() {
     let (a, b) = (place.daemon(), place.daemon());
     let holder = client(&a, "holder").await;
     let guard = take(&holder, "orders").await;
-    assert_eq!(json(&b, &["break", "orders", "--reason", "stuck"])["broken"], true);
+    let operator = client(&b, "operator").await;
+    assert!(operator.break_lock("orders", "stuck", "ops@desk").await.unwrap().broken);
+    // One lock: the break note is not listed.
+    assert_eq!(json(&b, &["ls"])["name"], "orders");
     let loss = guard.lost().await;
-    assert_eq!(loss.reason, Reason::LeaseLost);
-    assert!(loss.message.contains("broken"), "{}", loss.message);
+    assert_eq!(loss.reason, Reason::Broken);
+    let operator = loss.operator.expect("the operator is known");
+    assert_eq!((operator.by.as_str(), operator.reason.as_str()), ("ops@desk", "stuck"));
+    assert!(loss.message.contains("stuck"), "{}", loss.message);
     assert!(!guard.deadline().has_passed(), "there is time to stop");
     assert_eq!(json(&b, &["break", "unused", "--reason", "stuck"])["broken"], false);
 }

@@ -42,6 +42,8 @@ pub(super) struct Basis {
     pub(super) date: Option<u64>,
     /// The greatest token that was ever seen with this lock.
     pub(super) highest: u64,
+    /// Whether this process wrote the record's version, under its own lease.
+    pub(super) is_own: bool,
 }
 
 /// How a change went.
@@ -125,7 +127,9 @@ impl Azure {
                     };
                     let known = self.shared.memory.get(attempt.name);
                     let highest = known.as_ref().map_or(0, |known| known.highest);
-                    let content = match change(&mut record, &Basis { date, highest }) {
+                    let written = known.as_ref().and_then(|known| known.written.as_ref());
+                    let basis = Basis { date, highest, is_own: written == Some(&etag) };
+                    let content = match change(&mut record, &basis) {
                         Ok(content) => content,
                         Err(Unfit::Corrupt(why)) => return Err(why),
                         Err(Unfit::Otherwise(why)) => return Ok(Written::Unknown(why)),
@@ -212,7 +216,11 @@ impl Azure {
 
     fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
         self.shared.memory.saw(attempt.name, etag, record);
-        self.shared.memory.change(attempt.name, |known| known.unnoted = None);
+        let written = attempt.id.is_some().then(|| etag.clone());
+        self.shared.memory.change(attempt.name, |known| {
+            known.unnoted = None;
+            known.written = written;
+        });
         Written::Yes(record.clone())
     }
 

@@ -8,6 +8,7 @@ mod acquire;
 mod address;
 mod amend;
 mod blob;
+mod break_note;
 mod budget;
 mod collect;
 mod connection_string;
@@ -184,24 +185,38 @@ impl Azure {
         let (path, until) = (self.path(&name), Moment::now() + LOOK);
         let mut retries = self.retries();
         let mut perhaps_done = false;
+        let note = self.write_break_note(&name, &breaker).await;
         let free_within = loop {
             match self.shared.blobs.break_lease(&path, None, why).await {
                 Ok(free_within) => break free_within,
                 Err(Fault::NotOurs { .. }) if perhaps_done => break Duration::ZERO,
-                Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
+                Err(Fault::NotOurs { .. } | Fault::NoBlob) => {
+                    self.delete_break_note(note).await;
+                    return Ok(Break::NotHeld);
+                }
                 Err(fault) if fault.is_unclear() => {
                     perhaps_done = true;
                     if !retries.wait(until).await {
                         return Ok(Break::Unknown { why: fault.why() });
                     }
                 }
-                Err(fault) => return Err(fault.into_error()),
+                Err(fault) => {
+                    // An earlier attempt may have broken it: then the note is right.
+                    if !perhaps_done {
+                        self.delete_break_note(note).await;
+                    }
+                    return Err(fault.into_error());
+                }
             }
         };
         // While the lease lasts nobody but its holder can write: the note
         // follows, with our next hold or on its own.
         self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
-        task::spawn(self.clone().note_later(name, breaker, free_within));
+        let store = self.clone();
+        task::spawn(async move {
+            store.clone().note_later(name, breaker, free_within).await;
+            store.delete_break_note(note).await;
+        });
         Ok(Break::Broken { free_within })
     }
 }
@@ -223,14 +238,18 @@ impl LeaseStore for Azure {
     }
 
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
-        let (store, path) = (self.clone(), self.path(name));
+        let (store, name, path) = (self.clone(), name.clone(), self.path(name));
         Call::pending(async move {
             let why = For { cause: Cause::Renew, limit: limit(duration) };
             let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
             Ok(match renewed {
                 Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
                 Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer)) => {
-                    Renew::Lost { why: fault.why() }
+                    let broken = match fault {
+                        Fault::NotOurs { .. } => store.read_break_note(&name, id).await,
+                        _ => None,
+                    };
+                    Renew::Lost { why: fault.why(), broken }
                 }
                 Err(_) if mutant::is(Mutant::UnclearRenewExtends) => {
                     Renew::Renewed { deadline: Some(deadline(sent, duration)) }
@@ -242,7 +261,9 @@ impl LeaseStore for Azure {
 
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
         let (store, path) = (self.clone(), self.path(name));
-        self.shared.memory.change(name, |known| _ = known.hold.take_if(|held| *held == id));
+        self.shared.memory.change(name, |known| {
+            known.hold.take_if(|(held, _)| *held == id);
+        });
         Call::pending(async move {
             let why = For { cause: Cause::Release, limit: limit(SHORTEST) };
             Ok(store.release_lease(&path, id, why).await)
@@ -256,6 +277,7 @@ impl LeaseStore for Azure {
 
     fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
         let hold = self.shared.memory.get(name).and_then(|known| known.hold);
+        let hold = hold.map(|(id, _)| id);
         self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
         let (store, name) = (self.clone(), name.clone());
         Call::pending(async move {

@@ -347,7 +347,7 @@ impl LeaseStore for Embedded {
         Call::Done(Ok(if held {
             Renew::Renewed { deadline: None }
         } else {
-            Renew::Lost { why: "the lease was released or broken".to_owned() }
+            Renew::Lost { why: "the lease was released or broken".to_owned(), broken: None }
         }))
     }
 
