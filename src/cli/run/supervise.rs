@@ -19,7 +19,7 @@ use crate::{
         output::length,
         process::{self, ChildState, Group, Signal, Signals},
     },
-    clock::{self, Moment},
+    clock::{self, Anchor, Moment},
 };
 
 /// How long to wait for killed processes to be gone. The system may hold one
@@ -113,8 +113,10 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         let mut changes = unix::signal(SignalKind::child())?;
         let keeper = Keeper::start(program.output, Stdio::inherit()).await;
         let mut keeper = keeper.map_err(cannot("start the keeper"))?;
+        let known = Anchor::now();
         let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
-        keeper.kill_at(kill_at).map_err(cannot("tell the keeper, so the command was not run"))?;
+        let told = keeper.kill_at(kill_at, known);
+        told.map_err(cannot("tell the keeper, so the command was not run"))?;
         let child = launch::start(self.grant, program).map_err(cannot("start the command"))?;
         let Some(group) = Group::of(child.id()) else {
             let error = io::Error::other("it has no process group");
@@ -171,6 +173,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         let mut unhealthy = pin!(unhealthy);
         loop {
+            let known = Anchor::now();
             let (deadline, now) = (self.grant.deadline(), Moment::now());
             if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
                 self.carry_out(order, job, now);
@@ -178,7 +181,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             if self.vigil.keeps() {
                 // A keeper that can't be told is left with an earlier moment,
                 // or has ended, which is noticed below.
-                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline));
+                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline), known);
             }
             let next = self.vigil.next(deadline, now);
             tokio::select! {
