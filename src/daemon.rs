@@ -197,7 +197,7 @@ impl Daemon {
             drain.send_replace(true);
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
-            tracing::info!(sessions, locks, "stopping: waiting for holders to let go");
+            tracing::info!(sessions, locks, "shutting down: draining");
             driver.drain(config.drain).await;
             let closed = store.close().await.map_err(Error::Close);
             driver.end_streams();

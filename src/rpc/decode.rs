@@ -139,7 +139,8 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
     if longest_hold.is_some_and(|hold| hold < SHORTEST_HOLD) {
         let least = SHORTEST_HOLD.as_millis();
-        return Err(Problem::invalid("longest_hold_ms", format_args!("is less than {least}")));
+        let problem = format_args!("is too short; the minimum is {least}");
+        return Err(Problem::invalid("longest_hold_ms", problem));
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
@@ -149,7 +150,7 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
         let asked = asked.as_millis();
         return Err(Problem::invalid(
             "lease_duration_ms",
-            format_args!("{asked} is not a whole number of seconds from {least} to {most} ms"),
+            format_args!("{asked} is out of range: use whole seconds from {least} to {most}"),
         ));
     }
     Ok(Request::Acquire {

@@ -153,8 +153,9 @@ impl Sessions {
             .is_some_and(|grant| grant.session == key && grant.ends_at.is_none());
         let most = self.settings.max_locks_per_session;
         if !holds && session.grants.len() + session.waits.len() >= most {
+            let name = &acquire.name;
             let message = format!(
-                "a session may hold or wait for at most {most} locks (max_locks_per_session)"
+                "lock {name} refused: the session has reached max_locks_per_session ({most})"
             );
             let problem =
                 Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };

@@ -15,7 +15,6 @@ mod doctor;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    ops::Bound,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -27,7 +26,7 @@ pub use doctor::examine;
 
 use super::{
     Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-    LeaseStore, Publication, Publish, Release, Renew, Tokens,
+    LeaseStore, Page, Publication, Publish, Release, Renew, Tokens,
 };
 use crate::{
     clock::{self, Moment},
@@ -377,25 +376,11 @@ impl LeaseStore for Embedded {
         Call::Done(Ok(state.leases.get(name).map(|lease| info(name, lease))))
     }
 
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        let state = self.shared.state();
-        let from =
-            LockName::start_of(namespace, after.filter(|after| *after > prefix).unwrap_or(prefix));
-        let leases = state
-            .leases
-            .range((Bound::Included(from), Bound::Unbounded))
-            .take_while(|(name, _)| name.begins_with(namespace, prefix))
-            .filter(|(name, _)| after.is_none_or(|after| name.name() > after))
-            .take(limit)
-            .map(|(name, lease)| info(name, lease))
-            .collect();
-        Call::Done(Ok(leases))
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        let leases = &self.shared.state().leases;
+        let names = page.names(|range| leases.range(range).next().map(|(name, _)| name.clone()));
+        let known = names.iter().filter_map(|name| leases.get(name).map(|lease| info(name, lease)));
+        Call::Done(Ok(known.collect()))
     }
 
     fn cover(&self, ttl: Duration) -> Call<()> {

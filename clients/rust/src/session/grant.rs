@@ -112,7 +112,7 @@ impl Grant {
         match &self.risk {
             Some((_, risk)) if risk.asks_to_hand_over() => Loss {
                 reason: risk.reason,
-                message: format!("the time to hand over is over: {}", risk.message),
+                message: format!("{}, and the time for it is over", risk.message),
             },
             _ => not_renewed(),
         }
@@ -132,8 +132,7 @@ impl Grant {
 fn not_renewed() -> Loss {
     Loss {
         reason: Reason::Expired,
-        message: "the grant's deadline has passed without word from the daemon that it stands"
-            .to_owned(),
+        message: "the grant's deadline passed without a keep-alive response".to_owned(),
     }
 }
 
