@@ -520,6 +520,8 @@ async fn a_break_tells_the_holder_who_and_why_and_the_lock_passes_on_when_it_let
     let Tell::Lost(lost) = holder.next().await else { panic!() };
     assert_eq!(lost.reason(), pb::Reason::Broken);
     assert!(lost.message.contains("ops@host") && lost.message.contains("stuck"), "{lost:?}");
+    let operator = pb::BreakInfo { by: "ops@host".into(), reason: "stuck".into() };
+    assert_eq!(lost.operator, Some(operator));
     assert!(inspect(&mut locks, "a").await.ending);
     holder.release(2, &granted.handle).await.unwrap();
     assert!(waiter.grant(1).await.token > granted.token);

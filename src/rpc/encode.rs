@@ -56,16 +56,18 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
                 note,
             })
         }
-        Message::AtRisk { handle, reason, message, ends_in } => Out::AtRisk(pb::AtRisk {
+        Message::AtRisk { handle, reason, message, ends_in, operator } => Out::AtRisk(pb::AtRisk {
             handle: handle.to_bytes().to_vec(),
             reason: self::reason(reason).into(),
             message: message.into(),
             ends_in_ms: millis(ends_in),
+            operator: operator.map(|operator| breaker(*operator)),
         }),
-        Message::Lost { handle, reason, message } => Out::Lost(pb::Lost {
+        Message::Lost { handle, reason, message, operator } => Out::Lost(pb::Lost {
             handle: handle.to_bytes().to_vec(),
             reason: self::reason(reason).into(),
             message: message.into(),
+            operator: operator.map(|operator| breaker(*operator)),
         }),
         Message::Released { request } => Out::Released(pb::Released { request }),
         Message::Proclaimed { request } => Out::Proclaimed(pb::Proclaimed { request }),

@@ -6,7 +6,7 @@ use super::SessionId;
 use crate::{
     error::{Problem, Reason},
     holder::Holder,
-    lease::Token,
+    lease::{Breaker, Token},
     lock::Handle,
     secret::secret,
 };
@@ -63,6 +63,8 @@ pub enum Message {
         message: Box<str>,
         /// When it will end unless things improve.
         ends_in: Duration,
+        /// Operator that asked for it, with [`Reason::StepDown`].
+        operator: Option<Box<Breaker>>,
     },
     /// A grant is lost.
     Lost {
@@ -72,6 +74,9 @@ pub enum Message {
         reason: Reason,
         /// Why, for people.
         message: Box<str>,
+        /// Operator that caused it, with [`Reason::Broken`] and
+        /// [`Reason::StepDown`].
+        operator: Option<Box<Breaker>>,
     },
     /// A lock was given back.
     Released {

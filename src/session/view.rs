@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     holder::Holder,
-    lease::{self, LeaseInfo, Token, Tokens, Value},
+    lease::{self, Breaker, LeaseInfo, Token, Tokens, Value},
     lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal},
     name::LockName,
 };
@@ -233,13 +233,24 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
             (Reason::ShuttingDown, format!("lost lock {name}: the daemon is shutting down"))
         }
     };
-    Message::Lost { handle, reason, message: message.into() }
+    let operator = match cause {
+        Cause::Broken { by, reason } | Cause::SteppedDown { by, reason } => {
+            Some(operator(by, reason))
+        }
+        Cause::Expired | Cause::HeldTooLong | Cause::LeaseLost { .. } | Cause::ShuttingDown => None,
+    };
+    Message::Lost { handle, reason, message: message.into(), operator }
+}
+
+fn operator(by: &str, reason: &str) -> Box<Breaker> {
+    Box::new(Breaker { by: by.into(), reason: reason.into() })
 }
 
 /// A warning's message leaves out its time: `ends_in` has it.
 pub(super) fn stopping(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
-    let message = format!("the daemon is shutting down: release lock {name}");
-    Message::AtRisk { handle, reason: Reason::ShuttingDown, message: message.into(), ends_in }
+    let message = format!("the daemon is shutting down: release lock {name}").into();
+    let reason = Reason::ShuttingDown;
+    Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }
 
 pub(super) fn asked_to_step_down(
@@ -249,11 +260,13 @@ pub(super) fn asked_to_step_down(
     reason: &str,
     ends_in: Duration,
 ) -> Message {
-    let message = format!("{by} asked the leader of {name} to step down ({reason:?})");
-    Message::AtRisk { handle, reason: Reason::StepDown, message: message.into(), ends_in }
+    let message = format!("{by} asked the leader of {name} to step down ({reason:?})").into();
+    let operator = Some(operator(by, reason));
+    Message::AtRisk { handle, reason: Reason::StepDown, message, ends_in, operator }
 }
 
 pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
-    let message = format!("lock {name} is at risk: lease renewals are failing");
-    Message::AtRisk { handle, reason: Reason::StoreUnavailable, message: message.into(), ends_in }
+    let message = format!("lock {name} is at risk: lease renewals are failing").into();
+    let reason = Reason::StoreUnavailable;
+    Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }

@@ -165,7 +165,7 @@ pub use client::Client;
 pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
 pub use error::{Error, Reason};
 pub use fence::Fence;
-pub use guard::{Guard, Loss, Risk};
+pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};

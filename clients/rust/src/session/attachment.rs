@@ -153,12 +153,10 @@ impl State {
         for id in missing {
             self.lose(
                 id,
-                Loss {
-                    reason: Reason::Unknown,
-                    message: "the daemon did not know the grant any more when the connection \
-                              was restored"
-                        .to_owned(),
-                },
+                Loss::new(
+                    Reason::Unknown,
+                    "the daemon did not know the grant any more when the connection was restored",
+                ),
             );
         }
         for (ticket, ask) in &mut self.asks {
@@ -280,7 +278,7 @@ impl State {
 }
 
 fn gone(why: &str) -> Loss {
-    Loss { reason: Reason::UnknownSession, message: why.to_owned() }
+    Loss::new(Reason::UnknownSession, why)
 }
 
 pub(crate) fn out_of_reach(trouble: &str) -> String {

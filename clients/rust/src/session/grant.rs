@@ -113,6 +113,7 @@ impl Grant {
             Some((_, risk)) if risk.asks_to_hand_over() => Loss {
                 reason: risk.reason,
                 message: format!("{}, and the time for it is over", risk.message),
+                operator: risk.operator.clone(),
             },
             _ => not_renewed(),
         }
@@ -130,10 +131,7 @@ impl Grant {
 }
 
 fn not_renewed() -> Loss {
-    Loss {
-        reason: Reason::Expired,
-        message: "the grant's deadline passed without a keep-alive response".to_owned(),
-    }
+    Loss::new(Reason::Expired, "the grant's deadline passed without a keep-alive response")
 }
 
 #[cfg(test)]
@@ -141,6 +139,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Operator;
 
     fn start() -> Anchor {
         Anchor::then(Moment::from_boot(Duration::from_secs(1000)))
@@ -182,7 +181,7 @@ mod tests {
     fn the_first_loss_stays() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        let broken = Loss::new(Reason::Broken, "by ops");
         assert!(grant.lose(broken.clone()));
         assert!(!grant.lose(not_renewed()));
         grant.renew(validity(1, sent, 60), &sent);
@@ -193,7 +192,7 @@ mod tests {
     #[test]
     fn a_grant_that_has_ended_has_no_deadline_ahead() {
         let sent = start();
-        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        let broken = Loss::new(Reason::Broken, "by ops");
         let mut grant = grant(validity(0, sent, 10));
         grant.lose(broken.clone());
         assert_eq!(
@@ -232,9 +231,12 @@ mod tests {
         ] {
             let mut grant = grant(validity(0, sent, 10));
             let (message, ends_in) = ("why".to_owned(), Duration::from_secs(10));
-            grant.warn(Risk { reason: warned, message, ends_in });
+            let operator = Some(Operator { by: "ops".into(), reason: "drill".into() });
+            grant.warn(Risk { reason: warned, message, ends_in, operator: operator.clone() });
             assert!(grant.look_at_clocks(&over));
             assert_eq!(grant.loss().map(|loss| loss.reason), Some(lost));
+            let expected = operator.filter(|_| lost == warned);
+            assert_eq!(grant.loss().and_then(|loss| loss.operator.clone()), expected);
         }
     }
 

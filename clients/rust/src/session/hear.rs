@@ -9,7 +9,7 @@ use super::{
     state::{Action, Named, Outcome, Releasing, State, Ticket},
 };
 use crate::{
-    Error, Loss, Progress, Reason, Risk,
+    Error, Loss, Operator, Progress, Reason, Risk,
     clock::{Anchor, Moment},
     mutant::{self, Mutant},
     pb,
@@ -255,13 +255,21 @@ impl State {
             reason: at_risk.reason().into(),
             message: at_risk.message,
             ends_in: Duration::from_millis(at_risk.ends_in_ms),
+            operator: at_risk.operator.map(Operator::from),
         });
         self.actions.push_back(Action::Ring(id));
     }
 
     fn lost(&mut self, lost: pb::Lost) {
         let Some(id) = self.held(&lost.handle) else { return };
-        self.lose(id, Loss { reason: lost.reason().into(), message: lost.message });
+        self.lose(
+            id,
+            Loss {
+                reason: lost.reason().into(),
+                message: lost.message,
+                operator: lost.operator.map(Operator::from),
+            },
+        );
     }
 
     fn held(&self, handle: &[u8]) -> Option<GrantId> {

@@ -103,10 +103,7 @@ impl Session {
     pub(crate) fn loss(&self, id: GrantId) -> Option<Loss> {
         self.shared.update(|inner| match inner.state.look_at(id, &Anchor::now()) {
             Some(grant) => grant.loss().cloned(),
-            None => Some(Loss {
-                reason: Reason::UnknownHandle,
-                message: "the lock was given back".to_owned(),
-            }),
+            None => Some(Loss::new(Reason::UnknownHandle, "the lock was given back")),
         })
     }
 

@@ -246,10 +246,7 @@ impl State {
         if self.is_closing() {
             return;
         }
-        let loss = Loss {
-            reason: Reason::UnknownSession,
-            message: "the session was closed by its own program".to_owned(),
-        };
+        let loss = Loss::new(Reason::UnknownSession, "the session was closed by its own program");
         self.judge(|grant| grant.end(loss.clone(), now));
         self.answer_asks(|_| Some(closed()));
         self.answer_releases();

@@ -153,7 +153,7 @@ impl World {
                 if let Some(Held::Ours { handle, ending, .. }) = self.daemon.held.get_mut(lock) {
                     *ending = Some(self.now + TTL);
                     let (handle, reason) = (handle.clone(), pb::Reason::Broken.into());
-                    let lost = pb::Lost { handle, reason, message: String::new() };
+                    let lost = pb::Lost { handle, reason, message: String::new(), operator: None };
                     if self.attached {
                         self.to_client.push_back(Heard::Lost(lost));
                     }
