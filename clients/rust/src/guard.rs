@@ -210,15 +210,6 @@ impl Guard {
         self.session.release(self.grant).await
     }
 
-    /// Until when it may be counted on and whether it stands, without looking
-    /// after it.
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.session.peek(self.grant)
-    }
-
     /// The same lock, for those who see to it besides the guard.
     pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
         (&self.session, self.grant)
@@ -231,6 +222,14 @@ impl Guard {
 
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.session.loss(self.grant)
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Guard {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.session.peek(self.grant)
     }
 }
 

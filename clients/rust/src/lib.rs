@@ -126,7 +126,6 @@
 
 #[cfg(feature = "guard-azure")]
 pub mod azure;
-pub mod clock;
 pub mod designated;
 #[cfg(feature = "guard-azure")]
 pub mod guard_azure;
@@ -134,13 +133,7 @@ pub mod guard_azure;
 pub mod guard_http;
 pub mod guard_sql;
 
-#[doc(hidden)]
-pub mod mutant;
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub mod simulation;
-#[doc(hidden)]
-pub mod task;
+use leasehold_time::{clock, mutant, task};
 
 mod backoff;
 mod builder;
@@ -169,6 +162,8 @@ pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
+#[doc(inline)]
+pub use leasehold_time::Moment;
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;

@@ -3,8 +3,8 @@
 use std::{fs::File, io::BufWriter, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
-use leasehold_client::mutant::Mutant;
 use leasehold_sim::run::traced;
+use leasehold_time::mutant::Mutant;
 
 use crate::{
     mutants,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use leasehold_client::mutant::Mutant;
+use leasehold_time::mutant::Mutant;
 
 use crate::workers::{self, Limit};
 

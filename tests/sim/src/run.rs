@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use leasehold_check::{History, Violation, check};
-use leasehold_client::mutant::{self, Mutant};
+use leasehold_time::mutant::{self, Mutant};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{

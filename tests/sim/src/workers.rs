@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold_client::mutant::Mutant;
 use leasehold_sim::run::{Run, run as run_seed};
+use leasehold_time::mutant::Mutant;
 
 /// Which seeds, and for how long.
 #[derive(Clone, Debug)]

@@ -62,14 +62,6 @@ impl Leadership {
         self.guard.is_valid()
     }
 
-    /// As [`Guard::peek`](crate::Guard::peek).
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.guard.peek()
-    }
-
     /// Waits until the leadership is lost: because the daemon says so, because
     /// its deadline has passed on this machine's clock, or for want of
     /// [progress](Self::expect_progress). Then stop before
@@ -173,6 +165,14 @@ impl Leadership {
 
     pub(super) fn loss(&self) -> Option<Loss> {
         self.guard.loss()
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Leadership {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.guard.peek()
     }
 }
 
