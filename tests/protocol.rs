@@ -274,7 +274,7 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
         (acquire(2, "", "a\nb", None), "name", "control character"),
         (acquire(2, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
         (acquire(2, &"x".repeat(64), "a", None), "namespace", "DNS label"),
-        (acquire(2, "", "a", Some(999)), "longest_hold_ms", "minimum is 1000"),
+        (acquire(2, "", "a", Some(999)), "longest_hold_ms", "minimum is 1s"),
         (Ask::Acquire(pb::Acquire { request: 2, ..pb::Acquire::default() }), "lock", "is missing"),
         (release(2, vec![1; 15]), "handle", "must have 16"),
     ];

@@ -53,8 +53,8 @@ impl Settings {
             return Ok(self.default_ttl);
         }
         if asked < SHORTEST_TTL || asked > self.longest_ttl {
-            let (least, most) = (SHORTEST_TTL.as_millis(), self.longest_ttl.as_millis());
-            let asked = asked.as_millis();
+            let [asked, least, most] =
+                [asked, SHORTEST_TTL, self.longest_ttl].map(humantime::format_duration);
             return Err(Problem::invalid(
                 "ttl_ms",
                 format_args!("{asked} is out of range: this daemon allows {least} to {most}"),

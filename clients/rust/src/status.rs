@@ -76,7 +76,7 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
         root = cause;
     }
     match root.downcast_ref::<std::io::Error>() {
-        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
+        Some(error) if error.get_ref().is_none() => error.kind().to_string(),
         _ => root.to_string(),
     }
 }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn root_cause_of_connection_failure_is_named_once() {
-        let refused = || std::io::Error::from_raw_os_error(nix::errno::Errno::ECONNREFUSED as i32);
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         assert_eq!(root_cause(&refused()), "connection refused");
         assert_eq!(root_cause(&Status::from_error(Box::new(refused()))), "connection refused");
         assert_eq!(root_cause(&std::io::Error::other("no route")), "no route");
