@@ -62,7 +62,7 @@ async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
         let refused = b.run(&arguments);
         assert_eq!(refused.status.code(), Some(75));
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("held by leasehold lock: sh"), "{said}");
+        assert!(said.contains("held by \"leasehold lock: sh\""), "{said}");
     }
 
     // A hold has 1,024 tokens; which of them is in use, only its daemon knows.

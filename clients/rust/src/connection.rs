@@ -128,7 +128,8 @@ impl Connection {
         let shown = endpoint;
         let endpoint = watched(parse(endpoint)?, timeout);
         let channel = endpoint.connect().await.map_err(|error| {
-            Error::unavailable(format!("no daemon at {shown}: {}", status::causes(&error)))
+            let cause = status::root_cause(&error);
+            Error::unavailable(format!("can't connect to the daemon at {shown}: {cause}"))
         })?;
         let current = Current { channel, generation: Generation(0) };
         Ok(Self {

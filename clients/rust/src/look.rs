@@ -42,16 +42,21 @@ impl Client {
     /// `prefix`, in the order of their names.
     #[must_use = "nothing is fetched before `next`"]
     pub fn list(&self, prefix: &str) -> List {
-        List {
-            connection: Arc::clone(self.connection()),
-            request: Some(pb::ListRequest {
-                namespace: self.namespace().to_owned(),
-                prefix: prefix.to_owned(),
-                page_size: PAGE_SIZE,
-                page_token: String::new(),
-            }),
-            page: VecDeque::new(),
-        }
+        let namespace = self.namespace().to_owned();
+        self.list_pages(pb::ListRequest { namespace, ..list_request(prefix) })
+    }
+
+    /// The locks of all namespaces that have a holder or a waiter and whose name
+    /// within its namespace begins with `prefix`, in the order of
+    /// "namespace/name".
+    #[must_use = "nothing is fetched before `next`"]
+    pub fn list_all_namespaces(&self, prefix: &str) -> List {
+        self.list_pages(pb::ListRequest { all_namespaces: true, ..list_request(prefix) })
+    }
+
+    fn list_pages(&self, request: pb::ListRequest) -> List {
+        let connection = Arc::clone(self.connection());
+        List { connection, request: Some(request), page: VecDeque::new() }
     }
 
     /// The current state of one or more locks, and then every change.
@@ -125,6 +130,10 @@ impl Client {
     pub(crate) fn timed<T>(&self, message: T) -> Request<T> {
         timed(self.connection(), message)
     }
+}
+
+fn list_request(prefix: &str) -> pb::ListRequest {
+    pb::ListRequest { prefix: prefix.to_owned(), page_size: PAGE_SIZE, ..Default::default() }
 }
 
 fn timed<T>(connection: &Connection, message: T) -> Request<T> {
