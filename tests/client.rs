@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use leasehold_client::{Client, Error, Guard, LockInfo, Progress, Reason, TokenState, Watch};
+use leasehold_client::{
+    Client, Error, Guard, LockInfo, Progress, Reason, Token, TokenState, Watch,
+};
 use nix::sys::signal::Signal;
 use support::{Daemon, relay::Relay, until};
 use tokio::sync::{mpsc, oneshot};
@@ -58,7 +60,7 @@ async fn a_lock_is_acquired_and_given_back_and_its_token_rises() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     assert_eq!(client.session(), None);
-    let mut last = 0;
+    let mut last = Token::default();
     for _ in 0..3 {
         let guard = client.lock("orders").acquire().await.unwrap();
         assert!(guard.is_valid() && !guard.deadline().has_passed());
@@ -90,7 +92,7 @@ async fn a_lock_that_is_held_is_refused_with_its_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     for (request, expected) in [
         (other.lock("orders").no_wait(), Reason::Held),
         (other.lock("orders").wait(Duration::from_millis(50)), Reason::TimedOut),
@@ -132,14 +134,14 @@ async fn an_acquire_that_is_dropped_leaves_the_queue() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let dropped = client.another_session();
+    let dropped = client.new_session();
     let (waiter, mut progress) = wait_in_background(&dropped, "orders");
     assert_eq!(news(&mut progress, |p| p.position > 0).await.position, 1);
     assert_eq!(inspect(&client, "orders").await.waiting, 1);
     waiter.abort();
     until(async || (inspect(&client, "orders").await.waiting == 0).then_some(())).await;
     drop(guard);
-    let next = client.another_session();
+    let next = client.new_session();
     next.lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
@@ -148,7 +150,7 @@ async fn waiters_are_told_their_place_and_the_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     let (waiter, mut progress) = wait_in_background(&other, "orders");
     let told = news(&mut progress, |progress| progress.position > 0).await;
     assert_eq!((told.position, told.holder.unwrap().client.as_str()), (1, "test 1"));
@@ -175,7 +177,7 @@ async fn namespaces_are_apart() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let here = client.lock("orders").acquire().await.unwrap();
-    let elsewhere = client.another_session().in_namespace("elsewhere");
+    let elsewhere = client.new_session().in_namespace("elsewhere");
     let there = elsewhere.lock("orders").no_wait().acquire().await.unwrap();
     assert_eq!((here.namespace(), there.namespace()), ("default", "elsewhere"));
 }
@@ -279,10 +281,10 @@ async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let operator = client.another_session();
+    let operator = client.new_session();
     let (waiter, mut progress) = wait_in_background(&operator, "orders");
     news(&mut progress, |progress| progress.position == 1).await;
-    let broken = operator.break_lock("orders", "it is stuck", "test").await.unwrap();
+    let broken = operator.break_lock("orders").by("test").reason("it is stuck").await.unwrap();
     assert!(broken.broken && broken.lock.token == Some(guard.token()));
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::Broken);
@@ -293,7 +295,7 @@ async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
     let token = guard.token();
     drop(guard);
     assert!(waiter.await.unwrap().unwrap().token() > token);
-    assert!(!operator.break_lock("nobody's", "why not", "test").await.unwrap().broken);
+    assert!(!operator.break_lock("nobody's").by("test").reason("why not").await.unwrap().broken);
 }
 
 #[tokio::test]
@@ -324,7 +326,7 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
             .await
     });
     assert!(begun.await.unwrap() > done);
-    client.break_lock("orders", "enough", "test").await.unwrap();
+    client.break_lock("orders").by("test").reason("enough").await.unwrap();
     ended.await.unwrap();
     match work.await.unwrap() {
         Err(Error::Lost { lock, reason, .. }) => {
@@ -332,7 +334,7 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
         }
         other => panic!("{other:?}"),
     }
-    client.another_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
+    client.new_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -361,7 +363,7 @@ async fn the_longest_hold_ends_a_grant() {
     let loss = guard.lost().await;
     assert!(matches!(loss.reason, Reason::HeldTooLong | Reason::Expired), "{loss:?}");
     assert!(unlimited.is_valid());
-    client.another_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
+    client.new_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -372,10 +374,10 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
     daemon.process.signal(Signal::SIGTERM);
     assert_eq!(guard.at_risk().await.reason, Reason::ShuttingDown);
     assert!(guard.is_valid());
-    let refused = client.another_session().lock("others").no_wait().acquire().await;
+    let refused = client.new_session().lock("others").no_wait().acquire().await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
     // Who waits is served by the next daemon.
-    let patient = client.another_session();
+    let patient = client.new_session();
     let (waiter, mut progress) = wait_in_background(&patient, "orders");
     news(&mut progress, |progress| !progress.note.is_empty()).await;
     let token = guard.token();
@@ -431,7 +433,7 @@ fn a_client_whose_runtime_is_gone_says_so() {
     let daemon = Daemon::start();
     let [first, second] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
     let client = first.block_on(connect(&daemon));
-    let fresh = client.another_session();
+    let fresh = client.new_session();
     let guard = first.block_on(client.lock("orders").acquire()).unwrap();
     drop(first);
     second.block_on(async {
@@ -467,8 +469,8 @@ async fn locks_can_be_listed_watched_and_checked() {
 
     let state = async |token| client.check("other", token).await.unwrap().state;
     assert_eq!(state(other.token()).await, TokenState::Current);
-    assert_eq!(state(other.token() - 1).await, TokenState::Stale);
-    assert_eq!(state(other.token() + 1).await, TokenState::NeverGranted);
+    assert_eq!(state(Token::new(other.token().get() - 1)).await, TokenState::Stale);
+    assert_eq!(state(Token::new(other.token().get() + 1)).await, TokenState::NeverGranted);
 
     let mut watching = client.watch(Watch::Name("other".into())).await.unwrap();
     let first = watching.next().await.unwrap().unwrap();
@@ -495,10 +497,10 @@ async fn without_a_daemon_connecting_says_so() {
 async fn many_tasks_and_sessions_never_hold_a_lock_together() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let inside = Arc::new(Mutex::new((0_u32, 0_u64)));
+    let inside = Arc::new(Mutex::new((0_u32, Token::default())));
     let mut workers = Vec::new();
     for _ in 0..8 {
-        let (session, inside) = (client.another_session(), Arc::clone(&inside));
+        let (session, inside) = (client.new_session(), Arc::clone(&inside));
         workers.push(tokio::spawn(async move {
             for _ in 0..25 {
                 let guard = session.lock("orders").acquire().await.unwrap();
@@ -511,7 +513,7 @@ async fn many_tasks_and_sessions_never_hold_a_lock_together() {
                 tokio::task::yield_now().await;
                 inside.lock().unwrap().0 = 0;
                 // Every second one in the background.
-                if guard.token() % 2 == 0 {
+                if guard.token().get() % 2 == 0 {
                     guard.release().await.unwrap();
                 }
             }

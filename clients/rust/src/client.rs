@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    ClientBuilder, Election, Error, Guard, Leadership, LockRequest, SessionInfo,
+    ClientBuilder, Election, Endpoints, Error, Guard, Leadership, LockRequest, SessionInfo,
     connection::Connection,
     session::{Profile, Session},
 };
@@ -17,10 +17,8 @@ use crate::{
 /// The session is opened by the first acquire. It ends, and gives back all
 /// that it holds, when the last clone and the last [`Guard`] are gone.
 ///
-/// **A lock belongs to the session.** Two tasks that acquire the same lock
-/// through clones of one client both get it, as one shared grant: they don't
-/// exclude each other. Give each its own
-/// [`another_session`](Self::another_session) where they should.
+/// Every acquire competes on its own: tasks that acquire the same lock through
+/// clones of one client exclude each other.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -34,18 +32,26 @@ struct Shared {
 }
 
 impl Client {
-    /// Connects to `http://HOST:PORT` or `unix:/PATH`.
+    /// Connects to a daemon at `http://HOST:PORT` or, on Unix, `unix:/PATH`, or
+    /// to the first of [several](Endpoints) that answers.
+    ///
+    /// With several endpoints, a new session and every other call go to the
+    /// daemon that answered last, and to the next in the list if it can't be
+    /// reached. A session belongs to one daemon: after a broken connection the
+    /// client resumes it there. If that daemon has been silent for the session's
+    /// TTL, its grants are lost; the client then opens a new session at another
+    /// endpoint, and waiting acquires continue there.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an endpoint of another form, and
-    /// [`Error::Unavailable`] if there is no daemon.
-    pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
-        Self::builder(endpoint).connect().await
+    /// [`Error::Unavailable`] if no daemon answers.
+    pub async fn connect(endpoints: impl Into<Endpoints>) -> Result<Self, Error> {
+        Self::builder(endpoints).connect().await
     }
 
-    /// A client that is not as [`connect`](Self::connect) makes it.
-    pub fn builder(endpoint: impl Into<String>) -> ClientBuilder {
-        ClientBuilder::new(endpoint.into())
+    /// Creates a client with other settings than [`connect`](Self::connect).
+    pub fn builder(endpoints: impl Into<Endpoints>) -> ClientBuilder {
+        ClientBuilder::new(endpoints.into())
     }
 
     pub(crate) fn new(
@@ -103,10 +109,10 @@ impl Client {
         Self { shared: Arc::clone(&self.shared), namespace: namespace.into().into() }
     }
 
-    /// The same connection and namespace, with a session of its own: the two
-    /// exclude each other.
+    /// Creates a client with the same connection and namespace and a session of
+    /// its own: if one session ends, the other keeps its locks.
     #[must_use]
-    pub fn another_session(&self) -> Self {
+    pub fn new_session(&self) -> Self {
         Self::new(
             Arc::clone(&self.shared.connection),
             Arc::clone(&self.shared.profile),

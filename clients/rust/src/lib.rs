@@ -11,11 +11,6 @@
 //! resource refuse a token that is lower than the greatest it has seen: every
 //! grant of a lock carries a greater token than all grants before.
 //!
-//! **Two tasks of one [`Client`] do not exclude each other.** A lock belongs to
-//! a session, and the clones of a client share one. Who acquires what the
-//! session already holds shares the grant; the lock is given back with the last
-//! [`Guard`]. Use [`Client::another_session`] where they should contend.
-//!
 //! **The end of the program does not wait for what is still on its way.** Call
 //! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until
 //! the session's ttl has passed.
@@ -32,10 +27,10 @@
 //! # Use
 //!
 //! ```no_run
-//! # async fn write_orders(token: u64) {}
+//! # async fn write_orders(token: leasehold_client::Token) {}
 //! # async fn example() -> Result<(), leasehold_client::Error> {
 //! let client = leasehold_client::Client::connect("http://127.0.0.1:7420").await?;
-//! let guard = client.lock("orders").acquire().await?;
+//! let guard = client.lock("orders").await?;
 //! write_orders(guard.token()).await;
 //! guard.release().await?;
 //! # Ok(())
@@ -45,7 +40,7 @@
 //! Or with work that is dropped where it stands when the lock is lost:
 //!
 //! ```no_run
-//! # async fn write_orders(token: u64) -> usize { 0 }
+//! # async fn write_orders(token: leasehold_client::Token) -> usize { 0 }
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
 //! let written = client.with_lock("orders", async |guard| write_orders(guard.token()).await).await?;
 //! # Ok(())
@@ -96,10 +91,10 @@
 //!
 //! An election is a lock whose holder shows a value: "exactly one of my
 //! replicas does this, and the others know which". What is not guaranteed for
-//! locks is not guaranteed here: pass the [token](Leadership::token) on.
+//! locks is not guaranteed here: pass the [token](Guard::token) on.
 //!
 //! ```no_run
-//! # async fn schedule(token: u64) {}
+//! # async fn schedule(token: leasehold_client::Token) {}
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
 //! let election = client.election("scheduler").value("10.0.0.7:8080");
 //! // Whenever this worker leads, until the work ends by itself.
@@ -136,10 +131,12 @@ pub mod guard_sql;
 use leasehold_time::{clock, mutant, task};
 
 mod backoff;
+mod break_request;
 mod builder;
 mod client;
 mod connection;
 mod election;
+mod endpoints;
 mod error;
 mod fence;
 mod guard;
@@ -151,11 +148,17 @@ mod name;
 mod request;
 mod session;
 mod status;
+mod token;
 mod value;
+mod wait_options;
 
+pub use break_request::BreakRequest;
 pub use builder::ClientBuilder;
 pub use client::Client;
-pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
+pub use election::{
+    Campaign, Election, ElectionState, Leader, Leadership, Observer, StepDownRequest, SteppedDown,
+};
+pub use endpoints::Endpoints;
 pub use error::{Error, Reason};
 pub use fence::Fence;
 pub use guard::{Guard, Loss, Risk};
@@ -167,6 +170,7 @@ pub use leasehold_time::Moment;
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;
+pub use token::{ParseTokenError, Token};
 
 /// The protocol, as generated from `proto/leasehold/v1`.
 #[allow(missing_docs, unreachable_pub, reason = "generated")]

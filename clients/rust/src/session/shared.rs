@@ -14,7 +14,7 @@ use super::{
     grant::GrantId,
     state::{Action, Outcome, State, Ticket},
 };
-use crate::{Progress, pb, pb::attach_request::Message};
+use crate::{Progress, clock::Moment, connection::Target, pb, pb::attach_request::Message};
 
 pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 
@@ -43,6 +43,10 @@ pub(super) struct Inner {
     bells: HashMap<GrantId, Arc<Notify>>,
     /// Into the present stream.
     pub(super) outgoing: Option<Outgoing>,
+    /// The daemon that has the session, or was last asked for one.
+    pub(super) daemon: Option<Target>,
+    /// Time of the last message from that daemon.
+    pub(super) last_heard: Option<Moment>,
     /// Whether there is a task that sees to the stream.
     pub(super) running: bool,
 }
@@ -54,6 +58,8 @@ impl Shared {
             waiters: HashMap::new(),
             bells: HashMap::new(),
             outgoing: None,
+            daemon: None,
+            last_heard: None,
             running: false,
         };
         Self { inner: Mutex::new(inner), rested: Notify::new() }
@@ -81,6 +87,14 @@ impl Inner {
             self.bells.remove(&grant);
         }
         ticket
+    }
+
+    /// Whether the session's daemon has been silent for the session's TTL. Its
+    /// grants have passed their deadlines then.
+    pub(super) fn is_daemon_gone(&self, now: Moment) -> bool {
+        let ttl = self.state.info().map(|session| session.ttl);
+        let heard = self.last_heard;
+        ttl.zip(heard).is_some_and(|(ttl, heard)| now.since(heard) >= ttl)
     }
 
     fn act(&mut self) {
