@@ -7,7 +7,10 @@ mod support;
 
 use std::{
     net::TcpListener,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -160,16 +163,58 @@ async fn waiters_are_told_their_place_and_the_holder() {
 }
 
 #[tokio::test]
-async fn a_session_that_asks_again_shares_its_grant() {
+async fn acquires_of_one_session_exclude_each_other() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let first = client.lock("orders").acquire().await.unwrap();
-    let second = client.clone().lock("orders").no_wait().acquire().await.unwrap();
-    assert_eq!(first.token(), second.token());
+    match client.clone().lock("orders").no_wait().acquire().await {
+        Err(Error::NotGranted { reason: Reason::Held, held_by_same_session: true, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let (progress, mut seen) = mpsc::unbounded_channel();
+    let request = client.lock("orders").on_progress(move |news| _ = progress.send(news));
+    let second = tokio::spawn(request.acquire());
+    let queued = seen.recv().await.unwrap();
+    assert!(queued.held_by_same_session && queued.position == 1, "{queued:?}");
+    let token = first.token();
     first.release().await.unwrap();
-    assert!(second.is_valid() && inspect(&client, "orders").await.held);
+    let second = second.await.unwrap().unwrap();
+    assert!(second.is_valid() && second.token() > token);
     second.release().await.unwrap();
     assert!(!inspect(&client, "orders").await.held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundred_tasks_of_one_client_lose_no_update() {
+    const TASKS: u64 = 100;
+    let daemon = Daemon::start();
+    let client = connect(&daemon).await;
+    let counter = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (client, counter) = (client.clone(), Arc::clone(&counter));
+            tokio::spawn(async move {
+                let guard = client.lock("counter").acquire().await.unwrap();
+                // Read and write with a pause between: a second holder would
+                // overwrite the update.
+                let before = counter.load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                counter.store(before + 1, Ordering::SeqCst);
+                let token = guard.token();
+                guard.release().await.unwrap();
+                (before, token)
+            })
+        })
+        .collect();
+    let mut updates = Vec::new();
+    for task in tasks {
+        updates.push(task.await.unwrap());
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), TASKS);
+    updates.sort_unstable();
+    let tokens: Vec<_> = updates.into_iter().map(|(_, token)| token).collect();
+    assert!(tokens.is_sorted_by(|one, next| one < next), "each update has a higher token");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use leasehold_client::{
-    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Reason, Token,
+    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Operator, Reason, Token,
 };
 use nix::sys::signal::Signal;
 use support::{Daemon, azurite::Azurite, relay::Relay, until};
@@ -313,6 +313,8 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     let risk = leading.at_risk().await;
     assert_eq!(risk.reason, Reason::StepDown);
     assert!(risk.message.contains("an upgrade"), "{}", risk.message);
+    let operator = Operator { by: "test".into(), reason: "an upgrade".into() };
+    assert_eq!(risk.operator.as_ref(), Some(&operator));
     assert!(risk.ends_in <= LONG && !risk.ends_in.is_zero());
     assert!(leading.is_valid());
     leading.proclaim("finishing").await.unwrap();
@@ -330,7 +332,8 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
         .timeout(Duration::from_secs(1))
         .await
         .unwrap();
-    assert_eq!(second.lost().await.reason, Reason::StepDown);
+    let loss = second.lost().await;
+    assert_eq!((loss.reason, loss.operator), (Reason::StepDown, Some(operator)));
     let token = second.token();
     drop(second);
     assert!(leads(waiting).await.token() > token);

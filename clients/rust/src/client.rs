@@ -17,8 +17,10 @@ use crate::{
 /// The session is opened by the first acquire. It ends, and gives back all
 /// that it holds, when the last clone and the last [`Guard`] are gone.
 ///
-/// Every acquire competes on its own: tasks that acquire the same lock through
-/// clones of one client exclude each other.
+/// **Every acquire competes on its own.** Two tasks that acquire the same lock
+/// exclude each other, also through clones of one client. Locks are not
+/// reentrant: a task that acquires a lock which it already holds waits for
+/// itself. The session decides only how long grants outlive the program.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -109,8 +111,8 @@ impl Client {
         Self { shared: Arc::clone(&self.shared), namespace: namespace.into().into() }
     }
 
-    /// Creates a client with the same connection and namespace and a session of
-    /// its own: if one session ends, the other keeps its locks.
+    /// The same connection and namespace, with a session of its own, which
+    /// expires and closes independently of this one.
     #[must_use]
     pub fn new_session(&self) -> Self {
         Self::new(

@@ -11,6 +11,12 @@
 //! resource refuse a token that is lower than the greatest it has seen: every
 //! grant of a lock carries a greater token than all grants before.
 //!
+//! **Locks are not reentrant.** Every acquire competes on its own, also within
+//! one [`Client`]: two tasks that acquire the same lock exclude each other, and
+//! a task that acquires a lock which it already holds waits for itself. The
+//! progress of such a wait says that the holder is the
+//! [same session](Progress::held_by_same_session).
+//!
 //! **The end of the program does not wait for what is still on its way.** Call
 //! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until
 //! the session's ttl has passed.
@@ -161,7 +167,7 @@ pub use election::{
 pub use endpoints::Endpoints;
 pub use error::{Error, Reason};
 pub use fence::Fence;
-pub use guard::{Guard, Loss, Risk};
+pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
 pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};

@@ -81,10 +81,11 @@ impl Leadership {
     /// is dropped.
     pub async fn hand_over(&self) -> Loss {
         let asked = self.guard.risk().filter(Risk::asks_to_hand_over);
-        let reason = asked.map_or(Reason::HandedOver, |risk| risk.reason);
+        let reason = asked.as_ref().map_or(Reason::HandedOver, |risk| risk.reason);
+        let operator = asked.and_then(|risk| risk.operator);
         let message = "the leader handed over".to_owned();
         let (session, grant) = self.guard.grant();
-        session.lose(grant, Loss { reason, message });
+        session.lose(grant, Loss { reason, message, operator });
         // Whoever waits for the loss comes first, and drops the work.
         tokio::task::yield_now().await;
         self.lost().await

@@ -37,8 +37,8 @@ type OnTrouble = Box<dyn FnMut(&Error) + Send>;
 /// value to all who look. Candidates wait for it in turn. Who only looks does
 /// not compete.
 ///
-/// Each campaign competes on its own, also with other campaigns of the same
-/// client.
+/// As with locks, **every campaign competes on its own**: of two tasks that
+/// campaign through clones of one client, one leads and the other waits.
 #[must_use = "nothing is asked for before `campaign`, `run_as_leader` or `leader`"]
 pub struct Election {
     client: Client,

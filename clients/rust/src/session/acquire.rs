@@ -72,9 +72,10 @@ impl Session {
 
     fn ask(&self, ask: Ask, progress: Option<mpsc::UnboundedSender<Progress>>) -> Pending<'_> {
         let (answer, reply) = oneshot::channel();
+        let lock = Some(ask.lock.name.clone());
         let ticket = self.update(|inner| {
             let ticket = inner.state.acquire(ask, Moment::now());
-            inner.waiters.insert(ticket, Waiter { reply: answer, progress });
+            inner.waiters.insert(ticket, Waiter { reply: answer, progress, lock });
             ticket
         });
         Pending { session: self, ticket, reply, answered: false }
