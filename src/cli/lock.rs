@@ -180,7 +180,7 @@ impl Lock {
             Output::Json => offer(json!({
                 "lock": guard.name(),
                 "namespace": guard.namespace(),
-                "token": guard.token(),
+                "token": guard.token().get(),
             }))?,
         }
         if output == Output::Text && io::stderr().is_terminal() {

@@ -178,7 +178,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let check = client.check(&self.name, self.token).await?;
+        let check = client.check(&self.name, self.token.into()).await?;
         let Self { name, token } = self;
         let (state, sentence) = match check.state {
             TokenState::Current => ("current", "is the token of the present holder"),
@@ -234,7 +234,7 @@ pub(super) struct Break {
 impl Break {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let broken = client.break_lock(&self.name, &self.reason, &process::who()).await?;
+        let broken = client.break_lock(&self.name).by(process::who()).reason(&self.reason).await?;
         let shown = Shown::from(broken.lock);
         let palette = Palette::stdout(globals.output);
         match globals.output {

@@ -33,7 +33,7 @@ impl From<LockInfo> for Shown {
             held: lock.held,
             holder: lock.holder,
             session_id: lock.session_id,
-            token: lock.token,
+            token: lock.token.map(u64::from),
             held_for: lock.held_for,
             waiting: lock.waiting,
             ending: lock.ending,

@@ -90,7 +90,7 @@ async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
     shows_the_holder(&broken["lock"]);
     let (taken, _) = waiter.granted().await;
     assert!(is_dead(&command), "it was asked to end, or killed, before another was granted");
-    assert!(taken.token() > token);
+    assert!(taken.token().get() > token);
     assert_eq!(held.rest(), "asked\n");
     assert_eq!(held.code(), Some(73));
     // It was asked for again and again meanwhile, and never seemed to be free.

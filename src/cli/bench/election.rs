@@ -238,7 +238,7 @@ impl Election {
         let client = Client::connect(&candidates.endpoint).await?;
         let election = client.election(&name);
         worker.until("it leads", async || Ok(election.leader().await?.leader.is_some())).await?;
-        let candidate = tokio::spawn(client.election(&name).campaign("candidate"));
+        let candidate = tokio::spawn(client.election(&name).campaign("candidate").into_future());
         worker
             .until("the candidate waits", async || Ok(election.leader().await?.candidates > 0))
             .await?;

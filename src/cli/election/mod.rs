@@ -127,7 +127,12 @@ impl StepDown {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let election = client.election(&self.name);
-        let answer = election.step_down(&self.reason, &process::who(), Some(self.within)).await?;
+        let answer = election
+            .step_down()
+            .by(process::who())
+            .reason(&self.reason)
+            .timeout(self.within)
+            .await?;
         let shown = Shown(answer.state);
         let palette = Palette::stdout(globals.output);
         let elsewhere = !answer.asked && shown.0.leader.is_some();

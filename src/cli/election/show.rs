@@ -82,7 +82,7 @@ fn leader_json(leader: &Leader) -> Value {
     let mut object = Map::new();
     object.insert("holder".to_owned(), json!(leader.holder.as_ref().map(holder_json)));
     value::insert_into(&mut object, &leader.value);
-    object.insert("token".to_owned(), json!(leader.token));
+    object.insert("token".to_owned(), json!(leader.token.map(u64::from)));
     object.insert("leading_for_ms".to_owned(), json!(leader.leading_for.map(millis)));
     object.insert("local".to_owned(), json!(leader.local));
     object.insert("session_id".to_owned(), json!(leader.session_id));
@@ -111,7 +111,7 @@ fn elsewhere(leader: &Leader) -> String {
 mod tests {
     use std::time::Duration;
 
-    use leasehold_client::Holder;
+    use leasehold_client::{Holder, Token};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
         let leader = Leader {
             holder: Some(holder),
             value: b"10.0.0.7:80".to_vec(),
-            token: Some(1_048_577),
+            token: Some(Token::new(1_048_577)),
             leading_for: Some(Duration::from_secs(12)),
             local: true,
             session_id: Some("s1".to_owned()),

@@ -13,7 +13,7 @@ use super::{
     state::{Outcome, Ticket},
 };
 use crate::{
-    Error, Guard, Progress,
+    Error, Guard, Progress, Token,
     clock::{self, Moment},
     pb,
     request::OnProgress,
@@ -63,7 +63,7 @@ impl Session {
         match reply {
             Ok(Reply::Granted { grant, token, bell }) => {
                 drop(pending);
-                Ok(Guard::new(self, grant, lock, token, bell))
+                Ok(Guard::new(self, grant, lock, Token::new(token), bell))
             }
             Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
             Ok(Reply::Other(_)) | Err(_) => Err(runtime_gone()),
@@ -72,9 +72,10 @@ impl Session {
 
     fn ask(&self, ask: Ask, progress: Option<mpsc::UnboundedSender<Progress>>) -> Pending<'_> {
         let (answer, reply) = oneshot::channel();
+        let lock = Some(ask.lock.name.clone());
         let ticket = self.update(|inner| {
             let ticket = inner.state.acquire(ask, Moment::now());
-            inner.waiters.insert(ticket, Waiter { reply: answer, progress });
+            inner.waiters.insert(ticket, Waiter { reply: answer, progress, lock });
             ticket
         });
         Pending { session: self, ticket, reply, answered: false }

@@ -122,7 +122,7 @@ impl Session {
         let released = self.update(|inner| {
             let ticket = inner.let_go(grant)?;
             let (reply, released) = oneshot::channel();
-            inner.waiters.insert(ticket, Waiter { reply, progress: None });
+            inner.waiters.insert(ticket, Waiter { reply, progress: None, lock: None });
             Some(released)
         });
         let Some(released) = released else { return Ok(()) };
@@ -158,7 +158,7 @@ impl Session {
         let proclaimed = self.update(|inner| {
             let ticket = inner.state.proclaim(grant, name, value);
             let (reply, proclaimed) = oneshot::channel();
-            inner.waiters.insert(ticket, Waiter { reply, progress: None });
+            inner.waiters.insert(ticket, Waiter { reply, progress: None, lock: None });
             proclaimed
         });
         match proclaimed.await {
