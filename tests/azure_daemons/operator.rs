@@ -108,7 +108,7 @@ async fn a_holder_is_told_that_its_lock_was_broken_through_another_daemon() {
     let holder = client(&a, "holder").await;
     let guard = take(&holder, "orders").await;
     let operator = client(&b, "operator").await;
-    assert!(operator.break_lock("orders", "stuck", "ops@desk").await.unwrap().broken);
+    assert!(operator.break_lock("orders").by("ops@desk").reason("stuck").await.unwrap().broken);
     // One lock: the break note is not listed.
     assert_eq!(json(&b, &["ls"])["name"], "orders");
     let loss = guard.lost().await;
