@@ -107,13 +107,18 @@ impl Daemon {
     fn log_start(&self) {
         let Config { default_ttl, longest_ttl, lease_duration, drain, .. } = self.config;
         let length = humantime::format_duration;
+        let location = match self.config.store {
+            Store::Embedded => self.config.data_dir.display().to_string(),
+            Store::Azure => self.store.describe(),
+        };
+        let http_listen = Some(self.http_addresses().join(",")).filter(|all| !all.is_empty());
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             pid = std::process::id(),
             store = self.config.store.name(),
-            location = self.store.describe(),
+            location,
             listen = self.addresses().join(","),
-            http_listen = self.http_addresses().join(","),
+            http_listen,
             default_ttl = %length(default_ttl),
             longest_ttl = %length(longest_ttl),
             lease_duration = %length(lease_duration),

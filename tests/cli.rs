@@ -518,8 +518,7 @@ fn daemon_logs_start_in_one_line() {
     let data = dir.path().join("data");
     for part in [
         concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""),
-        "store=\"embedded\"",
-        data.to_str().unwrap(),
+        &format!("store=\"embedded\" location=\"{}\"", data.display()),
         &format!("listen=\"{address}\""),
         "max_locks=77",
         "default_ttl=10s",
@@ -574,8 +573,10 @@ fn unknown_variable_is_reported_with_closest_name() {
     ] {
         assert_eq!(check(known), "", "{known}");
     }
-    let mut command = serve(Path::new("/nonexistent"), "127.0.0.1:0", &[]);
-    let output = command.env("LEASEHOLD_DRIAN", "1").output().unwrap();
+    let daemon = Daemon::start();
+    let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
+    let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
+    assert_eq!(code(&output), 1, "the directory is in use");
     assert!(stderr(&output).contains("LEASEHOLD_DRIAN is no setting"), "{}", stderr(&output));
 }
 
