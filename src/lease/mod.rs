@@ -174,6 +174,15 @@ pub struct Breaker {
     pub reason: Box<str>,
 }
 
+/// Address at which a daemon can be reached by operators' requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `http://HOST:PORT` or `unix:/PATH`.
+    pub address: Box<str>,
+    /// Name of the only host on which it can be used, if there is only one.
+    pub host: Option<Box<str>>,
+}
+
 /// A lease as the storage shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
@@ -192,6 +201,8 @@ pub struct LeaseInfo {
     pub value: Option<Value>,
     /// Which daemon has the lease, if that is known. For people.
     pub daemon: Option<Arc<str>>,
+    /// Address of that daemon, if that is known.
+    pub endpoint: Option<Arc<Endpoint>>,
     /// For how long it has been held, if that is known. For people.
     pub held_for: Option<Duration>,
     /// Who broke the lock last, if that was noted.
@@ -212,6 +223,7 @@ impl LeaseInfo {
             leader: None,
             value: None,
             daemon: None,
+            endpoint: None,
             held_for: None,
             broken: None,
             place: None,
@@ -377,6 +389,9 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// this long before anything is granted, where the store needs that. Must
     /// have succeeded before a session with this ttl is given anything.
     fn cover(&self, ttl: Duration) -> Call<()>;
+    /// Sets the address that is stored with each hold from now on, where there
+    /// are peers that can read it.
+    fn advertise(&self, _endpoint: Endpoint) {}
     /// Whether other daemons may have leases in it.
     fn is_shared(&self) -> bool;
     /// Why nothing can be granted at present, if so.

@@ -7,7 +7,7 @@ use crate::{
     clock::Moment,
     error::{Problem, Reason},
     holder::Holder,
-    lease::{self, Breaker, LeaseInfo, Token, Tokens, Value},
+    lease::{self, Breaker, Endpoint, LeaseInfo, Token, Tokens, Value},
     lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal, SessionKey},
     name::LockName,
 };
@@ -52,6 +52,8 @@ pub struct HeldView {
     pub value: Option<Value>,
     /// Which daemon has the lease, if it is another one and known.
     pub daemon: Option<Arc<str>>,
+    /// Address of that daemon, if known.
+    pub endpoint: Option<Arc<Endpoint>>,
 }
 
 impl HeldView {
@@ -67,6 +69,7 @@ impl HeldView {
             free_within: None,
             value: info.value.clone(),
             daemon: info.daemon.clone(),
+            endpoint: info.endpoint.clone(),
         }
     }
 }
@@ -101,6 +104,7 @@ impl Sessions {
                 free_within: grant.ends_at.map(|at| at.since(now)),
                 value: grant.value.clone(),
                 daemon: None,
+                endpoint: None,
             });
         }
         elsewhere(self.locks.obstacle(lock)?)

@@ -136,6 +136,7 @@ impl Azure {
                     };
                     record.broken = known.and_then(|known| known.unnoted).or(record.broken);
                     record.daemon = self.shared.daemon.to_string();
+                    record.endpoint = self.shared.endpoint.get().cloned();
                     record.nonce = self.nonce();
                     if let Some(content) = &content {
                         record.bytes = content.len();

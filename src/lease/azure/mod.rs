@@ -27,7 +27,7 @@ mod transport;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -43,8 +43,8 @@ use self::{
     known::Memory,
 };
 use super::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Error, LeaseId, LeaseInfo,
-    LeaseStore, Page, Publication, Publish, Release, Renew,
+    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
+    LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use crate::{
     clock::{Entropy, Moment, sleep},
@@ -76,6 +76,8 @@ struct Shared {
     prefix: String,
     /// Which daemon this is, for people.
     daemon: String,
+    /// Address of this daemon, once its listeners are bound.
+    endpoint: OnceLock<Endpoint>,
     /// What is told of the account.
     place: String,
     entropy: Mutex<Entropy>,
@@ -99,6 +101,7 @@ impl Azure {
                 memory: Memory::default(),
                 prefix: config.prefix.clone(),
                 daemon,
+                endpoint: OnceLock::new(),
                 place: format!("azure, {} ({})", account.display(), account.credential_name()),
                 entropy: Mutex::new(entropy),
             }),
@@ -297,6 +300,11 @@ impl LeaseStore for Azure {
         // After a crash the leases themselves keep others out until no holder
         // can believe in its grant.
         Call::Done(Ok(()))
+    }
+
+    fn advertise(&self, endpoint: Endpoint) {
+        // Set once: a daemon's listeners do not change.
+        _ = self.shared.endpoint.set(endpoint);
     }
 
     fn is_shared(&self) -> bool {
