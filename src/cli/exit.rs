@@ -195,6 +195,7 @@ fn not_granted(
     (holder, held_for): (Option<&Holder>, Option<Duration>),
     waited: Option<Duration>,
 ) -> String {
+    // Without a holder, the message has another cause.
     let Some(holder) = holder.map(quoted) else { return message.to_owned() };
     match reason {
         Reason::Held => {
