@@ -315,7 +315,9 @@ impl Refusal {
         let (why, faulty, beyond_excuse) = match error {
             Error::NotGranted { reason: Reason::Held, .. } => ("held", false, false),
             Error::NotGranted { .. } => ("timed out", false, false),
-            Error::Unavailable { message, .. } if message.ends_with("the daemon is stopping") => {
+            Error::Unavailable { message, .. }
+                if message.ends_with("the daemon is shutting down") =>
+            {
                 ("the daemon is stopping", false, false)
             }
             Error::Unavailable { .. } => ("unavailable", true, false),

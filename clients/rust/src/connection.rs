@@ -159,7 +159,7 @@ impl Connection {
                     });
                 }
                 Err(error) => {
-                    failures.push(format!("{}: {}", addresses[index], status::causes(&error)));
+                    failures.push(format!("{}: {}", addresses[index], status::root_cause(&error)));
                 }
             }
         }
@@ -395,7 +395,7 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
         _ => {}
     }
     Endpoint::from_shared(endpoint.to_owned())
-        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::causes(&error))))
+        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::root_cause(&error))))
 }
 
 #[cfg(test)]

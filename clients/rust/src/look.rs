@@ -54,17 +54,20 @@ impl Client {
     /// The locks that are held or waited for and whose name begins with
     /// `prefix`, in the order of their names.
     pub fn list(&self, prefix: &str) -> List {
-        List {
-            connection: Arc::clone(self.connection()),
-            request: Some(pb::ListRequest {
-                namespace: self.namespace().to_owned(),
-                prefix: prefix.to_owned(),
-                page_size: PAGE_SIZE,
-                page_token: String::new(),
-            }),
-            page: VecDeque::new(),
-            fetching: None,
-        }
+        let namespace = self.namespace().to_owned();
+        self.list_pages(pb::ListRequest { namespace, ..list_request(prefix) })
+    }
+
+    /// The locks of all namespaces that have a holder or a waiter and whose name
+    /// within its namespace begins with `prefix`, in the order of
+    /// "namespace/name".
+    pub fn list_all_namespaces(&self, prefix: &str) -> List {
+        self.list_pages(pb::ListRequest { all_namespaces: true, ..list_request(prefix) })
+    }
+
+    fn list_pages(&self, request: pb::ListRequest) -> List {
+        let connection = Arc::clone(self.connection());
+        List { connection, request: Some(request), page: VecDeque::new(), fetching: None }
     }
 
     /// The current state of one or more locks, and then every change.
@@ -134,6 +137,10 @@ impl Client {
         };
         Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
     }
+}
+
+fn list_request(prefix: &str) -> pb::ListRequest {
+    pb::ListRequest { prefix: prefix.to_owned(), page_size: PAGE_SIZE, ..Default::default() }
 }
 
 type Fetching = Pin<Box<dyn Future<Output = Result<pb::ListResponse, Error>> + Send>>;

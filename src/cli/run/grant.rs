@@ -6,7 +6,7 @@ use crate::clock::Moment;
 
 /// A right that lasts until its deadline, which moves while it is kept alive.
 pub(in crate::cli) trait Grant {
-    /// What stands before its name, for people.
+    /// Words before its name in a sentence.
     const KIND: &'static str;
 
     fn name(&self) -> &str;
@@ -61,4 +61,4 @@ macro_rules! grant {
 }
 
 grant!("lock": Guard, given up by release);
-grant!("election": Leadership, given up by resign);
+grant!("the leadership of": Leadership, given up by resign);

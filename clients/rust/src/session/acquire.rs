@@ -1,6 +1,6 @@
 //! An acquire, from the program's side.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -83,12 +83,9 @@ impl Session {
 
     fn gave_up(&self, started: Moment) -> Error {
         let trouble = self.shared.lock().state.trouble().map(out_of_reach);
-        let waited = Moment::now().since(started);
-        Error::unavailable(format!(
-            "gave up after {:.1} s: {}",
-            waited.as_secs_f64(),
-            trouble.as_deref().unwrap_or("the daemon has not answered"),
-        ))
+        let waited = Duration::from_secs(Moment::now().since(started).as_secs());
+        let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+        Error::unavailable(format!("no response from the daemon within {waited:?}{trouble}"))
     }
 }
 
