@@ -141,8 +141,8 @@ pub enum Event {
     Reserved { daemon: u32, last: u64 },
     /// The next daemon starts without the record of the one before, because an
     /// operator moved, deleted or restored its data directory. Holds with tokens
-    /// up to `upto` may last until `until`, whatever the next daemon grants: I2
-    /// and I3 are not expected between them and later ones.
+    /// up to `upto` may last until `until`, whatever the next daemon grants: I3
+    /// is not expected between them and later ones.
     Forgotten { upto: u64, until: Nanos },
 
     /// Something disturbs a client, a daemon, the storage or the ways between

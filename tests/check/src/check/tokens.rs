@@ -143,7 +143,7 @@ fn rising(index: &Index<'_>, report: &mut Report) {
         let (before, hold) = (&index.holds[before], &index.holds[hold]);
         let broken = |hold: &Hold| hold.broken.is_some_and(|broken| broken < granted);
         if hold.token >= before.token
-            || index.locks[hold.lock].is_overruled(hold.token, before.token, granted.at)
+            || index.locks[hold.lock].is_taken_away(hold.token, before.token, granted.at)
             || broken(hold)
             || broken(before)
         {

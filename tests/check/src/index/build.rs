@@ -190,7 +190,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             Event::Reserved { .. } => About::Nothing,
             &Event::Forgotten { upto, until } => {
                 for lock in &mut self.index.locks {
-                    lock.overruled.push((upto, until));
+                    lock.forgotten.push((upto, until));
                 }
                 About::Nothing
             }
@@ -299,6 +299,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 places: Vec::new(),
                 greatest: 0,
                 overruled: Vec::new(),
+                forgotten: Vec::new(),
             });
             locks.len() - 1
         })

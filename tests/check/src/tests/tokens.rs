@@ -282,3 +282,16 @@ fn forgotten_holds_may_overlap_with_later_ones() {
     shown(Kind::I3, &history(6, 60), &[2, 5, 6]);
     shown(Kind::I3, &history(8, 11), &[2, 5, 6]);
 }
+
+#[test]
+fn forgotten_token_is_not_granted_to_later_acquire() {
+    let history = tale(&[
+        (0, forgotten(8, 60)),
+        (1, ask(1, 0, 0)),
+        (2, granted(1, 9)),
+        (3, release(0, 9)),
+        (4, ask(2, 1, 1)),
+        (5, granted(2, 7)),
+    ]);
+    shown(Kind::I2, &history, &[1, 2, 4, 5]);
+}

@@ -9,7 +9,7 @@ use leasehold_check::Event;
 use crate::{
     daemon,
     scene::{count, record, scene},
-    world::Machine,
+    world::{Machine, Nanos},
 };
 
 /// Contents of a file, and whether they survive a power failure.
@@ -70,9 +70,11 @@ pub struct Disk {
     dead: Option<u32>,
     /// A copy of the directory, made earlier.
     copy: Option<Directory>,
-    /// Whether an operator has changed what the next daemon finds, so that it
-    /// may not know of holds.
-    pub forgetful: bool,
+    /// Set while the next daemon may not know of holds, because an operator has
+    /// changed what it finds: the latest end of such holds.
+    pub forgotten_until: Option<Nanos>,
+    /// Whether the last start failed because of what the daemon found.
+    pub is_unusable: bool,
 }
 
 impl Disk {
@@ -102,10 +104,15 @@ impl Disk {
         self.locks
     }
 
-    /// The directory is moved away or deleted.
-    pub fn remove(&mut self) {
+    /// The directory is moved away or deleted. Holds that it has a record of may
+    /// last until then.
+    pub fn remove(&mut self, until: Nanos) {
         self.at_path = None;
-        self.forgetful = true;
+        self.forget(until);
+    }
+
+    fn forget(&mut self, until: Nanos) {
+        self.forgotten_until = self.forgotten_until.max(Some(until));
     }
 
     /// The lock file is deleted, and whoever comes next creates another.
@@ -122,14 +129,15 @@ impl Disk {
         self.copy = self.at_path.map(|at| self.directories[at].clone());
     }
 
-    /// Puts the copy in place of the directory; false if there is none.
-    pub fn restore(&mut self) -> bool {
+    /// Puts the copy in place of the directory; false if there is none. Holds may
+    /// last until then.
+    pub fn restore(&mut self, until: Nanos) -> bool {
         let Some(mut copy) = self.copy.clone() else { return false };
         copy.lock = self.next_lock();
         copy.locked_by = None;
         self.directories.push(copy);
         self.at_path = Some(self.directories.len() - 1);
-        self.forgetful = true;
+        self.forget(until);
         true
     }
 

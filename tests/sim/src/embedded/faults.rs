@@ -1,6 +1,9 @@
 //! What happens to the data directory.
 
-use super::disk::{Step, Trap};
+use super::{
+    daemon::Supersede,
+    disk::{Step, Trap},
+};
 use crate::{
     daemon,
     faults::disturb,
@@ -22,9 +25,8 @@ pub enum DiskFault {
     Remove { stop: bool, length: Nanos, down: Nanos },
     /// The lock file is deleted; after `length` the daemon is started anew.
     RemoveLock { length: Nanos, down: Nanos },
-    /// The directory is moved away, and another daemon started at its path while
-    /// the first one stops. That one is killed soon after the first has ended.
-    Supersede { kill_after: Nanos, down: Nanos },
+    /// The directory is moved away, and another daemon started at its path.
+    Supersede(Supersede),
     /// The directory is copied; after `age` the daemon is killed, and started
     /// again with the copy.
     Restore { age: Nanos, down: Nanos },
@@ -34,6 +36,7 @@ pub enum DiskFault {
 pub fn happen(index: usize, fault: &DiskFault) {
     let scene = scene();
     let wait = scene.plan.crash_wait();
+    let ttl = scene.plan.ttl.as_nanos() as Nanos;
     let longest = (scene.plan.drain + scene.plan.ttl).as_nanos() as Nanos + 5 * SECOND;
     match *fault {
         DiskFault::Full { length } => {
@@ -53,7 +56,8 @@ pub fn happen(index: usize, fault: &DiskFault) {
         }
         DiskFault::Remove { stop, length, down } => {
             count("operator: directory removed");
-            scene.disk.borrow_mut().remove();
+            let until = scene.world.now() + length + longest + ttl;
+            scene.disk.borrow_mut().remove(until);
             disturb(index, length + longest + down + wait, || {});
             scene.world.after(length, move || {
                 if stop {
@@ -69,19 +73,15 @@ pub fn happen(index: usize, fault: &DiskFault) {
             disturb(index, length + down + wait, || {});
             scene.world.after(length, move || daemon::crash(0, Some(down)));
         }
-        DiskFault::Supersede { kill_after, down } => {
-            if scene.running(0).is_some() {
-                count("operator: directory moved, and used anew");
-                scene.disk.borrow_mut().remove();
-                super::daemon::supersede(index, 0, kill_after, down);
-            }
-        }
+        DiskFault::Supersede(how) => super::daemon::supersede(index, 0, how),
         DiskFault::Restore { age, down } => {
             scene.disk.borrow_mut().back_up();
             disturb(index, age + down + wait, || {});
             scene.world.after(age, move || {
                 daemon::crash(0, Some(down));
-                if crate::scene::scene().disk.borrow_mut().restore() {
+                let scene = crate::scene::scene();
+                let until = scene.world.now() + 2 * ttl + SECOND;
+                if scene.disk.borrow_mut().restore(until) {
                     count("operator: directory restored");
                 }
             });

@@ -90,7 +90,9 @@ impl StateDir for BrokenDir {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if is(Wrapped::ReservedLate) || is(Wrapped::DirectoryNotSynced) {
+        // The first state is synced: without it, there would be no start.
+        let later = is(Wrapped::DirectoryNotSynced) && self.is_marked();
+        if later || is(Wrapped::ReservedLate) {
             return Ok(());
         }
         self.target().sync()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{disk::Step, faults::DiskFault};
+use super::{daemon::Supersede, disk::Step, faults::DiskFault};
 use crate::{
     clock::Stop,
     dice::Dice,
@@ -116,8 +116,10 @@ fn fault(plan: &Plan, embedded: &EmbeddedPlan, at: Nanos, dice: &mut Dice) -> Fa
         _ if embedded.clock_is_set => Fault::KillDaemon { place: 0, silent, down },
         21 => Fault::Disk(DiskFault::Remove { stop, length, down }),
         22 => {
-            let kill_after = dice.millis(1..2000);
-            Fault::Disk(DiskFault::Supersede { kill_after, down: down.min(SECOND) })
+            let (kill_after, down) = (dice.millis(1..2000), down.min(SECOND));
+            let how =
+                if stop { Supersede::Stop { kill_after, down } } else { Supersede::Run { length } };
+            Fault::Disk(DiskFault::Supersede(how))
         }
         _ => Fault::Disk(DiskFault::Restore { age: length, down }),
     }
