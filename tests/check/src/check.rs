@@ -1,6 +1,7 @@
 //! The checks, by groups. Each is a pass or a sort over the history: it is done
 //! a hundred thousand times.
 
+mod election;
 pub(crate) mod linearizable;
 pub(crate) mod liveness;
 mod nested;
@@ -32,6 +33,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         refused::check(&index, &mut report);
         queue::check(&index, &mut report);
         orphan::check(&index, &mut report);
+        election::check(&index, &mut report);
     }
     report.violations(&history.entries)
 }

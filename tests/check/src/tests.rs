@@ -1,6 +1,7 @@
 //! For each kind: what must be found, and a near twin in which nothing is wrong.
 
 mod anything;
+mod election;
 mod linearizable;
 mod liveness;
 mod malformed;

@@ -263,6 +263,7 @@ impl Plan {
             orphan: lease.max(ttl + linger) + trips,
             vain: trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
+            visibility: 2 * poll + trips,
             skew: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! The pass that makes an [`Index`]. It also finds what contradicts itself.
 
 mod client;
+mod election;
 
 use client::NOT_GRANTED;
 use hashbrown::{HashMap, HashSet};
@@ -45,6 +46,8 @@ struct Builder<'h, 'r> {
 enum Op {
     Acquire(usize),
     Release { hold: usize, done: bool },
+    Proclaim(usize),
+    Observer(usize),
 }
 
 #[derive(Default)]
@@ -71,6 +74,9 @@ impl<'h, 'r> Builder<'h, 'r> {
             daemons: Vec::new(),
             places: Vec::new(),
             twins: Vec::new(),
+            proclaims: Vec::new(),
+            observers: Vec::new(),
+            has_elections: false,
             calm: Vec::new(),
             calmed: Vec::new(),
             disturbances: 0,
@@ -149,6 +155,20 @@ impl<'h, 'r> Builder<'h, 'r> {
             Event::Detached { client } => self.detached(point, *client),
             &Event::Freed { client, lock, token } => self.freed(point, client, lock, token),
             Event::ClientDied { client } => self.client_died(point, *client),
+            Event::Campaign { op, value } => self.campaign(point, *op, value),
+            Event::Proclaim { op, client, lock, token, value } => {
+                self.proclaim(point, *op, (*client, *lock, *token), value)
+            }
+            Event::Proclaimed { op } => self.proclaimed(point, *op, true),
+            Event::NotProclaimed { op } => self.proclaimed(point, *op, false),
+            &Event::ReadLeader { op, daemon, lock } => {
+                self.observer(point, op, daemon, lock, false)
+            }
+            &Event::Observe { op, daemon, lock } => self.observer(point, op, daemon, lock, true),
+            Event::Observed { op, token, value } => {
+                self.observed(point, *op, *token, value.as_deref())
+            }
+            Event::ObserveEnded { op } => self.observe_ended(point, *op),
             &Event::Holds { daemon, lock, first, last, .. } => {
                 let place = self.place(lock, daemon);
                 let dead = self.index.daemons[self.index.places[place].daemon].died;

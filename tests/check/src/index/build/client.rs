@@ -6,8 +6,8 @@ use super::{
 };
 
 pub(super) const NOT_GRANTED: &str = "this client was never granted this token of this lock";
-const UNKNOWN: &str = "no acquire has this number";
-const ANSWERED: &str = "this acquire was answered before";
+pub(super) const UNKNOWN: &str = "no acquire has this number";
+pub(super) const ANSWERED: &str = "this acquire was answered before";
 
 impl Builder<'_, '_> {
     pub(super) fn acquire(
@@ -41,6 +41,7 @@ impl Builder<'_, '_> {
             answer: None,
             gone,
             absent: None,
+            campaign: None,
         });
         self.index.locks[lock].acquires.push(acquire);
         self.index.places[place].acquires.push(acquire);
