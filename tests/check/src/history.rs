@@ -125,8 +125,15 @@ pub enum Event {
     /// `Observed`, each with a new state.
     Observe { op: u64, daemon: u32, lock: u32 },
     /// The daemon shows an observer this leader: its token and its value, if it has one.
-    /// Neither if there is no leader.
-    Observed { op: u64, token: Option<u64>, value: Option<String> },
+    /// Neither if there is no leader. `ending` if its grant is lost, but its client may not
+    /// have noticed yet.
+    Observed {
+        op: u64,
+        token: Option<u64>,
+        value: Option<String>,
+        #[serde(default)]
+        ending: bool,
+    },
     /// The observer's stream ended. The death of its daemon ends it as well.
     ObserveEnded { op: u64 },
 
@@ -206,7 +213,7 @@ pub enum Kind {
     /// An observed value belongs to the leader whose token it carries: the acquire that
     /// was granted this token campaigned with the value, or its client proclaimed the
     /// value under this token. If no client was told of the token, the value is that of a
-    /// campaign which was not granted any other token.
+    /// campaign whose client was told of no token or of a higher one.
     E1,
     /// The states of one observer stream do not go back: neither to a lower token nor to
     /// an earlier value of the same token. Values are ordered by the proclaims of their
@@ -221,8 +228,8 @@ pub enum Kind {
     /// A former leader is not shown after a newer one, at any daemon. A newer leader
     /// counts from the moment at which the storage has it: its proclaim was acknowledged,
     /// an observer at another daemon than its own was shown it, or another daemon stored
-    /// the record of a newer hold. A read that is sent after that shows no lower token.
-    /// The leader's own daemon shows it earlier, before its value is published.
+    /// the record of a newer hold. A read that is sent after that shows no lower token,
+    /// unless as a leader whose grant is lost. The leader's own daemon shows it earlier, before its value is published.
     E4,
     /// The fenced, owner-aware mutex is linearizable.
     Linearizable,

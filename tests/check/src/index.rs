@@ -319,6 +319,7 @@ pub(crate) struct Shown<'h> {
     pub(crate) point: Point,
     pub(crate) token: Option<u64>,
     pub(crate) value: Option<&'h str>,
+    pub(crate) ending: bool,
 }
 
 /// A history, sorted out.

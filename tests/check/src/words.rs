@@ -71,7 +71,7 @@ impl fmt::Display for Event {
             Self::Observe { op, daemon, lock } => {
                 write!(f, "op {op}: an observer opens a stream for lock {lock} at daemon {daemon}")
             }
-            Self::Observed { op, token, value } => match (token, value) {
+            Self::Observed { op, token, value, .. } => match (token, value) {
                 (Some(token), Some(value)) => write!(f, "op {op} shows token {token}, {value:?}"),
                 (Some(token), None) => write!(f, "op {op} shows token {token} without a value"),
                 (None, Some(value)) => write!(f, "op {op} shows {value:?} without a token"),

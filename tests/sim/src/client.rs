@@ -15,6 +15,7 @@ use leasehold_client::{Client, Error, Guard, Leadership, clock::Moment, simulati
 use crate::{
     dice::Dice,
     link::Way,
+    observer,
     plan::Plan,
     scene::{Hold, count, lock_name, record, scene},
     world::{Nanos, SECOND},
@@ -100,11 +101,12 @@ pub fn start(place: usize) {
         let link = Arc::new(Way { client: Arc::clone(&number), place, fenced });
         simulation::client(builder, link).expect("the settings are acceptable")
     });
-    let Plan { locks, hands, hasty, lease, longest_lease, .. } = scene.plan;
+    let Plan { locks, hands, hasty, lease, longest_lease, observed, .. } = scene.plan;
     for hand in 0..hands {
         let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
         let locks = (0..locks).filter(|lock| lock % hands == hand).collect();
-        let program = Program { number, client, dice, locks, hasty, lease, longest_lease };
+        let program =
+            Program { number, client, dice, locks, hasty, lease, longest_lease, observed };
         scene.world.spawn(machine, Box::pin(program.run()));
     }
 }
@@ -119,6 +121,7 @@ struct Program {
     hasty: u64,
     lease: Duration,
     longest_lease: Duration,
+    observed: bool,
 }
 
 impl Program {
@@ -134,13 +137,14 @@ impl Program {
                 continue;
             }
             let (client, lock) = (self.number.load(Relaxed), *self.dice.pick(&self.locks));
-            let ticket = scene().acquire(client, lock);
+            let campaigns = self.dice.permille(if self.observed { 700 } else { 200 });
+            let (ticket, value) = scene().acquire(client, lock, campaigns);
             // Some give up while the storage is being asked for the first time, or even
             // before there is a session.
             let hasty = self.dice.permille(self.hasty);
-            match self.acquire(client, lock, ticket, hasty).await {
+            match self.acquire(client, lock, ticket, value.as_deref(), hasty).await {
                 Ok(held) => {
-                    if self.granted(client, lock, ticket, held.token()) {
+                    if self.granted(client, lock, ticket, value.as_deref(), held.token()) {
                         self.hold(held, client, lock).await;
                     }
                 }
@@ -160,7 +164,14 @@ impl Program {
     }
 
     /// Whether it is of use: a session that was closed meanwhile has lost it.
-    fn granted(&self, client: u32, lock: u32, ticket: u64, token: u64) -> bool {
+    fn granted(
+        &self,
+        client: u32,
+        lock: u32,
+        ticket: u64,
+        value: Option<&str>,
+        token: u64,
+    ) -> bool {
         let scene = scene();
         let op = scene.answered(client, ticket);
         if client != self.number.load(Relaxed) {
@@ -170,7 +181,7 @@ impl Program {
             }
             return false;
         }
-        let op = op.unwrap_or_else(|| scene.ask_late(client, lock));
+        let op = op.unwrap_or_else(|| scene.ask_late(client, lock, value));
         record(Event::Granted { op, token });
         true
     }
@@ -180,6 +191,7 @@ impl Program {
         client: u32,
         lock: u32,
         ticket: u64,
+        value: Option<&str>,
         hasty: bool,
     ) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
@@ -192,7 +204,7 @@ impl Program {
         let duration = if self.dice.permille(300) { other } else { self.lease };
         let wait = self.dice.length(if hasty { 5..50 } else { 1000..60_000 });
         let patience = self.dice.within(0..10);
-        if self.dice.permille(200) {
+        if let Some(value) = value {
             let election = self.client.election(lock_name(lock)).on_progress(queued);
             let election = election.lease_duration(duration);
             let election = match patience {
@@ -201,7 +213,7 @@ impl Program {
                 1..=4 => election.wait(wait),
                 _ => election,
             };
-            return election.campaign(format!("client {client}")).await.map(Held::Lead);
+            return election.campaign(value).await.map(Held::Lead);
         }
         let request = self.client.lock(lock_name(lock)).on_progress(queued);
         let request = request.lease_duration(duration);
@@ -272,8 +284,7 @@ impl Program {
             if let Held::Lead(lead) = &*held
                 && self.dice.permille(200)
             {
-                let proclaimed = lead.proclaim(format!("{token}")).await;
-                count(if proclaimed.is_ok() { "proclaims" } else { "proclaims in vain" });
+                self.proclaim(lead, client, lock).await;
             }
             if until.has_passed() || (warned && obliging) {
                 break;
@@ -287,6 +298,26 @@ impl Program {
             drop(held);
         } else if held.release().await.is_ok() {
             record(Event::Released { op });
+        }
+    }
+}
+
+impl Program {
+    /// Publishes another value. Now and then somebody looks at once whether it can be seen.
+    async fn proclaim(&mut self, lead: &Leadership, client: u32, lock: u32) {
+        let (op, token) = (scene().next_op(), lead.token());
+        let value = format!("proclaim {op}");
+        record(Event::Proclaim { op, client, lock, token, value: value.clone() });
+        if lead.proclaim(value).await.is_ok() {
+            count("proclaims");
+            record(Event::Proclaimed { op });
+        } else {
+            count("proclaims in vain");
+            record(Event::NotProclaimed { op });
+        }
+        if self.observed && self.dice.permille(500) {
+            let place = self.dice.index(scene().plan.places);
+            scene().world.after(0, move || observer::read_at(place, lock));
         }
     }
 }

@@ -12,7 +12,7 @@ use leasehold::{
 use leasehold_check::Event;
 
 use crate::{
-    faults,
+    faults, observer,
     scarce::Scarce,
     scene::{Running, count, record, scene},
     wire,
@@ -67,7 +67,12 @@ pub fn start(place: usize) {
     let mut places = scene.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
     places[place].since = scene.world.now();
-    places[place].daemon = Some(Running { number, machine, driver });
+    let running = Running { number, machine, driver };
+    places[place].daemon = Some(running.clone());
+    drop(places);
+    if plan.observed {
+        observer::start(&running, dice.split());
+    }
 }
 
 /// Its process is gone, without a word. It is started again after `down`, if

@@ -61,6 +61,8 @@ pub struct Plan {
     pub old_blobs: bool,
     /// Whether every other client has a fenced session.
     pub fenced: bool,
+    /// Whether most acquires are campaigns, and each daemon has observers.
+    pub observed: bool,
     /// When the trouble ends.
     pub calm_from: Nanos,
     /// When everything ends.
@@ -174,6 +176,7 @@ impl Plan {
             old_blobs: dice.permille(300),
             // Of a copy: so the rest of the plan does not hang on it.
             fenced: dice.clone().permille(150),
+            observed: dice.clone().split().permille(300),
             calm_from: trouble,
             end: trouble + dice.millis(100_000..150_000),
             faults: Vec::new(),

@@ -44,8 +44,8 @@ struct Acknowledged {
 struct Lock<'h> {
     /// By token: values in their order, and when each was first asked for.
     values: HashMap<u64, Vec<(&'h str, Point)>>,
-    /// By value: campaigns whose clients were not told of a grant.
-    ungranted: HashMap<&'h str, Vec<usize>>,
+    /// By value: campaigns.
+    campaigns: HashMap<&'h str, Vec<usize>>,
     /// By the time of the acknowledgment.
     acknowledged: Vec<Acknowledged>,
     /// By time, with increasing tokens.
@@ -97,8 +97,8 @@ impl<'i> Elections<'i> {
             values.splice(0..0, campaign);
         }
         for (at, acquire) in index.acquires.iter().enumerate() {
-            if let (Some((value, _)), None) = (acquire.campaign, acquire.hold()) {
-                locks[acquire.lock].ungranted.entry(value).or_default().push(at);
+            if let Some((value, _)) = acquire.campaign {
+                locks[acquire.lock].campaigns.entry(value).or_default().push(at);
             }
         }
         for proclaim in &index.proclaims {
@@ -168,11 +168,16 @@ impl<'i> Elections<'i> {
                 }
             }
             (Some(token), Some(value), None) => {
-                let mut campaigns = known.ungranted.get(value).into_iter().flatten();
-                let is_it = |&at: &usize| in_time(self.index.acquires[at].invoked);
+                // A grant that ends before its client hears of it is asked for again.
+                let mut campaigns = known.campaigns.get(value).into_iter().flatten();
+                let is_it = |&at: &usize| {
+                    let acquire = &self.index.acquires[at];
+                    let granted = acquire.hold().map(|hold| self.index.holds[hold].token);
+                    in_time(acquire.invoked) && granted.is_none_or(|granted| granted > token)
+                };
                 match campaigns.any(is_it) {
                     true => return Some((token, 0)),
-                    false => "which no campaign without another token has",
+                    false => "which no campaign has that was not granted a lower token",
                 }
             }
             (None, Some(_), _) => "without a token",
@@ -195,10 +200,12 @@ impl<'i> Elections<'i> {
         let mut found: Vec<Vec<Evidence>> = vec![Vec::new(); self.locks.len()];
         for (lock, known) in self.locks.iter().enumerate() {
             let acknowledged = known.acknowledged.iter();
-            found[lock].extend(acknowledged.map(|proclaim| Evidence {
-                point: proclaim.acknowledged,
-                token: proclaim.rank.0,
-            }));
+            found[lock].extend(
+                acknowledged.map(|proclaim| Evidence {
+                    point: proclaim.acknowledged,
+                    token: proclaim.rank.0,
+                }),
+            );
         }
         for (observer, ranks) in self.index.observers.iter().zip(ranks) {
             let lock = self.lock(observer);
@@ -244,7 +251,7 @@ impl<'i> Elections<'i> {
         let stored = stored.map(|(it, _)| *it).filter(|_| own.is_some());
         let newest = visible.last().copied().into_iter().chain(stored).max_by_key(|it| it.token);
         if let Some(newer) = newest.filter(|newer| newer.token > rank.0) {
-            if !self.is_excused(observer, rank.0, newer, shown.point, 0) {
+            if !shown.ending && !self.is_excused(observer, rank.0, newer, shown.point, 0) {
                 let excerpt = [newer.point.pos, observer.opened.pos, shown.point.pos];
                 report.add(Kind::E4, shown.point.at, excerpt, || {
                     format!(
@@ -266,8 +273,7 @@ impl<'i> Elections<'i> {
         if self.is_excused(observer, rank.0, evidence, shown.point, 0) {
             return;
         }
-        let excerpt =
-            [newer.invoked, newer.acknowledged.pos, observer.opened.pos, shown.point.pos];
+        let excerpt = [newer.invoked, newer.acknowledged.pos, observer.opened.pos, shown.point.pos];
         report.add(Kind::E3, shown.point.at, excerpt, || {
             format!(
                 "{} {}, although {:?} had been acknowledged at {}",
@@ -362,12 +368,12 @@ impl<'i> Elections<'i> {
     ) -> bool {
         let place = &self.index.places[observer.place];
         let own = self.daemon_of(place.lock, token);
-        let is_broken = |daemon: usize| {
-            self.index.daemons[daemon].broken.is_some_and(|broken| broken <= shown)
-        };
-        let tampered = self.locks[place.lock].tampered.iter().any(|span| {
-            span.from <= shown.at && newer.point.at <= span.to.saturating_add(lag)
-        });
+        let is_broken =
+            |daemon: usize| self.index.daemons[daemon].broken.is_some_and(|broken| broken <= shown);
+        let tampered = self.locks[place.lock]
+            .tampered
+            .iter()
+            .any(|span| span.from <= shown.at && newer.point.at <= span.to.saturating_add(lag));
         tampered
             || is_broken(place.daemon)
             || own.is_some_and(is_broken)

@@ -6,7 +6,9 @@ mod election;
 use client::NOT_GRANTED;
 use hashbrown::{HashMap, HashSet};
 
-use super::{About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Span, Valid};
+use super::{
+    About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Shown, Span, Valid,
+};
 use crate::{Entry, Event, History, Kind, Nanos, report::Report};
 
 impl<'h> Index<'h> {
@@ -165,8 +167,9 @@ impl<'h, 'r> Builder<'h, 'r> {
                 self.observer(point, op, daemon, lock, false)
             }
             &Event::Observe { op, daemon, lock } => self.observer(point, op, daemon, lock, true),
-            Event::Observed { op, token, value } => {
-                self.observed(point, *op, *token, value.as_deref())
+            Event::Observed { op, token, value, ending } => {
+                let (token, ending) = (*token, *ending);
+                self.observed(*op, Shown { point, token, value: value.as_deref(), ending })
             }
             Event::ObserveEnded { op } => self.observe_ended(point, *op),
             &Event::Holds { daemon, lock, first, last, .. } => {

@@ -37,8 +37,7 @@ fn inserted(mut history: History, nth: usize, event: Event) -> History {
 #[test]
 fn value_of_another_leader_is_found() {
     fine(&two_leaders(observed(50, 7, "a"), observed(51, 2000, "c")));
-    let violation =
-        shown(Kind::E1, &two_leaders(observed(50, 7, "x"), nobody(51)), &[2, 3, 4]);
+    let violation = shown(Kind::E1, &two_leaders(observed(50, 7, "x"), nobody(51)), &[2, 3, 4]);
     assert_eq!(
         violation.what,
         "at 0.003 s, daemon 1 showed for lock 0 token 7 with \"x\", which its holder neither \
@@ -60,19 +59,20 @@ fn value_before_its_proclaim_is_found() {
 
 #[test]
 fn leader_without_its_value_is_found() {
-    let without_value = Event::Observed { op: 50, token: Some(7), value: None };
+    let without_value = Event::Observed { op: 50, token: Some(7), value: None, ending: false };
     wrong(Kind::E1, &two_leaders(without_value.clone(), nobody(51)));
     // A plain lock has none.
     let mut plain = two_leaders(without_value, nobody(51));
     plain.entries.remove(1);
     fine(&plain);
-    let without_token = Event::Observed { op: 50, token: None, value: Some("a".to_owned()) };
+    let value = Some("a".to_owned());
+    let without_token = Event::Observed { op: 50, token: None, value, ending: false };
     wrong(Kind::E1, &two_leaders(without_token, nobody(51)));
 }
 
 /// The candidate was granted a token but died before it was told.
 #[test]
-fn untold_token_has_value_of_ungranted_campaign() {
+fn untold_token_has_value_of_campaign_without_lower_token() {
     let untold = |value: &str, token| {
         tale(&[
             (0, ask(1, 0, 0)),
@@ -87,6 +87,7 @@ fn untold_token_has_value_of_ungranted_campaign() {
     };
     fine(&untold("a", 9));
     fine(&untold("b", 7));
+    fine(&untold("b", 6));
     wrong(Kind::E1, &untold("b", 9));
     wrong(Kind::E1, &untold("a", 7));
     wrong(Kind::E1, &untold("z", 9));
@@ -111,7 +112,8 @@ fn stream(states: &[(u64, Event)]) -> History {
 
 #[test]
 fn stream_that_goes_back_is_found() {
-    let forth = [(10, observed(50, 7, "a")), (11, observed(50, 7, "b")), (12, observed(50, 8, "c"))];
+    let forth =
+        [(10, observed(50, 7, "a")), (11, observed(50, 7, "b")), (12, observed(50, 8, "c"))];
     fine(&stream(&forth));
     let gap = [(10, observed(50, 7, "b")), (11, nobody(50)), (12, observed(50, 7, "b"))];
     fine(&stream(&gap));
@@ -163,11 +165,8 @@ fn read_after_acknowledged_proclaim_shows_it() {
     fine(&read_after_proclaim(true, observed(50, 7, "b")));
     fine(&read_after_proclaim(true, nobody(50)));
     fine(&read_after_proclaim(false, observed(50, 7, "a")));
-    let violation = shown(
-        Kind::E3,
-        &read_after_proclaim(true, observed(50, 7, "a")),
-        &[3, 4, 5, 6],
-    );
+    let violation =
+        shown(Kind::E3, &read_after_proclaim(true, observed(50, 7, "a")), &[3, 4, 5, 6]);
     assert_eq!(
         violation.what,
         "at 0.005 s, daemon 1 showed for lock 0 token 7 with \"a\", although \"b\" had been \
@@ -225,6 +224,10 @@ fn read_of_former_leader_is_found() {
         "at 0.025 s, daemon 0 showed for lock 0 token 7 with \"a\", after the storage had token \
          2000 at 0.023 s"
     );
+    // Its daemon says that it has lost the lead.
+    let value = Some("a".to_owned());
+    let ending = Event::Observed { op: 51, token: Some(7), value, ending: true };
+    fine(&two_leaders(nobody(50), ending));
     // Not acknowledged: the storage may not have it yet.
     let unpublished = with(stale.clone(), 10, not_proclaimed(90));
     fine(&unpublished);

@@ -196,9 +196,9 @@ pub(crate) fn observe(op: u64, daemon: u32) -> Event {
 }
 
 pub(crate) fn observed(op: u64, token: u64, value: &str) -> Event {
-    Event::Observed { op, token: Some(token), value: Some(value.to_owned()) }
+    Event::Observed { op, token: Some(token), value: Some(value.to_owned()), ending: false }
 }
 
 pub(crate) fn nobody(op: u64) -> Event {
-    Event::Observed { op, token: None, value: None }
+    Event::Observed { op, token: None, value: None, ending: false }
 }

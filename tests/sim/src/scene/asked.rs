@@ -35,33 +35,48 @@ impl Scene {
     }
 
     /// A client asks for a lock: what it is to know that by.
-    pub fn acquire(&self, client: u32, lock: u32) -> u64 {
+    pub fn acquire(&self, client: u32, lock: u32, campaigns: bool) -> (u64, Option<String>) {
         let ticket = self.next_op();
+        // No two are alike, so that it is known whose value an observer is shown.
+        let value = campaigns.then(|| format!("campaign {ticket}"));
         let place = self.clients.borrow()[client as usize].place;
         let daemon = self.places.borrow()[place].latest;
-        let asked = self.ask(client, lock, daemon, place);
-        let pending = Pending { ticket, asked, lock };
+        let asked = self.ask(client, lock, daemon, place, value.as_deref());
+        let pending = Pending { ticket, asked, lock, value: value.clone() };
         self.clients.borrow_mut()[client as usize].pending.push(pending);
-        ticket
+        (ticket, value)
     }
 
     /// Whoever asks a daemon that is stopping is refused at once, and finds another.
-    fn ask(&self, client: u32, lock: u32, daemon: u32, place: usize) -> Option<(u64, u32)> {
+    fn ask(
+        &self,
+        client: u32,
+        lock: u32,
+        daemon: u32,
+        place: usize,
+        value: Option<&str>,
+    ) -> Option<(u64, u32)> {
         if self.places.borrow()[place].stopping {
             return None;
         }
+        Some((self.record_acquire(client, lock, daemon, value), daemon))
+    }
+
+    fn record_acquire(&self, client: u32, lock: u32, daemon: u32, value: Option<&str>) -> u64 {
         let op = self.next_op();
         self.record(Event::Acquire { op, client, daemon, lock });
-        Some((op, daemon))
+        if let Some(value) = value {
+            self.record(Event::Campaign { op, value: value.to_owned() });
+        }
+        op
     }
 
     /// What was refused because a daemon stops was granted all the same: its number
     /// in the history.
-    pub fn ask_late(&self, client: u32, lock: u32) -> u64 {
+    pub fn ask_late(&self, client: u32, lock: u32, value: Option<&str>) -> u64 {
         let place = self.clients.borrow()[client as usize].place;
-        let (op, daemon) = (self.next_op(), self.places.borrow()[place].latest);
-        self.record(Event::Acquire { op, client, daemon, lock });
-        op
+        let daemon = self.places.borrow()[place].latest;
+        self.record_acquire(client, lock, daemon, value)
     }
 
     /// What a client asks for is answered: its number in the history, if it is
@@ -95,7 +110,8 @@ impl Scene {
             Some((_, before)) if before == daemon => {}
             _ => {
                 scene.give_up(pending, "asked another daemon");
-                pending.asked = scene.ask(client, pending.lock, daemon, place);
+                let value = pending.value.as_deref();
+                pending.asked = scene.ask(client, pending.lock, daemon, place, value);
             }
         });
         self.note_clock(client);

@@ -77,13 +77,8 @@ impl<'h> Builder<'h, '_> {
         About::Nothing
     }
 
-    pub(super) fn observed(
-        &mut self,
-        point: Point,
-        op: u64,
-        token: Option<u64>,
-        value: Option<&'h str>,
-    ) -> About {
+    pub(super) fn observed(&mut self, op: u64, shown: Shown<'h>) -> About {
+        let point = shown.point;
         let Some(&Op::Observer(observer)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], NO_OBSERVER);
         };
@@ -91,7 +86,7 @@ impl<'h> Builder<'h, '_> {
         if observer.ended.is_some() || !(observer.is_stream || observer.shown.is_empty()) {
             return self.malformed(point.pos, [], "this observer was answered before");
         }
-        observer.shown.push(Shown { point, token, value });
+        observer.shown.push(shown);
         self.index.has_elections = true;
         About::Nothing
     }
