@@ -301,7 +301,7 @@ impl Driver {
                     }
                     Action::Changed(name) => {
                         if state.sessions.is_ours(&name) {
-                            let granted = state.sessions.granted(&name);
+                            let granted = state.sessions.granted_token(&name);
                             state.observed.forget(&name, granted);
                         } else if let Some(since) = state.asked
                             && let Some(info) = state.sessions.held_elsewhere(&name)

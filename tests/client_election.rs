@@ -10,7 +10,7 @@ use std::{
 };
 
 use leasehold_client::{
-    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Reason,
+    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Operator, Reason,
 };
 use nix::sys::signal::Signal;
 use support::{Daemon, azurite::Azurite, relay::Relay, until};
@@ -108,7 +108,7 @@ async fn the_next_candidate_leads_when_the_leader_resigns() {
     let first = campaign(&client, "first").await;
     assert!(first.is_valid() && !first.deadline().has_passed());
     assert_eq!((first.namespace(), first.name()), ("default", NAME));
-    let other = client.another_session();
+    let other = client.new_session();
     let waiting = candidate(&other, "second").await;
 
     let seen = state(&other).await;
@@ -136,7 +136,7 @@ async fn a_candidate_that_does_not_wait_is_told_who_leads() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
-    let other = client.another_session();
+    let other = client.new_session();
     let wait = Duration::from_millis(50);
     for (election, expected) in [
         (other.election(NAME).no_wait(), Reason::Held),
@@ -302,7 +302,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     assert!(!nobody.asked && nobody.state.leader.is_none());
 
     let leading = campaign(&client, "first").await;
-    let next = client.another_session();
+    let next = client.new_session();
     let waiting = candidate(&next, "second").await;
     let asked = election.step_down("an upgrade", "test", Some(LONG)).await.unwrap();
     assert!(asked.asked && asked.within <= LONG);
@@ -310,6 +310,8 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     let risk = leading.at_risk().await;
     assert_eq!(risk.reason, Reason::StepDown);
     assert!(risk.message.contains("an upgrade"), "{}", risk.message);
+    let operator = Operator { by: "test".into(), reason: "an upgrade".into() };
+    assert_eq!(risk.operator.as_ref(), Some(&operator));
     assert!(risk.ends_in <= LONG && !risk.ends_in.is_zero());
     assert!(leading.is_valid());
     leading.proclaim("finishing").await.unwrap();
@@ -321,7 +323,8 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     // One that does not: it is lost when the time is over.
     let waiting = candidate(&client, "third").await;
     election.step_down("an upgrade", "test", Some(Duration::from_secs(1))).await.unwrap();
-    assert_eq!(second.lost().await.reason, Reason::StepDown);
+    let loss = second.lost().await;
+    assert_eq!((loss.reason, loss.operator), (Reason::StepDown, Some(operator)));
     let token = second.token();
     drop(second);
     assert!(leads(waiting).await.token() > token);
@@ -453,7 +456,7 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
         panic!("the work ends there");
     }));
     let token = tokens.recv().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     let waiting = candidate(&other, "other").await;
     other.election(NAME).step_down("an upgrade", "test", Some(LONG)).await.unwrap();
     let leading = leads(waiting).await;

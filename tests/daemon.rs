@@ -239,6 +239,33 @@ async fn reflection_is_there_when_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn reflection_v1alpha_requires_the_option() {
+    use tonic_reflection::pb::v1alpha::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let request = || ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::FileContainingSymbol(
+            "leasehold.v1.SessionService".to_owned(),
+        )),
+    };
+    let daemon = Daemon::start_with(&["--reflection"]);
+    let mut client = ServerReflectionClient::new(channel(&daemon).await);
+    let stream = tokio_stream::iter([request()]);
+    let mut answers = client.server_reflection_info(stream).await.unwrap().into_inner();
+    let answer = answers.message().await.unwrap().unwrap().message_response.unwrap();
+    let MessageResponse::FileDescriptorResponse(files) = answer else { panic!("{answer:?}") };
+    assert!(!files.file_descriptor_proto.is_empty());
+
+    let daemon = Daemon::start();
+    let mut client = ServerReflectionClient::new(channel(&daemon).await);
+    let stream = tokio_stream::iter([request()]);
+    let status = client.server_reflection_info(stream).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unimplemented);
+}
+
+#[tokio::test]
 async fn a_disk_that_fills_up_stops_granting_and_says_so_and_holders_keep_what_they_have() {
     let daemon = Daemon::start();
     let holder = client(&daemon, Duration::from_secs(2)).await;

@@ -203,6 +203,7 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::StepDown => "step_down",
         Reason::NoProgress => "no_progress",
         Reason::HandedOver => "handed_over",
+        Reason::ResumedElsewhere => "resumed_elsewhere",
         _ => "unknown",
     }
 }
@@ -242,6 +243,7 @@ mod tests {
             message: "not free within 3s".to_owned(),
             holder: Some(Box::new(holder)),
             held_for: Some(Duration::from_secs(12)),
+            held_by_same_session: false,
             retry_after: None,
         });
         assert_eq!(refused.code, 75);

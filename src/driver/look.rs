@@ -73,7 +73,7 @@ impl Driver {
         }
         // It may have become ours while it was looked at.
         if state.sessions.is_ours(name) {
-            let granted = state.sessions.granted(name);
+            let granted = state.sessions.granted_token(name);
             state.observed.forget(name, granted);
         }
         // While all looks were under way, nothing was due.

@@ -40,8 +40,11 @@ impl Outbox {
     /// The session goes on elsewhere: what was not sent here is not for this
     /// stream any more.
     pub(super) fn supersede(&mut self) {
-        let elsewhere = "the session was resumed on another stream";
-        let problem = Problem::new(Reason::Protocol, elsewhere);
+        tracing::debug!("a session was resumed on another stream");
+        let problem = Problem::new(
+            Reason::ResumedElsewhere,
+            "the session was resumed on another stream; do not resume it again, open a new one",
+        );
         self.messages = VecDeque::new();
         self.end = Some(Some(Box::new(problem)));
         self.wake();

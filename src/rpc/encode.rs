@@ -45,27 +45,32 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             held_for_ms: problem.held_for.map(millis),
             retry_after_ms: problem.retry_after.map(millis),
             field: problem.field.unwrap_or_default().to_owned(),
+            held_by_same_session: problem.held_by_same_session,
         }),
         Message::Queued(queued) => {
-            let Queued { request, position, holder, held_for, note } = *queued;
+            let Queued { request, position, holder, held_for, held_by_same_session, note } =
+                *queued;
             Out::Queued(pb::Queued {
                 request,
                 position,
                 holder: holder.as_deref().map(self::holder),
                 held_for_ms: held_for.map(millis),
                 note,
+                held_by_same_session,
             })
         }
-        Message::AtRisk { handle, reason, message, ends_in } => Out::AtRisk(pb::AtRisk {
+        Message::AtRisk { handle, reason, message, ends_in, operator } => Out::AtRisk(pb::AtRisk {
             handle: handle.to_bytes().to_vec(),
             reason: self::reason(reason).into(),
             message: message.into(),
             ends_in_ms: millis(ends_in),
+            operator: operator.map(|operator| breaker(*operator)),
         }),
-        Message::Lost { handle, reason, message } => Out::Lost(pb::Lost {
+        Message::Lost { handle, reason, message, operator } => Out::Lost(pb::Lost {
             handle: handle.to_bytes().to_vec(),
             reason: self::reason(reason).into(),
             message: message.into(),
+            operator: operator.map(|operator| breaker(*operator)),
         }),
         Message::Released { request } => Out::Released(pb::Released { request }),
         Message::Proclaimed { request } => Out::Proclaimed(pb::Proclaimed { request }),

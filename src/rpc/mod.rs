@@ -72,13 +72,15 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
     let mut routes = RoutesBuilder::default();
     routes.add_service(sessions).add_service(locks).add_service(elections).add_service(health);
     if reflection {
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(pb::DESCRIPTION)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1();
-        match reflection {
-            Ok(reflection) => _ = routes.add_service(reflection),
-            Err(error) => tracing::error!(%error, "reflection is off"),
+        let builder = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(pb::DESCRIPTION)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        // Most tools still use v1alpha.
+        match (builder().build_v1(), builder().build_v1alpha()) {
+            (Ok(v1), Ok(v1alpha)) => _ = routes.add_service(v1).add_service(v1alpha),
+            (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "reflection is off"),
         }
     }
     (routes.routes(), reporter)

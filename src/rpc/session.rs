@@ -170,6 +170,8 @@ where
                     }
                 }
                 Some(Err(error)) => return this.end(Some(unreadable(error))),
+                // Half-closed: what was ready has been sent, and the session stays
+                // until its ttl has passed, as after a broken connection.
                 None => return this.end(None),
             }
         }

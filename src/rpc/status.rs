@@ -33,6 +33,7 @@ pub(super) const fn reason(reason: Reason) -> pb::Reason {
         Reason::ProtocolVersion => pb::Reason::ProtocolVersion,
         Reason::Protocol => pb::Reason::Protocol,
         Reason::StepDown => pb::Reason::StepDown,
+        Reason::ResumedElsewhere => pb::Reason::ResumedElsewhere,
     }
 }
 
@@ -50,7 +51,8 @@ const fn code(reason: Reason) -> Code {
         | Reason::Broken
         | Reason::HeldTooLong
         | Reason::LeaseLost
-        | Reason::StepDown => Code::Aborted,
+        | Reason::StepDown
+        | Reason::ResumedElsewhere => Code::Aborted,
     }
 }
 

@@ -6,7 +6,7 @@ use super::SessionId;
 use crate::{
     error::{Problem, Reason},
     holder::Holder,
-    lease::Token,
+    lease::{Breaker, Token},
     lock::Handle,
     secret::secret,
 };
@@ -63,6 +63,8 @@ pub enum Message {
         message: Box<str>,
         /// When it will end unless things improve.
         ends_in: Duration,
+        /// Operator that asked for it, with [`Reason::StepDown`].
+        operator: Option<Box<Breaker>>,
     },
     /// A grant is lost.
     Lost {
@@ -72,6 +74,9 @@ pub enum Message {
         reason: Reason,
         /// Why, for people.
         message: Box<str>,
+        /// Operator that caused it, with [`Reason::Broken`] and
+        /// [`Reason::StepDown`].
+        operator: Option<Box<Breaker>>,
     },
     /// A lock was given back.
     Released {
@@ -108,6 +113,8 @@ pub struct Queued {
     pub holder: Option<Arc<Holder>>,
     /// For how long.
     pub held_for: Option<Duration>,
+    /// Whether the holder is another acquire of the same session.
+    pub held_by_same_session: bool,
     /// Why nobody is granted the lock though nobody holds it.
     pub note: String,
 }

@@ -45,6 +45,8 @@ pub enum Reason {
     Protocol,
     /// An operator asked the leader to hand over.
     StepDown,
+    /// Another client resumed the session, and has its grants now.
+    ResumedElsewhere,
     /// The work did not show the progress that was
     /// [expected](crate::Leadership::expect_progress) of it. Told by the client
     /// itself.
@@ -79,6 +81,7 @@ impl From<pb::Reason> for Reason {
             pb::Reason::ProtocolVersion => Self::ProtocolVersion,
             pb::Reason::Protocol => Self::Protocol,
             pb::Reason::StepDown => Self::StepDown,
+            pb::Reason::ResumedElsewhere => Self::ResumedElsewhere,
         }
     }
 }
@@ -100,6 +103,8 @@ pub enum Error {
         holder: Option<Box<Holder>>,
         /// For how long, if it is known.
         held_for: Option<Duration>,
+        /// Whether the holder is another acquire of the same session.
+        held_by_same_session: bool,
         /// When trying again makes sense, if the daemon can tell.
         retry_after: Option<Duration>,
     },

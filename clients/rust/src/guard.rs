@@ -22,6 +22,21 @@ use crate::{
 /// that is looked at from time to time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Operator that broke a lock or asked a leader to step down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operator {
+    /// Name, as given in the operator's request, for example `root@vm`.
+    pub by: String,
+    /// Reason that the operator gave.
+    pub reason: String,
+}
+
+impl From<pb::BreakInfo> for Operator {
+    fn from(info: pb::BreakInfo) -> Self {
+        Self { by: info.by, reason: info.reason }
+    }
+}
+
 /// Why a grant was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -29,9 +44,17 @@ pub struct Loss {
     pub reason: Reason,
     /// Why, for people.
     pub message: String,
+    /// Operator that caused the loss, with [`Reason::Broken`] and
+    /// [`Reason::StepDown`], if known.
+    pub operator: Option<Operator>,
 }
 
 impl Loss {
+    /// A loss that no operator caused.
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), operator: None }
+    }
+
     pub(crate) fn of(self, lock: &str) -> Error {
         Error::Lost { lock: lock.to_owned(), reason: self.reason, message: self.message }
     }
@@ -46,6 +69,8 @@ pub struct Risk {
     pub message: String,
     /// The grant will end this long after the warning unless things improve.
     pub ends_in: Duration,
+    /// Operator that asked the leader to step down, with [`Reason::StepDown`].
+    pub operator: Option<Operator>,
 }
 
 impl Risk {
@@ -59,9 +84,6 @@ impl Risk {
 
 /// A lock that is held. Dropping it gives the lock back in the background;
 /// [`release`](Self::release) also waits until the daemon has confirmed that.
-///
-/// Guards of one session for the same lock share one grant, and one token: the
-/// lock is given back with the last of them.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
     session: Arc<Session>,
@@ -168,9 +190,7 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back, and waits until the daemon has confirmed it. If
-    /// other guards share the grant, the lock is given back with the last of
-    /// them.
+    /// Gives the lock back, and waits until the daemon has confirmed it.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was lost before: what was done under it may
@@ -185,15 +205,6 @@ impl Guard {
         self.session.release(self.grant).await
     }
 
-    /// Until when it may be counted on and whether it stands, without looking
-    /// after it.
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.session.peek(self.grant)
-    }
-
     /// The same lock, for those who see to it besides the guard.
     pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
         (&self.session, self.grant)
@@ -206,6 +217,14 @@ impl Guard {
 
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.session.loss(self.grant)
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Guard {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.session.peek(self.grant)
     }
 }
 

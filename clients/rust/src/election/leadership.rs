@@ -15,9 +15,6 @@ use crate::{Error, Guard, Loss, Reason, Risk, clock::Moment, value::Value};
 /// **A paused leader may still act**: pass the [token](Self::token) to the
 /// resources that a leader writes to, and let them refuse one that is lower
 /// than the greatest they have seen.
-///
-/// Leaderships of one session in the same election share one grant, and one
-/// token: it is given up with the last of them.
 #[must_use = "it is given up as soon as it is dropped"]
 pub struct Leadership {
     guard: Guard,
@@ -60,14 +57,6 @@ impl Leadership {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
-    }
-
-    /// As [`Guard::peek`](crate::Guard::peek).
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.guard.peek()
     }
 
     /// Waits until the leadership is lost: because the daemon says so, because
@@ -137,10 +126,11 @@ impl Leadership {
     /// is dropped.
     pub async fn hand_over(&self) -> Loss {
         let asked = self.guard.risk().filter(Risk::asks_to_hand_over);
-        let reason = asked.map_or(Reason::HandedOver, |risk| risk.reason);
+        let reason = asked.as_ref().map_or(Reason::HandedOver, |risk| risk.reason);
+        let operator = asked.and_then(|risk| risk.operator);
         let message = "the leader handed over".to_owned();
         let (session, grant) = self.guard.grant();
-        session.lose(grant, Loss { reason, message });
+        session.lose(grant, Loss { reason, message, operator });
         // Whoever waits for the loss comes first, and drops the work.
         tokio::task::yield_now().await;
         self.lost().await
@@ -172,6 +162,14 @@ impl Leadership {
 
     pub(super) fn loss(&self) -> Option<Loss> {
         self.guard.loss()
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Leadership {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.guard.peek()
     }
 }
 

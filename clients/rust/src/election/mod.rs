@@ -38,11 +38,8 @@ type Shared<T> = Option<Arc<Mutex<T>>>;
 /// value to all who look. Candidates wait for it in turn. Who only looks does
 /// not compete.
 ///
-/// As with locks, **the leadership belongs to the session**: two tasks that
-/// campaign through clones of one client both lead. Give each its own
-/// [`another_session`](Client::another_session) where they should compete. The
-/// value of the first is shown until one of them [proclaims](Leadership::proclaim)
-/// another.
+/// As with locks, **every campaign competes on its own**: of two tasks that
+/// campaign through clones of one client, one leads and the other waits.
 #[must_use = "nothing is asked for before `campaign`, `run_as_leader` or `leader`"]
 pub struct Election {
     client: Client,

@@ -93,7 +93,7 @@ impl Watched {
 
     fn lose(&self) {
         let message = format!("the work has shown no progress for {:?}", self.pulse().within);
-        self.session.lose(self.grant, Loss { reason: Reason::NoProgress, message });
+        self.session.lose(self.grant, Loss::new(Reason::NoProgress, message));
     }
 }
 

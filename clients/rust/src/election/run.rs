@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn lost(reason: Reason) -> Error {
-        Loss { reason, message: String::new() }.of("scheduler")
+        Loss::new(reason, "").of("scheduler")
     }
 
     #[test]

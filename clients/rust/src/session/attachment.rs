@@ -61,6 +61,9 @@ pub(crate) enum Setback {
     NotNow(Error),
     /// The daemon does not know the session.
     UnknownSession,
+    /// Another stream resumed the session and has its grants. Resuming it again
+    /// would end that stream, whose client would resume in turn.
+    ResumedElsewhere,
     /// Trying again would not help.
     Refused(Error),
 }
@@ -153,12 +156,10 @@ impl State {
         for id in missing {
             self.lose(
                 id,
-                Loss {
-                    reason: Reason::Unknown,
-                    message: "the daemon did not know the grant any more when the connection \
-                              was restored"
-                        .to_owned(),
-                },
+                Loss::new(
+                    Reason::Unknown,
+                    "the daemon did not know the grant any more when the connection was restored",
+                ),
             );
         }
         for (ticket, ask) in &mut self.asks {
@@ -212,6 +213,15 @@ impl State {
                 let resumed_in_vain = matches!(before, Attachment::Opening { .. });
                 let next = if resumed_in_vain { Next::TryAgain } else { Next::TryAgainLater };
                 return self.next(next, now);
+            }
+            Setback::ResumedElsewhere => {
+                let loss = Loss::new(
+                    Reason::ResumedElsewhere,
+                    "another client resumed the session and has its grants",
+                );
+                self.judge(|grant| grant.end(loss.clone(), now));
+                self.forget_session(&loss);
+                self.set_trouble("another client resumed the session");
             }
             Setback::UnknownSession => {
                 self.set_trouble("the daemon ended the session before it began");
@@ -280,7 +290,7 @@ impl State {
 }
 
 fn gone(why: &str) -> Loss {
-    Loss { reason: Reason::UnknownSession, message: why.to_owned() }
+    Loss::new(Reason::UnknownSession, why)
 }
 
 pub(crate) fn out_of_reach(trouble: &str) -> String {

@@ -33,7 +33,7 @@ impl fmt::Debug for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GrantId(pub(super) u64);
 
-/// A grant that at least one guard stands for.
+/// A grant and its guard, or the answer that becomes one.
 #[derive(Debug)]
 pub(crate) struct Grant {
     /// None once the session that it belonged to is gone: nothing is left to
@@ -44,16 +44,13 @@ pub(crate) struct Grant {
     ended: Option<Moment>,
     /// Once set, never changed: a grant that was reported lost stays lost.
     loss: Option<Loss>,
-    /// The guards that stand for this grant, and answers on their way to
-    /// become one.
-    pub(crate) users: u32,
     /// The latest warning, and how many there have been.
     pub(crate) risk: Option<(u64, Risk)>,
 }
 
 impl Grant {
     pub(crate) fn new(handle: Handle, validity: Validity) -> Self {
-        Self { handle: Some(handle), validity, ended: None, loss: None, users: 0, risk: None }
+        Self { handle: Some(handle), validity, ended: None, loss: None, risk: None }
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {
@@ -113,6 +110,7 @@ impl Grant {
             Some((_, risk)) if risk.asks_to_hand_over() => Loss {
                 reason: risk.reason,
                 message: format!("the time to hand over is over: {}", risk.message),
+                operator: risk.operator.clone(),
             },
             _ => not_renewed(),
         }
@@ -130,11 +128,10 @@ impl Grant {
 }
 
 fn not_renewed() -> Loss {
-    Loss {
-        reason: Reason::Expired,
-        message: "the grant's deadline has passed without word from the daemon that it stands"
-            .to_owned(),
-    }
+    Loss::new(
+        Reason::Expired,
+        "the grant's deadline has passed without word from the daemon that it stands",
+    )
 }
 
 #[cfg(test)]
@@ -142,6 +139,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Operator;
 
     fn start() -> Anchor {
         Anchor::then(Moment::from_boot(Duration::from_secs(1000)))
@@ -183,7 +181,7 @@ mod tests {
     fn the_first_loss_stays() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        let broken = Loss::new(Reason::Broken, "by ops");
         assert!(grant.lose(broken.clone()));
         assert!(!grant.lose(not_renewed()));
         grant.renew(validity(1, sent, 60), &sent);
@@ -194,7 +192,7 @@ mod tests {
     #[test]
     fn a_grant_that_has_ended_has_no_deadline_ahead() {
         let sent = start();
-        let broken = Loss { reason: Reason::Broken, message: "by ops".into() };
+        let broken = Loss::new(Reason::Broken, "by ops");
         let mut grant = grant(validity(0, sent, 10));
         grant.lose(broken.clone());
         assert_eq!(
@@ -233,9 +231,12 @@ mod tests {
         ] {
             let mut grant = grant(validity(0, sent, 10));
             let (message, ends_in) = ("why".to_owned(), Duration::from_secs(10));
-            grant.warn(Risk { reason: warned, message, ends_in });
+            let operator = Some(Operator { by: "ops".into(), reason: "drill".into() });
+            grant.warn(Risk { reason: warned, message, ends_in, operator: operator.clone() });
             assert!(grant.look_at_clocks(&over));
             assert_eq!(grant.loss().map(|loss| loss.reason), Some(lost));
+            let expected = operator.filter(|_| lost == warned);
+            assert_eq!(grant.loss().and_then(|loss| loss.operator.clone()), expected);
         }
     }
 

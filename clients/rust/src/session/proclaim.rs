@@ -73,7 +73,7 @@ impl State {
         let error = match self.not_leading(&proclaiming) {
             Some(lost) => lost,
             None if reason == Reason::UnknownHandle => {
-                Loss { reason, message: refused.message }.of(&proclaiming.name)
+                Loss::new(reason, refused.message).of(&proclaiming.name)
             }
             None => refusal(&proclaiming.name, reason, refused),
         };
@@ -115,5 +115,5 @@ impl State {
 
 fn over(proclaiming: &Proclaiming) -> Error {
     let message = "the leadership was given up".to_owned();
-    Loss { reason: Reason::UnknownHandle, message }.of(&proclaiming.name)
+    Loss::new(Reason::UnknownHandle, message).of(&proclaiming.name)
 }

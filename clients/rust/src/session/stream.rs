@@ -232,6 +232,7 @@ fn setback(status: &Status) -> Setback {
     );
     match status::reason(status) {
         Some(Reason::UnknownSession | Reason::Expired) => Setback::UnknownSession,
+        Some(Reason::ResumedElsewhere) => Setback::ResumedElsewhere,
         Some(Reason::Invalid | Reason::ProtocolVersion | Reason::Protocol | Reason::DataLoss) => {
             Setback::Refused(status::error(status))
         }
@@ -253,6 +254,40 @@ mod tests {
         assert!(!life(false).has_served(began + PROOF / 2));
         assert!(life(false).has_served(began + PROOF));
         assert!(life(true).has_served(began));
+    }
+
+    /// The rows of the table on `SessionService.Attach`.
+    #[test]
+    fn status_decides_the_next_step() {
+        use tonic_types::{ErrorDetails, StatusExt};
+        let with = |code, reason: &str| {
+            let details = ErrorDetails::with_error_info(reason, "leasehold", []);
+            setback(&Status::with_error_details(code, "why", details))
+        };
+        assert_eq!(with(Code::Aborted, "EXPIRED"), Setback::UnknownSession);
+        assert_eq!(with(Code::NotFound, "UNKNOWN_SESSION"), Setback::UnknownSession);
+        assert_eq!(with(Code::Aborted, "RESUMED_ELSEWHERE"), Setback::ResumedElsewhere);
+        for (code, reason) in [
+            (Code::FailedPrecondition, "PROTOCOL"),
+            (Code::FailedPrecondition, "PROTOCOL_VERSION"),
+            (Code::InvalidArgument, "INVALID"),
+        ] {
+            assert!(matches!(with(code, reason), Setback::Refused(_)), "{reason}");
+        }
+        for (code, reason) in [
+            (Code::ResourceExhausted, "LIMIT"),
+            (Code::Unavailable, "SHUTTING_DOWN"),
+            (Code::Unavailable, "STORE_UNAVAILABLE"),
+            (Code::Unavailable, "RECOVERING"),
+        ] {
+            assert!(matches!(with(code, reason), Setback::NotNow(_)), "{reason}");
+        }
+        for code in [Code::Unimplemented, Code::PermissionDenied, Code::Unauthenticated] {
+            assert!(matches!(setback(&Status::new(code, "why")), Setback::Refused(_)), "{code:?}");
+        }
+        for code in [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled] {
+            assert!(matches!(setback(&Status::new(code, "why")), Setback::Broken(_)), "{code:?}");
+        }
     }
 
     fn response(message: Message) -> pb::AttachResponse {

@@ -87,6 +87,23 @@ fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
 }
 
 #[test]
+fn session_resumed_elsewhere_is_never_resumed() {
+    let mut subject = Subject::attached();
+    let held = subject.grant("a", 1);
+    subject.ask("b", Wait::Forever);
+    subject.actions();
+    subject.later(1);
+    assert_eq!(subject.detach_by(Setback::ResumedElsewhere), Next::TryAgainLater);
+    assert_eq!(subject.lost_by(held), Some(Reason::ResumedElsewhere));
+    assert_eq!(subject.deadline(held), subject.now, "the other stream has the grant");
+    subject.actions();
+    // A new session, not a resume; the pending acquire moves to it.
+    subject.open();
+    assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("b"));
+    assert_eq!(subject.state.let_go(held), None, "there is nothing to release");
+}
+
+#[test]
 fn waits_end_on_the_client_too_when_there_is_no_stream() {
     let mut subject = Subject::attached();
     let short = subject.ask("a", Wait::AtMost(Duration::from_secs(2)));

@@ -190,5 +190,6 @@ pub(super) fn restored() -> Heard {
 
 pub(super) fn lost(handle: u8) -> Heard {
     let handle = vec![handle; 16].into();
-    Heard::Lost(pb::Lost { handle, reason: pb::Reason::Broken.into(), message: "by ops".into() })
+    let reason = pb::Reason::Broken.into();
+    Heard::Lost(pb::Lost { handle, reason, message: "by ops".into(), operator: None })
 }
