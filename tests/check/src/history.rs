@@ -182,7 +182,7 @@ pub enum Event {
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A token belongs to one session, nobody else uses it, and what a fenced
+    /// A token belongs to one acquire, nobody else uses it, and what a fenced
     /// resource accepts never falls.
     I1,
     /// A grant returned before another acquire was invoked has the lower token.
@@ -231,7 +231,8 @@ pub enum Kind {
     /// the record of a newer hold. A read that is sent after that shows no lower token,
     /// unless as a leader whose grant is lost. The leader's own daemon shows it earlier, before its value is published.
     E4,
-    /// The fenced, owner-aware mutex is linearizable.
+    /// The fenced mutex is linearizable. It is not reentrant: a client that holds it waits
+    /// like any other.
     Linearizable,
     /// The history contradicts itself: whoever recorded it made a mistake.
     Malformed,

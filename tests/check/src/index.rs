@@ -136,17 +136,16 @@ impl Acquire<'_> {
     }
 }
 
-/// A client's hold of a lock under one token. More than one acquire may share it.
+/// Grant of an acquire: a client's hold of a lock under one token.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) client: u32,
     pub(crate) lock: usize,
     pub(crate) token: u64,
-    /// The acquire that was granted first.
     pub(crate) acquire: usize,
     pub(crate) granted: Point,
-    /// Of the acquires that share it, when the first and the last were invoked.
-    pub(crate) invoked: (Point, Point),
+    /// When its acquire was invoked.
+    pub(crate) invoked: Point,
     /// Up to `end`.
     pub(crate) valid: Vec<Valid>,
     /// The first of release, loss, death and the end of a fenced session's stream.
@@ -163,7 +162,7 @@ pub(crate) struct Hold {
     pub(crate) segments: Vec<Segment>,
     /// The end of the last time that it was valid.
     pub(crate) over: Point,
-    /// Another client's hold with the same token.
+    /// Another acquire's hold with the same token.
     same_token: Option<usize>,
 }
 
@@ -333,7 +332,7 @@ pub(crate) struct Index<'h> {
     pub(crate) locks: Vec<Lock>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) places: Vec<Place>,
-    /// Pairs of holds of different clients with the same lock and token.
+    /// Pairs of holds with the same lock and token.
     pub(crate) twins: Vec<(usize, usize)>,
     /// In the order in which they were invoked.
     pub(crate) proclaims: Vec<Proclaim<'h>>,

@@ -42,7 +42,15 @@ macro_rules! wrapped_mutants {
     };
 }
 
-wrapped_mutants! {}
+wrapped_mutants! {
+    WrongValue, "E1", "o1", "the store publishes another value than the leader's";
+    FormerLeader, "E4", "o2", "a publication of the former leader is repeated after the new one";
+    NotWritten, "E3", "o3", "a publication is acknowledged but never written";
+    WrittenLater, "E3", "o4", "a publication is acknowledged two seconds before it is written";
+    StaleRead, "E4", "o5", "a read shows what the one before found";
+    ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
+    CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
+}
 
 /// Mutant of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

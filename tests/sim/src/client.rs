@@ -106,24 +106,30 @@ pub fn start(place: usize) {
         let connected = simulation::connect(Route::Link(link), builder.connect());
         connected.expect("it does no I/O").expect("the settings are acceptable")
     });
-    let Plan { locks, hands, hasty, lease, longest_lease, observed, .. } = scene.plan;
+    let Plan { locks, hands, hasty, cancels, rivals, lease, longest_lease, observed, .. } =
+        scene.plan;
+    let hands = if rivals { hands.max(2) } else { hands };
     for hand in 0..hands {
         let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
-        let locks = (0..locks).filter(|lock| lock % hands == hand).collect();
+        let locks: Vec<_> = (0..locks).filter(|lock| rivals || lock % hands == hand).collect();
+        if locks.is_empty() {
+            continue;
+        }
         let program =
-            Program { number, client, dice, locks, hasty, lease, longest_lease, observed };
+            Program { number, client, dice, locks, hasty, cancels, lease, longest_lease, observed };
         scene.world.spawn(machine, Box::pin(program.run()));
     }
 }
 
-/// What a client does with some of the locks, while others of its tasks see to
-/// others: in one session, two that want the same lock would share it.
+/// What a task of a client does with some of the locks. In some plans, other tasks of the
+/// same client want the same locks, and compete with it like any other session.
 struct Program {
     number: Arc<AtomicU32>,
     client: Client,
     dice: Dice,
     locks: Vec<u32>,
     hasty: u64,
+    cancels: u64,
     lease: Duration,
     longest_lease: Duration,
     observed: bool,
@@ -147,7 +153,26 @@ impl Program {
             // Some give up while the storage is being asked for the first time, or even
             // before there is a session.
             let hasty = self.dice.permille(self.hasty);
-            match self.acquire(client, lock, ticket, value.as_deref(), hasty).await {
+            let canceled = match self.dice.permille(self.cancels) {
+                true => {
+                    let most = *self.dice.pick(&[20, 100, 1_000, 10_000]);
+                    sleep(self.dice.length(1..most))
+                }
+                false => sleep(Duration::MAX),
+            };
+            let outcome = tokio::select! {
+                biased;
+                outcome = self.acquire(client, lock, ticket, value.as_deref(), hasty) => outcome,
+                () = canceled => {
+                    count("acquires canceled");
+                    if let Some(op) = scene().answered(client, ticket) {
+                        let why = "canceled by its client".to_owned();
+                        record(Event::Refused { op, why, faulty: false });
+                    }
+                    continue;
+                }
+            };
+            match outcome {
                 Ok(held) => {
                     if self.granted(client, lock, ticket, value.as_deref(), held.token()) {
                         self.hold(held, client, lock).await;

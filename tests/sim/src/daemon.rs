@@ -12,7 +12,9 @@ use leasehold::{
 use leasehold_check::Event;
 
 use crate::{
-    faults, observer,
+    faults,
+    misleading::Misleading,
+    observer,
     scarce::Scarce,
     scene::{Running, count, record, scene},
     wire,
@@ -58,7 +60,7 @@ pub fn start(place: usize) {
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
         let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
-        let store = Scarce { store, tokens: plan.tokens };
+        let store = Misleading::new(Scarce { store, tokens: plan.tokens });
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().look_elsewhere());

@@ -16,6 +16,7 @@ pub mod dice;
 pub mod faults;
 pub mod http;
 pub mod link;
+pub mod misleading;
 pub mod observer;
 pub mod plan;
 pub mod run;

@@ -32,6 +32,10 @@ pub struct Plan {
     pub hands: u32,
     /// How many of a thousand acquires are given up while the storage is being asked.
     pub hasty: u64,
+    /// How many of a thousand acquires are canceled while they wait.
+    pub cancels: u64,
+    /// Whether all tasks of a client want the same locks, and compete within its session.
+    pub rivals: bool,
     /// The lease's duration.
     pub lease: Duration,
     /// The longest that clients ask for.
@@ -161,6 +165,8 @@ impl Plan {
             locks,
             hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
             hasty: 80,
+            cancels: 20,
+            rivals: dice.clone().split().split().permille(200),
             lease,
             longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
             tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
