@@ -209,6 +209,7 @@ impl Plan {
     /// Operators break locks and stop daemons while holders have no stream but still count
     /// on their grants.
     fn make_detached(&mut self, dice: &mut Dice) {
+        self.faults.clear();
         (self.places, self.clients) = (dice.within(1..3) as usize, 3);
         (self.locks, self.hands, self.rivals, self.fenced) = (1, 1, false, false);
         self.ttl = Duration::from_millis(*dice.pick(&[10_000, 30_000]));
