@@ -8,6 +8,7 @@ mod nested;
 mod orphan;
 mod queue;
 mod refused;
+mod resumed;
 mod tokens;
 mod validity;
 
@@ -31,6 +32,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         }
         liveness::check(&index, &mut report);
         refused::check(&index, &mut report);
+        resumed::check(&index, &mut report);
         queue::check(&index, &mut report);
         orphan::check(&index, &mut report);
         election::check(&index, &mut report);

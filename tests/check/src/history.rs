@@ -94,6 +94,9 @@ pub enum Event {
     /// The client waited for the loss of its grant, while its clocks ran evenly, and
     /// was told of it now. Its deadline must not have passed before.
     Told { client: u32, lock: u32, token: u64 },
+    /// The client lost its grant because its daemon did not list it when the session was
+    /// resumed; but the daemon has the grant, and neither lost nor released it.
+    StillGranted { client: u32, lock: u32, token: u64 },
     /// The client did something to the resource that the lock protects: with its
     /// token if `fenced`. What the resource made of it.
     Used { client: u32, lock: u32, token: u64, fenced: bool, accepted: bool },
@@ -210,6 +213,9 @@ pub enum Kind {
     L4,
     /// Recovery from any outage.
     L5,
+    /// A grant that its daemon has survives the end of its stream: the client is told of it
+    /// when it resumes its session.
+    L6,
     /// An observed value belongs to the leader whose token it carries: the acquire that
     /// was granted this token campaigned with the value, or its client proclaimed the
     /// value under this token. If no client was told of the token, the value is that of a

@@ -9,6 +9,7 @@ mod model;
 mod nested;
 mod queue;
 mod refused;
+mod resumed;
 mod spoilt;
 mod tale;
 mod tokens;

@@ -48,6 +48,9 @@ impl fmt::Display for Event {
             Self::Told { client, lock, token } => {
                 write!(f, "client {client} is told that lock {lock}, token {token}, is lost")
             }
+            Self::StillGranted { client, lock, token } => {
+                write!(f, "the daemon of client {client} still grants lock {lock}, token {token}")
+            }
             Self::Used { client, lock, token, fenced, accepted } => {
                 let how = if *fenced { "with" } else { "without showing" };
                 let what = if *accepted { "accepted" } else { "refused" };
@@ -124,6 +127,7 @@ impl Event {
             Self::Released { .. } => "released",
             Self::Lost { .. } => "lost",
             Self::Told { .. } => "told",
+            Self::StillGranted { .. } => "still_granted",
             Self::Used { .. } => "used",
             Self::Detached { .. } => "detached",
             Self::Freed { .. } => "freed",

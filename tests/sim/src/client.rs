@@ -10,7 +10,7 @@ use std::{
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
-use leasehold_client::{Client, Error, Guard, Leadership};
+use leasehold_client::{Client, Error, Guard, Leadership, Loss, Reason};
 use leasehold_time::{
     clock::Moment,
     simulation::{self, Peek, Route},
@@ -62,10 +62,10 @@ impl Held {
         }
     }
 
-    async fn lost(&self) {
+    async fn lost(&self) -> Loss {
         match self {
-            Self::Lock(guard) => _ = guard.lost().await,
-            Self::Lead(lead) => _ = lead.lost().await,
+            Self::Lock(guard) => guard.lost().await,
+            Self::Lead(lead) => lead.lost().await,
         }
     }
 
@@ -281,7 +281,7 @@ impl Program {
             let since = scene().world.now();
             let (told, warned) = tokio::select! {
                 biased;
-                () = held.lost(), if attentive => (true, false),
+                _ = held.lost(), if attentive => (true, false),
                 () = held.at_risk(), if attentive => (false, true),
                 () = turn => (false, false),
             };
@@ -294,6 +294,11 @@ impl Program {
             if !held.is_valid() {
                 count("grants lost");
                 record(Event::Lost { client, lock, token });
+                if held.lost().await.reason == Reason::Unknown
+                    && scene().is_granted(client, lock, token)
+                {
+                    record(Event::StillGranted { client, lock, token });
+                }
                 if self.dice.permille(500) {
                     // It stopped, but has not let go yet.
                     sleep(self.dice.length(0..20_000)).await;

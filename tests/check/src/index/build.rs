@@ -146,10 +146,12 @@ impl<'h, 'r> Builder<'h, 'r> {
                 };
                 self.end(hold, End { point, how: How::Lost })
             }
-            &Event::Told { client, lock, token } => match self.held(point, client, lock, token) {
-                Some(hold) => About::Hold(hold),
-                None => self.malformed(point.pos, [], NOT_GRANTED),
-            },
+            &Event::Told { client, lock, token } | &Event::StillGranted { client, lock, token } => {
+                match self.held(point, client, lock, token) {
+                    Some(hold) => About::Hold(hold),
+                    None => self.malformed(point.pos, [], NOT_GRANTED),
+                }
+            }
             &Event::Used { client, lock, token, .. } => {
                 let lock = self.lock(lock);
                 About::Used { lock, hold: self.hold(client, lock, token) }

@@ -1,10 +1,11 @@
 //! What clients ask for, of which daemon, and what ends that.
 
+use leasehold::name::LockName;
 use leasehold_check::Event;
 
 use crate::world::{Machine, Nanos, SECOND};
 
-use super::{Hold, Pending, Process, Scene};
+use super::{Hold, Pending, Process, Scene, lock_name};
 
 /// How long a client may take to find a daemon that has begun.
 const FOUND: Nanos = 10 * SECOND;
@@ -153,6 +154,22 @@ impl Scene {
         };
         self.each_pending(client, |scene, pending| scene.give_up(pending, "closed its session"));
         self.enrol(machine, place)
+    }
+
+    /// Whether the daemon of a client has a grant with this token, neither lost nor ending.
+    #[must_use]
+    pub fn is_granted(&self, client: u32, lock: u32, token: u64) -> bool {
+        let place = self.clients.borrow()[client as usize].place;
+        let (Some(daemon), Ok(name)) = (self.running(place), LockName::parse("", &lock_name(lock)))
+        else {
+            return false;
+        };
+        let view = self.world.as_machine(daemon.machine, || daemon.driver.view(&name));
+        view.held.is_some_and(|held| {
+            held.session.is_some()
+                && held.free_within.is_none()
+                && held.token.is_some_and(|granted| granted.get() == token)
+        })
     }
 
     /// The number of a new session.
