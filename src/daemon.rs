@@ -1,7 +1,12 @@
 //! The daemon: opens the store, binds the listeners, serves, and stops without
 //! leaving anybody in the dark.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
@@ -13,7 +18,7 @@ use crate::{
     driver::Driver,
     http::{self, Http},
     lease::{
-        LeaseStore,
+        Endpoint, LeaseStore,
         azure::{
             Azure,
             account::{self, Account},
@@ -98,7 +103,38 @@ impl Daemon {
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
         let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
-        Ok(Self::new(config, store, entropy, listeners, http_listeners))
+        let daemon = Self::new(config, store, entropy, listeners, http_listeners);
+        daemon.log_start();
+        Ok(daemon)
+    }
+
+    /// Logs one line with everything that an operator asks first.
+    fn log_start(&self) {
+        let Config { default_ttl, longest_ttl, lease_duration, drain, .. } = self.config;
+        let length = humantime::format_duration;
+        let location = match self.config.store {
+            Store::Embedded => self.config.data_dir.display().to_string(),
+            Store::Azure => self.store.describe(),
+        };
+        let http_listen = Some(self.http_addresses().join(",")).filter(|all| !all.is_empty());
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            pid = std::process::id(),
+            store = self.config.store.name(),
+            location,
+            listen = self.addresses().join(","),
+            http_listen,
+            default_ttl = %length(default_ttl),
+            longest_ttl = %length(longest_ttl),
+            lease_duration = %length(lease_duration),
+            drain = %length(drain),
+            max_connections = self.config.max_connections,
+            max_sessions = self.config.max_sessions,
+            max_locks = self.config.max_locks,
+            max_locks_per_session = self.config.max_locks_per_session,
+            max_waiters_per_lock = self.config.max_waiters_per_lock,
+            "daemon started"
+        );
     }
 
     /// A daemon on a store that is open, with listeners that are bound.
@@ -123,6 +159,10 @@ impl Daemon {
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
+        let addresses = listeners.iter().map(rpc::Listener::address);
+        if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {
+            store.advertise(endpoint);
+        }
         let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
         Self { config, driver, store, listeners, http_listeners }
     }
@@ -197,7 +237,7 @@ impl Daemon {
             drain.send_replace(true);
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
-            tracing::info!(sessions, locks, "stopping: waiting for holders to let go");
+            tracing::info!(sessions, locks, "shutting down: draining");
             driver.drain(config.drain).await;
             let closed = store.close().await.map_err(Error::Close);
             driver.end_streams();
@@ -240,8 +280,44 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
 
 /// Which daemon this is, for people.
 fn this_daemon() -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    format!("{} (pid {})", host.unwrap_or_default(), std::process::id())
+    format!("{} (pid {})", host_name().unwrap_or_default(), std::process::id())
+}
+
+fn host_name() -> Option<String> {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok())
+}
+
+/// Address at which operators' requests reach this daemon: the configured one, or
+/// else that of a listener. A listener on one address is reached by that address.
+/// One on loopback, on all addresses or on a Unix socket is reached on this host.
+fn endpoint(advertised: Option<&str>, listeners: impl Iterator<Item = String>) -> Option<Endpoint> {
+    if let Some(address) = advertised {
+        return Some(Endpoint { address: address.into(), host: None });
+    }
+    let host = host_name().filter(|host| !host.is_empty())?;
+    let here =
+        |address: String| Endpoint { address: address.into(), host: Some(host.as_str().into()) };
+    let mut local = None;
+    for listener in listeners {
+        if let Some(path) = listener.strip_prefix("unix:") {
+            let absolute = std::path::absolute(path).ok()?;
+            local.get_or_insert(here(format!("unix:{}", absolute.display())));
+        } else if let Ok(address) = listener.parse::<SocketAddr>() {
+            let loopback: IpAddr = match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            };
+            let (ip, port) = (address.ip().to_canonical(), address.port());
+            if ip.is_unspecified() {
+                local.get_or_insert(here(format!("http://{}", SocketAddr::new(loopback, port))));
+            } else if ip.is_loopback() {
+                local.get_or_insert(here(format!("http://{address}")));
+            } else {
+                return Some(Endpoint { address: format!("http://{address}").into(), host: None });
+            }
+        }
+    }
+    local
 }
 
 /// Binds all of them.
@@ -280,5 +356,30 @@ async fn report_health(store: Arc<dyn LeaseStore>, health: tonic_health::server:
             health.set_service_status("", status).await;
         }
         sleep(CHECK_HEALTH).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_is_derived_from_listeners() {
+        let of = |listeners: &[&str]| {
+            let endpoint = endpoint(None, listeners.iter().map(|at| (*at).to_owned()))?;
+            assert!(endpoint.host.is_none_or(|host| Some(&*host) == host_name().as_deref()));
+            Some(endpoint.address.to_string())
+        };
+        assert_eq!(of(&["127.0.0.1:7420"]).unwrap(), "http://127.0.0.1:7420");
+        assert_eq!(of(&["0.0.0.0:7420"]).unwrap(), "http://127.0.0.1:7420");
+        assert_eq!(of(&["[::]:7420"]).unwrap(), "http://[::1]:7420");
+        assert_eq!(of(&["unix:/run/l.sock"]).unwrap(), "unix:/run/l.sock");
+        assert_eq!(of(&["unix:/run/l.sock", "127.0.0.1:1"]).unwrap(), "unix:/run/l.sock");
+        assert_eq!(of(&["127.0.0.1:1", "10.0.0.5:7420"]).unwrap(), "http://10.0.0.5:7420");
+        assert_eq!(of(&[]), None);
+        let routable = endpoint(None, ["10.0.0.5:7420".to_owned()].into_iter()).unwrap();
+        assert_eq!(routable.host, None);
+        let given = endpoint(Some("http://a:1"), ["127.0.0.1:1".to_owned()].into_iter()).unwrap();
+        assert_eq!((&*given.address, given.host), ("http://a:1", None));
     }
 }

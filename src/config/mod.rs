@@ -34,6 +34,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// Where HTTP is served; nowhere if there are none.
     pub http_listen: Vec<Listen>,
+    /// Address that peers and operators are given for this daemon.
+    pub advertise: Option<String>,
     /// Whether it was said that other machines may connect.
     pub allow_remote: bool,
     /// The permission bits of Unix sockets.
@@ -81,6 +83,7 @@ impl Default for Config {
         Self {
             listen: vec![Listen::DEFAULT],
             http_listen: Vec::new(),
+            advertise: None,
             allow_remote: false,
             socket_mode: 0o600,
             store: Store::Embedded,
@@ -115,7 +118,9 @@ pub enum Store {
 }
 
 impl Store {
-    const fn name(self) -> &'static str {
+    /// Name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
             Self::Azure => "azure",

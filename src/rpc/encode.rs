@@ -7,7 +7,7 @@ use crate::{
     holder::Holder,
     lease::{Breaker, CallCount},
     name::LockName,
-    session::{LockView, Message, Opened, Queued},
+    session::{HeldView, LockView, Message, Opened, Queued},
 };
 
 /// Whole milliseconds, rounded down: a promise must not grow on the way.
@@ -120,7 +120,17 @@ pub(super) fn lock_info(view: &LockView) -> pb::LockInfo {
         held_for_ms: held.and_then(|held| held.held_for).map(millis),
         waiting: view.waiting as u32,
         ending: held.is_some_and(|held| held.free_within.is_some()),
+        daemon: held.and_then(daemon),
     }
+}
+
+fn daemon(held: &HeldView) -> Option<pb::DaemonInfo> {
+    let endpoint = held.endpoint.as_deref();
+    (held.daemon.is_some() || endpoint.is_some()).then(|| pb::DaemonInfo {
+        description: held.daemon.as_deref().unwrap_or_default().to_owned(),
+        endpoint: endpoint.map(|endpoint| endpoint.address.to_string()).unwrap_or_default(),
+        host: endpoint.and_then(|at| at.host.as_deref()).unwrap_or_default().to_owned(),
+    })
 }
 
 pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
@@ -133,6 +143,7 @@ pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
         session_id: held.session.map(|session| session.to_string()).unwrap_or_default(),
         ending: held.free_within.is_some(),
         daemon: held.daemon.as_deref().unwrap_or_default().to_owned(),
+        peer: daemon(held),
     });
     pb::ElectionState {
         election: Some(lock_ref(&view.name)),

@@ -214,7 +214,7 @@ impl World {
                     }
                     self.event(daemon, Event::Detached(stream));
                 }
-                Action::Supersede(_) => {}
+                Action::Supersede(_) | Action::Expired(_) => {}
                 Action::Call(lock, call) => self.store.asked.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }
@@ -590,7 +590,7 @@ impl Store {
                 Answer::Renew(Ok(lease::Renew::Renewed { deadline: Some(lease_deadline(sent)) }))
             }
             (StoreCall::Renew(..), Fate::Answered) => {
-                Answer::Renew(Ok(lease::Renew::Lost { why: why() }))
+                Answer::Renew(Ok(lease::Renew::Lost { why: why(), broken: None }))
             }
             (StoreCall::Release(..), Fate::Answered) => {
                 Answer::Release(Ok(lease::Release::Released))

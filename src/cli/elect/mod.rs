@@ -21,6 +21,7 @@ use super::{
     Globals,
     designated::Which,
     exit::Failure,
+    options::connected,
     output::{Output, length},
     process::{self, Signal, Signals},
     run::{self, Denied, Ended, Notes, Program, Supervisor, Terms},
@@ -159,7 +160,7 @@ impl Elect {
                 Next::Fail(failure) => return Err(failure),
                 Next::Again { rest, why } => (pauses.next(rest), why),
             };
-            notes.tell(format_args!("{why}; campaigning again in {}", length(pause)));
+            notes.tell(format_args!("{why}; next campaign in {}", length(pause)));
             if let Err(signal) = run::pause(pause, signals).await {
                 return Ok(ExitCode::from(run::code_of(signal)));
             }
@@ -212,6 +213,6 @@ impl Elect {
         for (key, value) in &self.label {
             builder = builder.label(key, value);
         }
-        Ok(builder.connect().await?)
+        connected(builder.connect().await)
     }
 }

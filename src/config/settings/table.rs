@@ -16,6 +16,18 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(from)..=Duration::from_secs(to)
 }
 
+/// Whether this is `http://HOST:PORT`.
+fn is_advertisable(text: &str) -> bool {
+    let Some((host, port)) = text.strip_prefix("http://").and_then(|at| at.rsplit_once(':')) else {
+        return false;
+    };
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+    text.len() <= 200
+        && !host.is_empty()
+        && host.bytes().all(is_host)
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
 /// All that can be set, in the order in which it is shown.
 pub const SETTINGS: &[Setting] = &[
     setting(
@@ -30,6 +42,25 @@ pub const SETTINGS: &[Setting] = &[
         "Where HTTP is served for probes and scripts: who leads an election, /healthz and \
          /readyz. Several are possible; without any it is off",
         Kind::Listeners { field: |config| &mut config.http_listen, needed: false },
+    ),
+    setting(
+        "advertise",
+        Group::Listeners,
+        "Address of this daemon that is stored with its leases, so that `step-down` and `check` \
+         sent to another daemon reach it. By default the address of a listener; one on loopback \
+         is used only on the same host",
+        Kind::Text {
+            allowed: "\"http://HOST:PORT\" with at most 200 characters, or \"\" for the default",
+            parse: |config, text| {
+                config.advertise = match text {
+                    "" => None,
+                    _ if is_advertisable(text) => Some(text.to_owned()),
+                    _ => return Err(None),
+                };
+                Ok(())
+            },
+            show: |config| config.advertise.clone().unwrap_or_default(),
+        },
     ),
     setting(
         "allow_remote",

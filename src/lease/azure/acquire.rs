@@ -32,6 +32,10 @@ const ABSURD: u64 = 24 * 60 * 60;
 const ABSURD_CLOCK: &str = "the lock is new, and the storage service's clock, at which its tokens \
     begin, is absurdly ahead of this machine's: set the clock of this machine right";
 
+const UNUSABLE_CLOCK: &str = "the storage service's clock is more than a day ahead of this \
+    machine's, and without it an old record can't be told from the latest one: correct the clock \
+    of this machine";
+
 /// How often a blob is created that somebody deletes again.
 const CREATIONS: u32 = 3;
 
@@ -78,7 +82,9 @@ impl Azure {
         match written.await {
             Ok(Written::Yes(record)) => {
                 let tokens = Tokens::from(record.token, SLICE);
-                self.shared.memory.change(&claim.name, |known| known.hold = Some(claim.id));
+                self.shared.memory.change(&claim.name, |known| {
+                    known.hold = Some((claim.id, record.token));
+                });
                 let deadline = Some(deadline(sent, claim.duration));
                 Ok(Acquire::Acquired(Acquired { tokens, deadline }))
             }
@@ -283,8 +289,7 @@ pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
 
 /// The record's next tokens.
 fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
-    let Basis { date, highest } = *basis;
-    record.token = next_token(record.token, highest, date, clock::unix_seconds())?;
+    record.token = next_token(record.token, basis, clock::unix_seconds())?;
     Ok(())
 }
 
@@ -293,7 +298,12 @@ fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
 /// A blob that was created anew has none: its tokens begin after the second in
 /// which it was created by the service's clock, so that they are greater than
 /// any from before it was deleted.
-fn next_token(stored: u64, highest: u64, date: Option<u64>, wall: u64) -> Result<u64, Unfit> {
+///
+/// Without a usable Date, a stored token is continued only if this process wrote
+/// that version of the blob. Any other version may be an old one that was
+/// restored, after a peer had stored higher tokens that this process never saw.
+fn next_token(stored: u64, basis: &Basis, wall: u64) -> Result<u64, Unfit> {
+    let Basis { date, highest, is_own } = *basis;
     let absurd = |date: &u64| *date > wall.saturating_add(ABSURD);
     let date = date.filter(|date| !absurd(date) || mutant::is(Mutant::AbsurdDate));
     let token = match (stored, date) {
@@ -304,7 +314,9 @@ fn next_token(stored: u64, highest: u64, date: Option<u64>, wall: u64) -> Result
         }
         (0, Some(date)) if mutant::is(Mutant::NewForgetsSeen) => (date + 1) << SEQ_BITS,
         (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + SLICE),
-        (stored, date) => (stored + SLICE).max(date.unwrap_or(0) << SEQ_BITS),
+        (stored, Some(date)) => (stored + SLICE).max(date << SEQ_BITS),
+        (stored, None) if is_own => stored + SLICE,
+        (_, None) => return Err(Unfit::Otherwise(UNUSABLE_CLOCK.to_owned())),
     };
     if Tokens::from(token, SLICE).is_empty() {
         return Err(Unfit::Corrupt("its tokens are used up".to_owned()));
@@ -320,7 +332,9 @@ mod tests {
 
     #[test]
     fn tokens_rise_with_the_holds_and_with_the_services_clock() {
-        let next = |stored, highest, date| next_token(stored, highest, date, NOW).ok();
+        let next = |stored, highest, date| {
+            next_token(stored, &Basis { date, highest, is_own: true }, NOW).ok()
+        };
         assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + SLICE));
         assert_eq!(next(NOW << 20, 0, Some(NOW + 1)), Some((NOW + 1) << 20));
         assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + SLICE));
@@ -335,6 +349,18 @@ mod tests {
         assert_eq!(next(0, 0, Some(NOW + ABSURD + 1)), None);
         assert_eq!(next(0, 0, None), None);
         assert_eq!(next((1 << 53) - SLICE, 0, None), None, "used up");
+    }
+
+    #[test]
+    fn foreign_record_is_not_continued_without_usable_date() {
+        let next = |date, is_own| {
+            next_token(NOW << 20, &Basis { date, highest: NOW << 20, is_own }, NOW).ok()
+        };
+        assert_eq!(next(Some(NOW), false), Some((NOW << 20) + SLICE));
+        assert_eq!(next(Some(NOW + ABSURD), false), Some((NOW + ABSURD) << 20));
+        assert_eq!(next(Some(NOW + ABSURD + 1), false), None);
+        assert_eq!(next(None, false), None);
+        assert_eq!(next(Some(NOW + ABSURD + 1), true), Some((NOW << 20) + SLICE));
     }
 
     #[test]

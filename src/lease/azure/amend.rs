@@ -42,6 +42,8 @@ pub(super) struct Basis {
     pub(super) date: Option<u64>,
     /// The greatest token that was ever seen with this lock.
     pub(super) highest: u64,
+    /// Whether this process wrote the record's version, under its own lease.
+    pub(super) is_own: bool,
 }
 
 /// How a change went.
@@ -125,13 +127,16 @@ impl Azure {
                     };
                     let known = self.shared.memory.get(attempt.name);
                     let highest = known.as_ref().map_or(0, |known| known.highest);
-                    let content = match change(&mut record, &Basis { date, highest }) {
+                    let written = known.as_ref().and_then(|known| known.written.as_ref());
+                    let basis = Basis { date, highest, is_own: written == Some(&etag) };
+                    let content = match change(&mut record, &basis) {
                         Ok(content) => content,
                         Err(Unfit::Corrupt(why)) => return Err(why),
                         Err(Unfit::Otherwise(why)) => return Ok(Written::Unknown(why)),
                     };
                     record.broken = known.and_then(|known| known.unnoted).or(record.broken);
                     record.daemon = self.shared.daemon.to_string();
+                    record.endpoint = self.shared.endpoint.get().cloned();
                     record.nonce = self.nonce();
                     if let Some(content) = &content {
                         record.bytes = content.len();
@@ -212,7 +217,11 @@ impl Azure {
 
     fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
         self.shared.memory.saw(attempt.name, etag, record);
-        self.shared.memory.change(attempt.name, |known| known.unnoted = None);
+        let written = attempt.id.is_some().then(|| etag.clone());
+        self.shared.memory.change(attempt.name, |known| {
+            known.unnoted = None;
+            known.written = written;
+        });
         Written::Yes(record.clone())
     }
 
@@ -271,13 +280,16 @@ impl Azure {
     }
 }
 
-/// What those are told who ask for a lock whose blob does not say what it
-/// should.
+/// The error of every acquire of a lock whose record is invalid. `corrupt` says
+/// what is wrong with the blob, as in "it has no token".
 pub(super) fn frozen(path: &str, corrupt: &str) -> Error {
+    let found = match corrupt.strip_prefix("it ") {
+        Some(predicate) => format!("blob {path} {predicate}"),
+        None => format!("blob {path}: {corrupt}"),
+    };
     let why = format!(
-        "{corrupt} (blob {path}). Nothing is granted under this name until an operator has looked. \
-         If nobody uses the lock, delete the blob: tokens then go on from the storage service's \
-         clock"
+        "{found}. Repair the blob, or delete it if no client uses the lock; new \
+         tokens then start at the storage clock"
     );
     Error::DataLoss { why }
 }

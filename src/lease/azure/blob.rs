@@ -265,6 +265,21 @@ impl Blobs {
         self.call(Kind::Create, why, create).await.1
     }
 
+    /// Writes an empty blob with this record, whether it exists or not.
+    pub(super) async fn put(&self, path: &str, record: &Record, why: For) -> Result<Etag, Fault> {
+        let blob = self.blob(path);
+        let options = BlobClientUploadOptions {
+            metadata: Some(record.to_metadata()),
+            parallel: ONE,
+            ..Default::default()
+        };
+        let put = async {
+            let empty = RequestContent::from(Vec::new());
+            etag(blob.upload(empty, Some(options)).await?.etag)
+        };
+        self.call(Kind::Write, why, put).await.1
+    }
+
     /// Deletes the blob if it is still of that version and nobody leases it.
     pub(super) async fn delete(&self, path: &str, version: &Etag, why: For) -> Result<(), Fault> {
         let blob = self.blob(path);
@@ -350,7 +365,7 @@ impl Blobs {
             answer = call => answer.map_err(Fault::from),
             () = sleep(why.limit), if !mutant::is(Mutant::EndlessCall) => {
                 let limit = humantime::format_duration(why.limit);
-                Err(Fault::Unclear { why: format!("the storage did not answer within {limit}") })
+                Err(Fault::Unclear { why: format!("storage call timed out after {limit}") })
             }
         };
         drop(permit);

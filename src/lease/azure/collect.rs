@@ -44,6 +44,12 @@ impl Azure {
             let page = self.shared.blobs.list(&root, marker, why).await;
             let (page, next) = page.map_err(|fault| fault.why())?;
             for listed in page {
+                if path::is_break_note(&self.shared.prefix, &listed.path) {
+                    if is_idle(&listed, idle) {
+                        _ = self.shared.blobs.delete(&listed.path, &listed.seen.etag, why).await;
+                    }
+                    continue;
+                }
                 let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
                 if !is_idle(&listed, idle) {
                     continue;

@@ -26,8 +26,11 @@ pub(super) struct Known {
     pub(super) highest: u64,
     /// The value at a version.
     pub(super) value: Option<(Etag, Value)>,
-    /// Our own hold, if there is one.
-    pub(super) hold: Option<LeaseId>,
+    /// Version that this process wrote last, under its own lease. While the blob
+    /// has this version, no daemon has been granted the lock since.
+    pub(super) written: Option<Etag>,
+    /// Our own hold, if there is one, and its first token.
+    pub(super) hold: Option<(LeaseId, u64)>,
     /// A break that is yet to be noted with it.
     pub(super) unnoted: Option<Breaker>,
 }

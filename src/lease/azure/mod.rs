@@ -8,6 +8,7 @@ mod acquire;
 mod address;
 mod amend;
 mod blob;
+mod break_note;
 mod budget;
 mod collect;
 mod connection_string;
@@ -26,7 +27,7 @@ mod transport;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -42,8 +43,8 @@ use self::{
     known::Memory,
 };
 use super::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Error, LeaseId, LeaseInfo,
-    LeaseStore, Publication, Publish, Release, Renew,
+    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
+    LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use crate::{
     clock::{Entropy, Moment, sleep},
@@ -75,6 +76,8 @@ struct Shared {
     prefix: String,
     /// Which daemon this is, for people.
     daemon: String,
+    /// Address of this daemon, once its listeners are bound.
+    endpoint: OnceLock<Endpoint>,
     /// What is told of the account.
     place: String,
     entropy: Mutex<Entropy>,
@@ -98,6 +101,7 @@ impl Azure {
                 memory: Memory::default(),
                 prefix: config.prefix.clone(),
                 daemon,
+                endpoint: OnceLock::new(),
                 place: format!("azure, {} ({})", account.display(), account.credential_name()),
                 entropy: Mutex::new(entropy),
             }),
@@ -132,15 +136,13 @@ impl Azure {
         path::of(&self.shared.prefix, name)
     }
 
-    async fn list_leases(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<LeaseInfo>, Error> {
+    async fn list_leases(&self, wanted: &Page) -> Result<Vec<LeaseInfo>, Error> {
         let why = For { cause: Cause::Look, limit: LOOK };
-        let start = path::beginning(&self.shared.prefix, namespace, prefix);
+        let root = &self.shared.prefix;
+        let start = match &wanted.namespace {
+            Some(namespace) => path::beginning(root, namespace.as_str(), &wanted.prefix),
+            None => path::root(root),
+        };
         // The order of paths is not that of names: all are looked at, and the
         // first so many are kept.
         let mut found = BTreeMap::new();
@@ -150,12 +152,9 @@ impl Azure {
             let (page, next) = page.map_err(Fault::into_error)?;
             for listed in page {
                 let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
-                if listed.seen.leased
-                    && name.begins_with(namespace, prefix)
-                    && after.is_none_or(|after| name.name() > after)
-                {
+                if listed.seen.leased && wanted.contains(&name) {
                     found.insert(name, listed.seen);
-                    if found.len() > limit {
+                    if found.len() > wanted.limit {
                         found.pop_last();
                     }
                 }
@@ -184,24 +183,38 @@ impl Azure {
         let (path, until) = (self.path(&name), Moment::now() + LOOK);
         let mut retries = self.retries();
         let mut perhaps_done = false;
+        let note = self.write_break_note(&name, &breaker).await;
         let free_within = loop {
             match self.shared.blobs.break_lease(&path, None, why).await {
                 Ok(free_within) => break free_within,
                 Err(Fault::NotOurs { .. }) if perhaps_done => break Duration::ZERO,
-                Err(Fault::NotOurs { .. } | Fault::NoBlob) => return Ok(Break::NotHeld),
+                Err(Fault::NotOurs { .. } | Fault::NoBlob) => {
+                    self.delete_break_note(note).await;
+                    return Ok(Break::NotHeld);
+                }
                 Err(fault) if fault.is_unclear() => {
                     perhaps_done = true;
                     if !retries.wait(until).await {
                         return Ok(Break::Unknown { why: fault.why() });
                     }
                 }
-                Err(fault) => return Err(fault.into_error()),
+                Err(fault) => {
+                    // An earlier attempt may have broken it: then the note is right.
+                    if !perhaps_done {
+                        self.delete_break_note(note).await;
+                    }
+                    return Err(fault.into_error());
+                }
             }
         };
         // While the lease lasts nobody but its holder can write: the note
         // follows, with our next hold or on its own.
         self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
-        task::spawn(self.clone().note_later(name, breaker, free_within));
+        let store = self.clone();
+        task::spawn(async move {
+            store.clone().note_later(name, breaker, free_within).await;
+            store.delete_break_note(note).await;
+        });
         Ok(Break::Broken { free_within })
     }
 }
@@ -223,14 +236,18 @@ impl LeaseStore for Azure {
     }
 
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
-        let (store, path) = (self.clone(), self.path(name));
+        let (store, name, path) = (self.clone(), name.clone(), self.path(name));
         Call::pending(async move {
             let why = For { cause: Cause::Renew, limit: limit(duration) };
             let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
             Ok(match renewed {
                 Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
                 Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer)) => {
-                    Renew::Lost { why: fault.why() }
+                    let broken = match fault {
+                        Fault::NotOurs { .. } => store.read_break_note(&name, id).await,
+                        _ => None,
+                    };
+                    Renew::Lost { why: fault.why(), broken }
                 }
                 Err(_) if mutant::is(Mutant::UnclearRenewExtends) => {
                     Renew::Renewed { deadline: Some(deadline(sent, duration)) }
@@ -242,7 +259,9 @@ impl LeaseStore for Azure {
 
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
         let (store, path) = (self.clone(), self.path(name));
-        self.shared.memory.change(name, |known| _ = known.hold.take_if(|held| *held == id));
+        self.shared.memory.change(name, |known| {
+            known.hold.take_if(|(held, _)| *held == id);
+        });
         Call::pending(async move {
             let why = For { cause: Cause::Release, limit: limit(SHORTEST) };
             Ok(store.release_lease(&path, id, why).await)
@@ -256,6 +275,7 @@ impl LeaseStore for Azure {
 
     fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
         let hold = self.shared.memory.get(name).and_then(|known| known.hold);
+        let hold = hold.map(|(id, _)| id);
         self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
         let (store, name) = (self.clone(), name.clone());
         Call::pending(async move {
@@ -271,25 +291,20 @@ impl LeaseStore for Azure {
         Call::pending(async move { store.look_at(name).await })
     }
 
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        let store = self.clone();
-        let (namespace, prefix) = (namespace.to_owned(), prefix.to_owned());
-        let after = after.map(str::to_owned);
-        Call::pending(async move {
-            store.list_leases(&namespace, &prefix, after.as_deref(), limit).await
-        })
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        let (store, page) = (self.clone(), page.clone());
+        Call::pending(async move { store.list_leases(&page).await })
     }
 
     fn cover(&self, _: Duration) -> Call<()> {
         // After a crash the leases themselves keep others out until no holder
         // can believe in its grant.
         Call::Done(Ok(()))
+    }
+
+    fn advertise(&self, endpoint: Endpoint) {
+        // Set once: a daemon's listeners do not change.
+        _ = self.shared.endpoint.set(endpoint);
     }
 
     fn is_shared(&self) -> bool {

@@ -15,6 +15,20 @@ pub(super) fn of(prefix: &str, name: &LockName) -> String {
     path
 }
 
+/// Last part of the path of a break note. No escaped name has `~` before
+/// anything but two hexadecimal digits, so it is no lock's path.
+const BREAK_NOTE: &str = "/~break";
+
+/// Path of the break note of a lock.
+pub(super) fn break_note(prefix: &str, name: &LockName) -> String {
+    of(prefix, name) + BREAK_NOTE
+}
+
+/// Whether a break note is at this path.
+pub(super) fn is_break_note(prefix: &str, path: &str) -> bool {
+    path.strip_suffix(BREAK_NOTE).is_some_and(|path| lock(prefix, path).is_some())
+}
+
 /// What the paths of a namespace's locks begin with.
 pub(super) fn folder(prefix: &str, namespace: &str) -> String {
     let slash = if prefix.is_empty() { "" } else { "/" };
@@ -88,6 +102,18 @@ mod tests {
 
     fn path(name: &str) -> String {
         of("", &LockName::parse("", name).unwrap())
+    }
+
+    #[test]
+    fn break_note_is_no_lock() {
+        for name in ["orders", "billing/eu-1", "~break", "a/~break", "a."] {
+            let name = LockName::parse("", name).unwrap();
+            let note = break_note("env", &name);
+            assert_eq!(lock("env", &note), None, "{note}");
+            assert!(is_break_note("env", &note), "{note}");
+            assert!(!is_break_note("env", &of("env", &name)), "{note}");
+        }
+        assert!(!is_break_note("", "locks/default/.../~break"));
     }
 
     #[test]

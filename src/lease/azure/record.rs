@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     holder::Holder,
-    lease::{Breaker, Tokens},
+    lease::{Breaker, Endpoint, Tokens},
 };
 
 /// How many tokens a hold takes. An epoch, one second of the service's clock,
@@ -25,6 +25,9 @@ const LONGEST_TEXT: usize = 3 * 256;
 /// The same for the name of a daemon. With these limits, whatever was read can
 /// be written again.
 const LONGEST_DAEMON: usize = 200;
+
+/// The same for a daemon's address, and for the host on which it can be used.
+const MAX_ENDPOINT_BYTES: usize = 400;
 
 /// What a header carries unchanged. Spaces are not among it: signatures
 /// contract them.
@@ -49,6 +52,8 @@ pub(super) struct Record {
     pub(super) since: u64,
     /// Which daemon wrote this.
     pub(super) daemon: String,
+    /// Address of that daemon, if it has one that others can use.
+    pub(super) endpoint: Option<Endpoint>,
     /// Who broke the lock last, if somebody did.
     pub(super) broken: Option<Breaker>,
 }
@@ -111,6 +116,11 @@ impl Record {
             metadata.insert("brokenby".to_owned(), escape(by));
             metadata.insert("brokenwhy".to_owned(), escape(reason));
         }
+        if let Some(Endpoint { address, host }) = &self.endpoint {
+            metadata.insert("endpoint".to_owned(), escape(address));
+            let host = host.as_ref().map(|host| ("endpointhost".to_owned(), escape(host)));
+            metadata.extend(host);
+        }
         debug_assert!(size(&metadata) <= LARGEST);
         metadata
     }
@@ -137,6 +147,13 @@ impl Record {
             let text = get(key).and_then(unescape)?;
             (escape(&text).len() <= longest).then_some(text)
         };
+        // An address whose host can't be read could be used on a wrong host.
+        let endpoint = || {
+            let host = get("endpointhost").map(|_| text("endpointhost", MAX_ENDPOINT_BYTES));
+            let host = host.map_or(Some(None), |host| host.map(|host| Some(host.into())))?;
+            let address = text("endpoint", MAX_ENDPOINT_BYTES)?.into();
+            Some(Endpoint { address, host })
+        };
         let broken = text("brokenby", LONGEST_TEXT).zip(text("brokenwhy", LONGEST_TEXT));
         Ok(Self {
             token,
@@ -146,6 +163,7 @@ impl Record {
             bytes: get("bytes").and_then(decimal).and_then(|n| n.try_into().ok()).unwrap_or(0),
             since: get("since").and_then(decimal).unwrap_or(0),
             daemon: text("daemon", LONGEST_DAEMON).unwrap_or_default(),
+            endpoint: endpoint(),
             broken: broken.map(|(by, reason)| Breaker { by: by.into(), reason: reason.into() }),
         })
     }
@@ -212,6 +230,10 @@ mod tests {
             bytes: 12,
             since: 1_800_000_000,
             daemon: "web-1 (pid 9)".to_owned(),
+            endpoint: Some(Endpoint {
+                address: "http://127.0.0.1:7420".into(),
+                host: Some("web-1".into()),
+            }),
             broken: Some(Breaker { by: "ops".into(), reason: "stuck, see #4711".into() }),
         }
     }

@@ -201,6 +201,7 @@ impl Azure {
             daemon: held
                 .filter(|record| !record.daemon.is_empty())
                 .map(|record| record.daemon.as_str().into()),
+            endpoint: held.and_then(|record| record.endpoint.clone()).map(Arc::new),
             held_for: held
                 .filter(|record| record.since > 0)
                 .map(|record| Duration::from_secs(now.saturating_sub(record.since))),

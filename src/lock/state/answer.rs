@@ -119,13 +119,17 @@ impl Lock {
                 }
             }
             Ok(lease::Renew::Unknown { .. }) | Err(_) => term.unclear(cx.now, cx.entropy),
-            Ok(lease::Renew::Lost { why }) => {
+            Ok(lease::Renew::Lost { why, broken }) => {
                 // The holder may act until the deadline that it knows. Once it
                 // has let go, the lease is released: it may have been broken, and
                 // then others wait for the end of its term.
                 term.spend();
                 let at = term.deadline();
-                self.end(at, Cause::LeaseLost { why: why.into() }, cx);
+                let cause = match broken {
+                    Some(lease::Breaker { by, reason }) => Cause::Broken { by, reason },
+                    None => Cause::LeaseLost { why: why.into() },
+                };
+                self.end(at, cause, cx);
                 if mutant::is(Mutant::LostIsNotReleased) {
                     self.lease = Lease::None;
                 }

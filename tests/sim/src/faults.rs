@@ -341,6 +341,19 @@ fn happen(index: usize, fault: Fault) {
                 disturb(1000 + index, longest_lease, || {});
             });
         }
+        Fault::RestoreSeen { lock, length } => {
+            count("operator: old blob restored that was seen");
+            let Some(old) = kept_with(lock) else { return };
+            disturb(index, length, move || {
+                let scene = crate::scene::scene();
+                if tamper(lock, old, scene.date()).is_none() {
+                    return;
+                }
+                // The daemon freezes the lock, until somebody deletes the blob.
+                scene.world.after(SETTLE / 2, move || delete(lock));
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
         Fault::Age { lock, age, restart, length } => {
             let leased = {
                 let storage = scene.storage.borrow();

@@ -135,6 +135,9 @@ pub enum Fault {
     Garble { lock: u32, put_back: bool, restart: Option<Nanos>, length: Nanos },
     /// An operator restores a blob as it was a while ago, whoever leases it.
     Restore { lock: u32, length: Nanos },
+    /// An operator restores a blob as it was a while ago. The only daemon has seen
+    /// every token since, whatever the storage service's clock was then.
+    RestoreSeen { lock: u32, length: Nanos },
     /// An operator restores a blob from a backup that is hours old, perhaps while
     /// all daemons are started anew: then none remembers that there was more.
     Age { lock: u32, age: u64, restart: Option<Nanos>, length: Nanos },
@@ -209,12 +212,6 @@ impl Plan {
             let at = dice.within(0..trouble);
             let fault = plan.garble(at, true, dice);
             plan.faults.push((at, fault));
-        }
-        // With a service's clock that is of no use, an old record could not be told from
-        // a new one by daemons that have seen neither.
-        let absurd = |fault: &Fault| matches!(fault, Fault::LeapDate { by: 172_800, .. });
-        if plan.faults.iter().any(|(_, fault)| absurd(fault)) {
-            plan.faults.retain(|(_, fault)| !matches!(fault, Fault::Age { .. }));
         }
         plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)

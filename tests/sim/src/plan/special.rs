@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fault, Plan};
-use crate::{clock::Stop, dice::Dice, world::SECOND};
+use crate::{clock::Stop, dice::Dice};
 
 impl Plan {
     /// Makes some plans special.
@@ -26,32 +26,26 @@ impl Plan {
         }
     }
 
-    /// A single daemon that is never restarted, and so has seen everything; an
-    /// old blob is restored while the storage service's clock is of no use. Then
-    /// only what the daemon remembers keeps tokens from falling.
+    /// A single daemon that is never restarted, and so has seen everything. A blob
+    /// from before the storage service's clock was ahead is restored after that. Then
+    /// neither the record nor that clock, only the daemon's memory, keeps tokens from
+    /// going back.
     fn make_lone(&mut self, dice: &mut Dice) {
         (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
         self.collect_after = Duration::ZERO;
         self.faults.retain(|(_, fault)| {
             matches!(
                 fault,
-                Fault::Storm { place: 0, .. }
-                    | Fault::Cut { place: 0, .. }
-                    | Fault::PauseClient { .. }
-                    | Fault::KillClient { .. }
-                    | Fault::CutLink { .. }
-                    | Fault::ResetLink { .. }
+                Fault::PauseClient { .. } | Fault::KillClient { .. } | Fault::ResetLink { .. }
             )
         });
         for _ in 0..dice.within(1..4) {
-            let at = dice.within(0..self.calm_from);
-            let left = self.calm_from - at;
-            let leap = Fault::LeapDate { by: 172_800, length: left.min(60 * SECOND) };
-            self.faults.push((at, leap));
-            let lock = dice.within(0..u64::from(self.locks)) as u32;
-            let at = at + dice.within(0..left.min(30 * SECOND));
+            let at = dice.within(0..self.calm_from / 2);
+            let (by, ahead) = (*dice.pick(&[3600, 7200]), dice.millis(1000..10_000));
             let length = dice.millis(100..20_000);
-            self.faults.push((at, Fault::Restore { lock, length }));
+            let lock = dice.within(0..u64::from(self.locks)) as u32;
+            self.faults.push((at, Fault::RestoreSeen { lock, length: ahead + length }));
+            self.faults.push((at, Fault::LeapDate { by, length: ahead }));
         }
     }
 
@@ -132,8 +126,9 @@ impl Plan {
         }
     }
 
-    /// The storage service's clock leaps so far ahead that nobody believes it, and blobs
-    /// are deleted afterwards, while all daemons start anew.
+    /// The storage service's clock leaps so far ahead that nobody believes it. Blobs are
+    /// restored from backups meanwhile or deleted afterwards, while all daemons start
+    /// anew.
     fn make_absurd(&mut self, dice: &mut Dice) {
         self.leaping_date = false;
         self.faults.retain(|(_, fault)| fault.keeps_blobs());
@@ -141,6 +136,12 @@ impl Plan {
             let at = dice.within(0..self.calm_from / 2);
             let length = dice.millis(1000..20_000);
             self.faults.push((at, Fault::LeapDate { by: 172_800, length }));
+            if dice.permille(500) {
+                let lock = dice.within(0..u64::from(self.locks)) as u32;
+                let (age, restart) = (dice.within(4_000..100_000), Some(dice.millis(10..500)));
+                self.faults.push((at, Fault::Age { lock, age, restart, length }));
+                continue;
+            }
             let at = at + length + dice.millis(0..20_000);
             let lock = dice.within(0..u64::from(self.locks)) as u32;
             self.faults.push((at, Fault::Delete { lock }));
@@ -279,6 +280,7 @@ impl Fault {
                 | Self::Delete { .. }
                 | Self::Garble { .. }
                 | Self::Restore { .. }
+                | Self::RestoreSeen { .. }
                 | Self::Age { .. }
                 | Self::NoContainer { .. }
         )

@@ -1,0 +1,87 @@
+//! Break notes: operator and reason of a break, for the daemon that holds the
+//! lease.
+//!
+//! While a lease lasts, nobody but its holder can write to the lock's blob. The
+//! daemon that breaks a peer's lease therefore writes a note next to the blob
+//! first, `<lock's path>/~break`. The holder's daemon reads it when a renewal
+//! fails because the lease is lost. Nothing but the message to the holder depends
+//! on a note.
+
+use std::time::Duration;
+
+use azure_core::http::Etag;
+
+use super::{Azure, blob::For, budget::Cause, path, record::Record};
+use crate::{
+    clock::Moment,
+    lease::{Breaker, LeaseId},
+    name::LockName,
+};
+
+/// Timeout of the calls that write a note, together: a break must not wait long
+/// for it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Timeout of the call that reads a note. The holder is notified of its loss
+/// after that.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A note that was written: its path and version.
+pub(super) struct BreakNote {
+    path: String,
+    etag: Etag,
+}
+
+impl Azure {
+    /// Writes the note for the present hold of a lock. Without one, the break
+    /// goes ahead and the holder is told of a lost lease.
+    pub(super) async fn write_break_note(
+        &self,
+        name: &LockName,
+        breaker: &Breaker,
+    ) -> Option<BreakNote> {
+        let why = For { cause: Cause::Break, limit: WRITE_TIMEOUT / 2 };
+        let until = Moment::now() + WRITE_TIMEOUT;
+        let seen = self.shared.blobs.read(&self.path(name), why).await.ok()?;
+        let record = seen.record.ok().filter(|record| seen.leased && record.token > 0)?;
+        let note = Record {
+            token: record.token,
+            nonce: self.nonce(),
+            daemon: self.shared.daemon.clone(),
+            broken: Some(breaker.clone()),
+            ..Record::default()
+        };
+        let path = path::break_note(&self.shared.prefix, name);
+        let mut retries = self.retries();
+        loop {
+            match self.shared.blobs.put(&path, &note, why).await {
+                Ok(etag) => return Some(BreakNote { path, etag }),
+                Err(fault) if fault.is_unclear() && retries.wait(until).await => {}
+                Err(fault) => {
+                    let why = fault.why();
+                    tracing::warn!(lock = %name, %why, "failed to tell the holder who breaks its lock");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Operator that broke the hold with this lease ID, if a note says so.
+    pub(super) async fn read_break_note(&self, name: &LockName, id: LeaseId) -> Option<Breaker> {
+        let known = self.shared.memory.get(name)?;
+        let (_, first) = known.hold.filter(|(held, _)| *held == id)?;
+        let why = For { cause: Cause::Renew, limit: READ_TIMEOUT };
+        let path = path::break_note(&self.shared.prefix, name);
+        let note = self.shared.blobs.read(&path, why).await.ok()?.record.ok()?;
+        // A note names the hold by its token: earlier and later holds have others.
+        note.broken.filter(|_| (first..=known.highest).contains(&note.token))
+    }
+
+    /// Deletes a note that has served its purpose, unless it was replaced. One
+    /// that stays is replaced by the next break, or garbage-collected.
+    pub(super) async fn delete_break_note(&self, note: Option<BreakNote>) {
+        let Some(BreakNote { path, etag }) = note else { return };
+        let why = For { cause: Cause::Break, limit: WRITE_TIMEOUT };
+        _ = self.shared.blobs.delete(&path, &etag, why).await;
+    }
+}
