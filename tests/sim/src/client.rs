@@ -340,7 +340,7 @@ impl Program {
 impl Program {
     /// Publishes another value. Now and then somebody looks at once whether it can be seen.
     async fn proclaim(&mut self, lead: &Leadership, client: u32, lock: u32) {
-        let (op, token) = (scene().next_op(), lead.token());
+        let (op, token) = (scene().next_op(), lead.token().into());
         let value = format!("proclaim {op}");
         record(Event::Proclaim { op, client, lock, token, value: value.clone() });
         if lead.proclaim(value).await.is_ok() {

@@ -10,7 +10,7 @@ use leasehold::{
     clock::sleep,
     lease::{
         Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-        Publication, Publish, Release, Renew,
+        Page, Publication, Publish, Release, Renew,
     },
     name::LockName,
     task,
@@ -118,14 +118,8 @@ impl<S: LeaseStore> LeaseStore for Misleading<S> {
     fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
         self.store.note_break(name, breaker)
     }
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        self.store.list(namespace, prefix, after, limit)
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        self.store.list(page)
     }
     fn cover(&self, ttl: Duration) -> Call<()> {
         self.store.cover(ttl)
