@@ -51,6 +51,13 @@ wrapped_mutants! {
     DirectoryNotSynced, "13", "e6", "embedded: the rename of the state file is not synced";
     FileNotSynced, "13", "e7", "embedded: the state file is renamed before it is synced";
     MarkForgotten, "10", "e8", "embedded: a start ignores the highest token on disk";
+    WrongValue, "E1", "o1", "the store publishes another value than the leader's";
+    FormerLeader, "E4", "o2", "a publication of the former leader is repeated after the new one";
+    NotWritten, "E3", "o3", "a publication is acknowledged but never written";
+    WrittenLater, "E3", "o4", "a publication is acknowledged two seconds before it is written";
+    StaleRead, "E4", "o5", "a read shows what the one before found";
+    ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
+    CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
 }
 
 /// Mutant of either kind.
