@@ -6,7 +6,7 @@ mod leaps;
 use std::time::{Duration, UNIX_EPOCH};
 
 pub use self::leaps::Leaps;
-pub use leasehold_client::clock::{Anchor, Moment, sleep, sleep_until, sleep_until_any, wall};
+pub use leasehold_time::clock::{Anchor, Moment, sleep, sleep_until, sleep_until_any, wall};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 /// Seconds of the wall clock since 1970; zero if it is set to before that.

@@ -7,7 +7,7 @@ use crate::{holder::Holder, name::InvalidName, name::LockName};
 /// Why, for programs. The same list as `leasehold.v1.Reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Another session holds the lock, and the request was not to wait.
+    /// Another acquire holds the lock, and the request was not to wait.
     Held,
     /// The wait ended before the lock was free.
     TimedOut,
@@ -63,6 +63,8 @@ pub struct Problem {
     pub holder: Option<Arc<Holder>>,
     /// For how long.
     pub held_for: Option<Duration>,
+    /// Whether the holder is another acquire of the same session.
+    pub held_by_same_session: bool,
     /// When trying again makes sense.
     pub retry_after: Option<Duration>,
 }
@@ -78,6 +80,7 @@ impl Problem {
             lock: None,
             holder: None,
             held_for: None,
+            held_by_same_session: false,
             retry_after: None,
         }
     }
@@ -86,6 +89,14 @@ impl Problem {
     #[must_use]
     pub fn invalid(field: &'static str, problem: impl std::fmt::Display) -> Self {
         Self { field: Some(field), ..Self::new(Reason::Invalid, format!("{field}: {problem}")) }
+    }
+}
+
+impl Problem {
+    /// A field whose value violates the order that the protocol requires.
+    #[must_use]
+    pub fn violation(field: &'static str, problem: impl std::fmt::Display) -> Self {
+        Self { field: Some(field), ..Self::new(Reason::Protocol, format!("{field}: {problem}")) }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Leasehold: named locks with fencing tokens.
-pub(crate) use leasehold_client::mutant;
+pub(crate) use leasehold_time::mutant;
 
 pub mod cli;
 pub mod clock;

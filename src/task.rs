@@ -4,5 +4,5 @@ use tokio::runtime::Handle;
 
 /// Starts a task.
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
-    leasehold_client::task::spawn(&Handle::current(), task);
+    leasehold_time::task::spawn(&Handle::current(), task);
 }

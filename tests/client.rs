@@ -7,7 +7,10 @@ mod support;
 
 use std::{
     net::TcpListener,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -90,7 +93,7 @@ async fn a_lock_that_is_held_is_refused_with_its_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     for (request, expected) in [
         (other.lock("orders").no_wait(), Reason::Held),
         (other.lock("orders").wait(Duration::from_millis(50)), Reason::TimedOut),
@@ -132,14 +135,14 @@ async fn an_acquire_that_is_dropped_leaves_the_queue() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let dropped = client.another_session();
+    let dropped = client.new_session();
     let (waiter, mut progress) = wait_in_background(&dropped, "orders");
     assert_eq!(news(&mut progress, |p| p.position > 0).await.position, 1);
     assert_eq!(inspect(&client, "orders").await.waiting, 1);
     waiter.abort();
     until(async || (inspect(&client, "orders").await.waiting == 0).then_some(())).await;
     drop(guard);
-    let next = client.another_session();
+    let next = client.new_session();
     next.lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
@@ -148,7 +151,7 @@ async fn waiters_are_told_their_place_and_the_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     let (waiter, mut progress) = wait_in_background(&other, "orders");
     let told = news(&mut progress, |progress| progress.position > 0).await;
     assert_eq!((told.position, told.holder.unwrap().client.as_str()), (1, "test 1"));
@@ -158,16 +161,58 @@ async fn waiters_are_told_their_place_and_the_holder() {
 }
 
 #[tokio::test]
-async fn a_session_that_asks_again_shares_its_grant() {
+async fn acquires_of_one_session_exclude_each_other() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let first = client.lock("orders").acquire().await.unwrap();
-    let second = client.clone().lock("orders").no_wait().acquire().await.unwrap();
-    assert_eq!(first.token(), second.token());
+    match client.clone().lock("orders").no_wait().acquire().await {
+        Err(Error::NotGranted { reason: Reason::Held, held_by_same_session: true, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let (progress, mut seen) = mpsc::unbounded_channel();
+    let request = client.lock("orders").on_progress(move |news| _ = progress.send(news));
+    let second = tokio::spawn(request.acquire());
+    let queued = seen.recv().await.unwrap();
+    assert!(queued.held_by_same_session && queued.position == 1, "{queued:?}");
+    let token = first.token();
     first.release().await.unwrap();
-    assert!(second.is_valid() && inspect(&client, "orders").await.held);
+    let second = second.await.unwrap().unwrap();
+    assert!(second.is_valid() && second.token() > token);
     second.release().await.unwrap();
     assert!(!inspect(&client, "orders").await.held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundred_tasks_of_one_client_lose_no_update() {
+    const TASKS: u64 = 100;
+    let daemon = Daemon::start();
+    let client = connect(&daemon).await;
+    let counter = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (client, counter) = (client.clone(), Arc::clone(&counter));
+            tokio::spawn(async move {
+                let guard = client.lock("counter").acquire().await.unwrap();
+                // Read and write with a pause between: a second holder would
+                // overwrite the update.
+                let before = counter.load(Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                counter.store(before + 1, Ordering::SeqCst);
+                let token = guard.token();
+                guard.release().await.unwrap();
+                (before, token)
+            })
+        })
+        .collect();
+    let mut updates = Vec::new();
+    for task in tasks {
+        updates.push(task.await.unwrap());
+    }
+    assert_eq!(counter.load(Ordering::SeqCst), TASKS);
+    updates.sort_unstable();
+    let tokens: Vec<_> = updates.into_iter().map(|(_, token)| token).collect();
+    assert!(tokens.is_sorted_by(|one, next| one < next), "each update has a higher token");
 }
 
 #[tokio::test]
@@ -175,7 +220,7 @@ async fn namespaces_are_apart() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let here = client.lock("orders").acquire().await.unwrap();
-    let elsewhere = client.another_session().in_namespace("elsewhere");
+    let elsewhere = client.new_session().in_namespace("elsewhere");
     let there = elsewhere.lock("orders").no_wait().acquire().await.unwrap();
     assert_eq!((here.namespace(), there.namespace()), ("default", "elsewhere"));
 }
@@ -279,7 +324,7 @@ async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let operator = client.another_session();
+    let operator = client.new_session();
     let (waiter, mut progress) = wait_in_background(&operator, "orders");
     news(&mut progress, |progress| progress.position == 1).await;
     let broken = operator.break_lock("orders", "it is stuck", "test").await.unwrap();
@@ -332,7 +377,7 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
         }
         other => panic!("{other:?}"),
     }
-    client.another_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
+    client.new_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -361,7 +406,7 @@ async fn the_longest_hold_ends_a_grant() {
     let loss = guard.lost().await;
     assert!(matches!(loss.reason, Reason::HeldTooLong | Reason::Expired), "{loss:?}");
     assert!(unlimited.is_valid());
-    client.another_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
+    client.new_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -372,10 +417,10 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
     daemon.process.signal(Signal::SIGTERM);
     assert_eq!(guard.at_risk().await.reason, Reason::ShuttingDown);
     assert!(guard.is_valid());
-    let refused = client.another_session().lock("others").no_wait().acquire().await;
+    let refused = client.new_session().lock("others").no_wait().acquire().await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
     // Who waits is served by the next daemon.
-    let patient = client.another_session();
+    let patient = client.new_session();
     let (waiter, mut progress) = wait_in_background(&patient, "orders");
     news(&mut progress, |progress| !progress.note.is_empty()).await;
     let token = guard.token();
@@ -431,7 +476,7 @@ fn a_client_whose_runtime_is_gone_says_so() {
     let daemon = Daemon::start();
     let [first, second] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
     let client = first.block_on(connect(&daemon));
-    let fresh = client.another_session();
+    let fresh = client.new_session();
     let guard = first.block_on(client.lock("orders").acquire()).unwrap();
     drop(first);
     second.block_on(async {
@@ -498,7 +543,7 @@ async fn many_tasks_and_sessions_never_hold_a_lock_together() {
     let inside = Arc::new(Mutex::new((0_u32, 0_u64)));
     let mut workers = Vec::new();
     for _ in 0..8 {
-        let (session, inside) = (client.another_session(), Arc::clone(&inside));
+        let (session, inside) = (client.new_session(), Arc::clone(&inside));
         workers.push(tokio::spawn(async move {
             for _ in 0..25 {
                 let guard = session.lock("orders").acquire().await.unwrap();

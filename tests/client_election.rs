@@ -108,7 +108,7 @@ async fn the_next_candidate_leads_when_the_leader_resigns() {
     let first = campaign(&client, "first").await;
     assert!(first.is_valid() && !first.deadline().has_passed());
     assert_eq!((first.namespace(), first.name()), ("default", NAME));
-    let other = client.another_session();
+    let other = client.new_session();
     let waiting = candidate(&other, "second").await;
 
     let seen = state(&other).await;
@@ -136,7 +136,7 @@ async fn a_candidate_that_does_not_wait_is_told_who_leads() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
-    let other = client.another_session();
+    let other = client.new_session();
     let wait = Duration::from_millis(50);
     for (election, expected) in [
         (other.election(NAME).no_wait(), Reason::Held),
@@ -302,7 +302,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     assert!(!nobody.asked && nobody.state.leader.is_none());
 
     let leading = campaign(&client, "first").await;
-    let next = client.another_session();
+    let next = client.new_session();
     let waiting = candidate(&next, "second").await;
     let asked = election.step_down("an upgrade", "test", Some(LONG)).await.unwrap();
     assert!(asked.asked && asked.within <= LONG);
@@ -456,7 +456,7 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
         panic!("the work ends there");
     }));
     let token = tokens.recv().await.unwrap();
-    let other = client.another_session();
+    let other = client.new_session();
     let waiting = candidate(&other, "other").await;
     other.election(NAME).step_down("an upgrade", "test", Some(LONG)).await.unwrap();
     let leading = leads(waiting).await;
@@ -518,8 +518,11 @@ async fn what_a_leader_shows_is_seen_at_other_daemons() {
     let leader = state(&other).await.leader.unwrap();
     assert!(!leader.local && leader.session_id.is_none() && leader.daemon.is_some());
     assert_eq!(leader.holder.unwrap().client, "test 1");
-    let refused = other.election(NAME).step_down("why", "test", None).await.unwrap();
-    assert!(!refused.asked && refused.state.leader.unwrap().token == Some(first.token()));
+    assert_eq!(leader.peer.unwrap().endpoint.as_deref(), Some(here.endpoint.as_str()));
+    // A request at the wrong daemon is sent on to the leader's.
+    let asked = other.election(NAME).step_down("why", "test", None).await.unwrap();
+    assert!(asked.asked && asked.state.leader.unwrap().token == Some(first.token()));
+    assert_eq!(first.at_risk().await.operator.unwrap().reason, "why");
 
     let waiting = candidate(&other, "second").await;
     let token = first.token();

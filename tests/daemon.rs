@@ -138,7 +138,7 @@ fn a_directory_that_is_damaged_is_refused_and_left_alone() {
     for damage in [&b"garbage"[..], b"", &[0; 5000]] {
         fs::write(&state, damage).unwrap();
         let said = refusal(daemon.dir.path());
-        assert!(said.contains("damaged") && said.contains("state"), "{said}");
+        assert!(said.contains("corrupt") && said.contains("state"), "{said}");
         assert_eq!(fs::read(&state).unwrap(), damage);
     }
     fs::remove_file(&state).unwrap();

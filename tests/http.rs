@@ -149,7 +149,7 @@ async fn it_shows_who_leads() {
 
     let client = served.client(LONG).await;
     let leadership = campaign(&client, "http://10.0.0.7/\n").await;
-    let other = client.another_session();
+    let other = client.new_session();
     let waiting = tokio::spawn(async move { campaign(&other, "next").await });
     let state = until(async || {
         let state = served.get("/v1/elections/default/scheduler").await.json();

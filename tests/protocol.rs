@@ -233,6 +233,44 @@ async fn messages_out_of_order_end_the_stream_with_a_reason() {
 }
 
 #[tokio::test]
+async fn number_that_does_not_increase_ends_the_stream() {
+    let daemon = Daemon::start();
+    let release = |request| Ask::Release(pb::Release { request, handle: vec![7; 16] });
+    for (message, field) in [
+        (Ask::KeepAlive(pb::KeepAlive { ping: 3 }), "ping"),
+        (Ask::KeepAlive(pb::KeepAlive { ping: 2 }), "ping"),
+        (release(5), "request"),
+        (release(4), "request"),
+    ] {
+        let (mut stream, opened) = Stream::open(&daemon, 0).await;
+        let held = stream.granted(5, field).await;
+        stream.send(Ask::KeepAlive(pb::KeepAlive { ping: 3 }));
+        assert!(matches!(stream.next().await, Tell::KeptAlive(kept) if kept.ping == 3));
+        stream.send(message);
+        let status = stream.end().await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "PROTOCOL");
+        assert_eq!(details.bad_request().unwrap().field_violations[0].field, field);
+        // The session goes on. A repeated acquire is still the same request.
+        let mut stream = Stream::attach(&daemon).await;
+        let resume_secret = opened.resume_secret;
+        stream.send(Ask::Resume(pb::Resume {
+            protocol_version: 1,
+            resume_secret,
+            ping: 4,
+            ..pb::Resume::default()
+        }));
+        for _ in 0..3 {
+            stream.next().await;
+        }
+        let again = stream.granted(5, field).await;
+        assert_eq!((again.token, again.handle), (held.token, held.handle.clone()));
+        stream.release(6, &held.handle).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_stream_on_which_nothing_is_said_is_ended() {
     let daemon = Daemon::start();
     let mut stream = Stream::attach(&daemon).await;
@@ -270,22 +308,22 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
     let release = |request, handle| Ask::Release(pb::Release { request, handle });
     let cases = [
         (acquire(2, "", "", None), "name", "1 to 256 bytes"),
-        (acquire(2, "", &"x".repeat(257), None), "name", "at most 256"),
-        (acquire(2, "", "a\nb", None), "name", "control character"),
-        (acquire(2, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
-        (acquire(2, &"x".repeat(64), "a", None), "namespace", "DNS label"),
-        (acquire(2, "", "a", Some(999)), "longest_hold_ms", "less than 1000"),
-        (Ask::Acquire(pb::Acquire { request: 2, ..pb::Acquire::default() }), "lock", "is missing"),
-        (release(2, vec![1; 15]), "handle", "must have 16"),
+        (acquire(3, "", &"x".repeat(257), None), "name", "at most 256"),
+        (acquire(4, "", "a\nb", None), "name", "control character"),
+        (acquire(5, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
+        (acquire(6, &"x".repeat(64), "a", None), "namespace", "DNS label"),
+        (acquire(7, "", "a", Some(999)), "longest_hold_ms", "less than 1000"),
+        (Ask::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }), "lock", "is missing"),
+        (release(9, vec![1; 15]), "handle", "must have 16"),
     ];
-    for (message, field, text) in cases {
+    for (number, (message, field, text)) in (2..).zip(cases) {
         stream.send(message);
-        let refused = stream.refused(2).await;
+        let refused = stream.refused(number).await;
         assert_eq!(refused.reason(), pb::Reason::Invalid, "{refused:?}");
         assert_eq!(refused.field, field);
         assert!(refused.message.contains(text), "{refused:?}");
     }
-    let unknown = stream.release(3, &[9; 16]).await.unwrap_err();
+    let unknown = stream.release(10, &[9; 16]).await.unwrap_err();
     assert_eq!(unknown.reason(), pb::Reason::UnknownHandle);
 
     let mut locks = locks(&daemon).await;
@@ -451,11 +489,11 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     let mut third = Stream::attach(&daemon).await;
     third.send(resume(2));
     assert!(matches!(third.next().await, Tell::Opened(_)));
-    assert_eq!(stream.end().await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(stream.end().await.unwrap_err().code(), Code::Aborted);
     // A ping that is not new is refused, and so is a stranger's secret.
     let mut stale = Stream::attach(&daemon).await;
     stale.send(resume(2));
-    assert_eq!(stale.end().await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(stale.end().await.unwrap_err().code(), Code::FailedPrecondition);
     let mut stranger = Stream::attach(&daemon).await;
     stranger.send(Ask::Resume(pb::Resume {
         protocol_version: 1,

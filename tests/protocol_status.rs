@@ -138,8 +138,8 @@ fn table_has_the_rows_that_these_tests_show() {
         "NOT_FOUND, UNKNOWN_SESSION",
         "ABORTED, RESUMED_ELSEWHERE",
         "FAILED_PRECONDITION, PROTOCOL",
+        "FAILED_PRECONDITION, PROTOCOL",
         "FAILED_PRECONDITION, PROTOCOL_VERSION",
-        "INVALID_ARGUMENT, INVALID",
         "INVALID_ARGUMENT, INVALID",
         "INVALID_ARGUMENT, INVALID",
         "RESOURCE_EXHAUSTED, LIMIT",
@@ -221,7 +221,13 @@ async fn client_errors_are_reported_by_reason_and_field() {
     let value = Some(vec![0; 64 * 1024]);
     stream.send(Ask::Acquire(pb::Acquire { request: 2, value, ..Default::default() }));
     assert_eq!(stream.end().await, invalid("message"));
-    assert_eq!(Raw::ends(endpoint, [resume(&opened, 0)]).await, invalid("ping"));
+    let number = |field| is(Code::FailedPrecondition, "PROTOCOL", field);
+    assert_eq!(Raw::ends(endpoint, [resume(&opened, 0)]).await, number("ping"));
+    let keep_alive = Ask::KeepAlive(pb::KeepAlive { ping: 0 });
+    assert_eq!(Raw::ends(endpoint, [Ask::Open(open(0)), keep_alive]).await, number("ping"));
+    let release = || Ask::Release(pb::Release { request: 1, handle: vec![7; 16] });
+    let reused = [Ask::Open(open(0)), release(), release()];
+    assert_eq!(Raw::ends(endpoint, reused).await, number("request"));
     // None of them ended the session.
     let mut stream = Raw::attach(endpoint).await.unwrap();
     stream.send(resume(&opened, 1));
@@ -382,7 +388,7 @@ async fn superseded_client_opens_a_new_session_and_never_resumes() {
     assert!(matches!(kept, Tell::KeptAlive(pb::KeptAlive { ping: 1001, .. })), "{kept:?}");
     // A late resume with a lower number does not end it.
     let late = Raw::ends(&daemon.endpoint, [resume(&stolen, 1001)]).await;
-    assert_eq!(late, is(Code::InvalidArgument, "INVALID", "ping"));
+    assert_eq!(late, is(Code::FailedPrecondition, "PROTOCOL", "ping"));
     thief.send(Ask::KeepAlive(pb::KeepAlive { ping: 1002 }));
     assert!(matches!(thief.next().await, Tell::KeptAlive(_)));
     // A higher one does, with the reason.

@@ -11,6 +11,7 @@ mod keeper;
 mod lock;
 mod look;
 mod output;
+mod peer;
 mod process;
 mod run;
 mod serve;

@@ -1,4 +1,4 @@
-//! A grant: "session S holds lock L with token T".
+//! A grant: "acquire A of session S holds lock L with token T".
 
 use crate::{
     clock::Moment,
@@ -51,7 +51,7 @@ pub enum Cause {
     ShuttingDown,
 }
 
-/// A session's right to a lock.
+/// Right of one acquire to a lock.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// Who.
@@ -60,7 +60,7 @@ pub struct Grant {
     pub handle: Handle,
     /// What the guarded resource compares.
     pub token: Token,
-    /// The acquire that it answers.
+    /// Number of the acquire that the grant belongs to.
     pub request: u64,
     /// Since when.
     pub since: Moment,

@@ -69,8 +69,9 @@ pub struct Acquire {
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// A session asks for a lock. `again` if it waits for that lock already.
-    Acquire(Acquire, bool),
+    /// A session requests a lock. Every acquire competes on its own, also with
+    /// other acquires of its session.
+    Acquire(Acquire),
     /// A waiter gives up, or its session has ended. It is not answered.
     Leave(LockId, Ticket),
     /// A waiter's session has lost its stream, or has one again.
@@ -160,7 +161,7 @@ pub enum Call {
 /// Why an acquire is refused.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// Another session holds the lock, and this one does not wait.
+    /// Another acquire holds the lock, and this one does not wait.
     Held,
     /// It has waited long enough; for this, if the lease was not to be had.
     TimedOut(Option<Obstacle>),
@@ -287,7 +288,7 @@ impl Locks {
     /// Something happened.
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Effect>) {
         match event {
-            Event::Acquire(acquire, again) => self.acquire(acquire, again, now, out),
+            Event::Acquire(acquire) => self.acquire(acquire, now, out),
             Event::Leave(lock, ticket) => self.with(lock, now, out, |lock, cx| {
                 lock.leave(ticket, cx);
             }),
@@ -438,18 +439,10 @@ impl Locks {
         self.locks.is_empty()
     }
 
-    fn acquire(&mut self, acquire: Acquire, again: bool, now: Moment, out: &mut Vec<Effect>) {
+    fn acquire(&mut self, acquire: Acquire, now: Moment, out: &mut Vec<Effect>) {
         let Acquire { name, session, request, patience, longest_hold, lease_duration, value } =
             acquire;
         let found = self.find(&name);
-        if let Some(id) = found
-            && self.get(id).is_some_and(|lock| lock.granted_to(session).is_some())
-        {
-            return self.with(id, now, out, |lock, cx| {
-                lock.tell_granted(request, cx);
-                lock.campaign_again(value, cx);
-            });
-        }
         let refusal = if self.draining {
             Some(Refusal::ShuttingDown)
         } else if found.is_none() && self.locks.len() >= self.settings.max_locks {
@@ -484,7 +477,7 @@ impl Locks {
             told: 0,
             armed: None,
         };
-        self.with(id, now, out, |lock, cx| lock.join(waiter, again, cx));
+        self.with(id, now, out, |lock, cx| lock.join(waiter, cx));
     }
 
     fn get(&self, lock: LockId) -> Option<&Lock> {

@@ -59,17 +59,6 @@ impl Lock {
         self.publish(cx);
     }
 
-    /// Who holds the lock already campaigns for it: then it shows this value.
-    pub(super) fn campaign_again(&mut self, value: Option<Value>, cx: &mut Cx<'_>) {
-        if let Some(value) = value
-            && let Some(grant) = &mut self.grant
-            && grant.value.as_ref() != Some(&value)
-        {
-            grant.value = Some(value);
-            self.show_holder(cx);
-        }
-    }
-
     /// The lock has a new holder, of whom others do not know.
     pub(super) fn show_holder(&mut self, cx: &mut Cx<'_>) {
         let leads = self.grant.as_ref().is_some_and(|grant| grant.value.is_some());

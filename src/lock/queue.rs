@@ -52,24 +52,19 @@ pub(super) struct Queue {
     waiters: VecDeque<Waiter>,
     /// How many have no patience.
     impatient: usize,
-    /// Whether a session may be in here more than once.
-    twins: bool,
 }
 
 impl Queue {
     /// Adds a waiter at the end. Its ticket must be greater than all others.
-    /// `again` says that its session waits already.
-    pub(super) fn push(&mut self, waiter: Waiter, again: bool) {
+    pub(super) fn push(&mut self, waiter: Waiter) {
         debug_assert!(self.waiters.back().is_none_or(|last| last.ticket < waiter.ticket));
         self.impatient += usize::from(waiter.patience == Patience::None);
-        self.twins |= again;
         self.waiters.push_back(waiter);
     }
 
     /// Makes an empty queue as good as new, without the room that a crowd took.
     pub(super) fn shrink(&mut self) {
         self.waiters.shrink_to(8);
-        self.twins = false;
     }
 
     /// How many wait.
@@ -128,15 +123,6 @@ impl Queue {
         self.remove_at(at)
     }
 
-    /// Takes out another acquire of this session, if there is one.
-    pub(super) fn remove_twin(&mut self, session: SessionKey) -> Option<Waiter> {
-        if !self.twins {
-            return None;
-        }
-        let at = self.waiters.iter().position(|waiter| waiter.session == session)?;
-        self.remove_at(at)
-    }
-
     /// Those who joined last and have not been told their position.
     pub(super) fn untold(&mut self) -> impl Iterator<Item = (u32, &mut Waiter)> {
         let told = self.waiters.iter().rposition(|waiter| waiter.told != 0).map_or(0, |at| at + 1);
@@ -177,7 +163,7 @@ mod tests {
     fn first_come_first_served_past_the_absent() {
         let mut queue = Queue::default();
         for (ticket, present) in [(1, false), (4, true), (9, true)] {
-            queue.push(waiter(ticket, present), false);
+            queue.push(waiter(ticket, present));
         }
         assert_eq!(queue.first_present().unwrap().ticket, Ticket(4));
         queue.get_mut(Ticket(1)).unwrap().present = true;

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Call, Cx, Due, Effect, Refusal,
-    grant::{Cause, Grant, Handle, SessionKey},
+    grant::{Cause, Grant, Handle},
     publish::Publishing,
     queue::{Patience, Queue, Ticket, Waiter},
     renew::{Step, Term},
@@ -283,17 +283,12 @@ impl Lock {
         earlier(lease, grant)
     }
 
-    /// The session's own grant, if it stands.
-    pub(super) fn granted_to(&self, session: SessionKey) -> Option<&Grant> {
-        self.grant.as_ref().filter(|grant| grant.session == session && grant.ends_at.is_none())
-    }
-
     /// A waiter joins, and is served if it is its turn.
-    pub(super) fn join(&mut self, waiter: Waiter, again: bool, cx: &mut Cx<'_>) {
+    pub(super) fn join(&mut self, waiter: Waiter, cx: &mut Cx<'_>) {
         let ticket = waiter.ticket;
         let (session, request) = (waiter.session, waiter.request);
         let queue = self.queue.get_or_insert_with(|| cx.spare.take().unwrap_or_default());
-        queue.push(waiter, again);
+        queue.push(waiter);
         if let Some(waiter) = queue.get_mut(ticket)
             && let Patience::Until(moment) = waiter.patience
         {
@@ -535,26 +530,19 @@ impl Lock {
             value: waiter.value.take(),
             ends_at: None,
         });
-        self.tell_granted(waiter.request, cx);
+        self.tell_granted(cx);
         if shown != Some(waiter.ticket) {
             self.show_holder(cx);
-        }
-        // The session may have asked more than once: all are answered alike.
-        while let Some(mut twin) =
-            self.queue.as_mut().and_then(|queue| queue.remove_twin(waiter.session))
-        {
-            self.left(&mut twin, cx);
-            self.tell_granted(twin.request, cx);
         }
         self.refuse_impatient(Refusal::Held, cx);
     }
 
-    /// Answers an acquire with the grant that stands.
-    pub(super) fn tell_granted(&self, request: u64, cx: &mut Cx<'_>) {
+    /// Answers the acquire that the grant belongs to.
+    fn tell_granted(&self, cx: &mut Cx<'_>) {
         if let Some(grant) = &self.grant {
             cx.out.push(Effect::Granted {
                 session: grant.session,
-                request,
+                request: grant.request,
                 lock: cx.lock,
                 handle: grant.handle,
                 token: grant.token,

@@ -45,15 +45,18 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             held_for_ms: problem.held_for.map(millis),
             retry_after_ms: problem.retry_after.map(millis),
             field: problem.field.unwrap_or_default().to_owned(),
+            held_by_same_session: problem.held_by_same_session,
         }),
         Message::Queued(queued) => {
-            let Queued { request, position, holder, held_for, note } = *queued;
+            let Queued { request, position, holder, held_for, held_by_same_session, note } =
+                *queued;
             Out::Queued(pb::Queued {
                 request,
                 position,
                 holder: holder.as_deref().map(self::holder),
                 held_for_ms: held_for.map(millis),
                 note,
+                held_by_same_session,
             })
         }
         Message::AtRisk { handle, reason, message, ends_in, operator } => Out::AtRisk(pb::AtRisk {

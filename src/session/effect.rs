@@ -36,7 +36,7 @@ impl Sessions {
                 }
             }
             Effect::Queued { session, request, lock, position } => {
-                let queued = self.queued(request, lock, position, now);
+                let queued = self.queued(session, request, lock, position, now);
                 self.send(session, queued, out);
             }
             Effect::Granted { session: key, request, lock, handle, token, limit } => {
@@ -54,7 +54,7 @@ impl Sessions {
                 if let Some(session) = self.sessions.get_mut(key.0 as usize) {
                     session.waits.remove(&request);
                 }
-                let problem = self.refusal(name, why, now);
+                let problem = self.refusal(key, name, why, now);
                 self.refuse(key, request, problem, out);
             }
             Effect::AtRisk { session, handle, name, until } => {

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Action, Message, Open, Opened, Secret, Session, SessionId, Sessions, StreamId, view};
+use super::{
+    Action, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId, Sessions, StreamId,
+    view,
+};
 use crate::{
     clock::{HashMap, Moment},
     error::{Problem, Reason},
@@ -80,6 +83,7 @@ impl Sessions {
             pinged_at: now,
             grants: HashMap::default(),
             waits: HashMap::default(),
+            numbers: RequestNumbers::default(),
             limited: 0,
             armed: None,
             quiet_until: now,
@@ -134,14 +138,12 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         if ping <= session.ping {
             let last = session.ping;
-            let problem = Problem::invalid(
-                "ping",
-                format_args!("{ping} is not greater than {last}, the last of this session"),
-            );
+            let problem = not_higher("ping", ping, last, "of this session");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         session.ping = ping;
         session.pinged_at = now;
+        session.numbers.resume();
         if let Some(old) = session.stream.replace(stream) {
             // From here on nothing that arrives on the old stream counts.
             self.bind(old, None);
@@ -151,22 +153,14 @@ impl Sessions {
         let session = &self.sessions[key.0 as usize];
         out.push(Action::Send(stream, self.opened(session, None)));
         for held in session.grants.values() {
-            let grant = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none());
-            if let Some(grant) = grant {
-                let message = Message::Granted {
-                    request: grant.request,
-                    token: grant.token,
-                    handle: grant.handle,
-                    ping,
-                    valid_for: session.valid_until(self.locks.limit(held.lock)),
-                };
-                out.push(Action::Send(stream, message));
+            if let Some(granted) = self.granted(session, held.lock) {
+                out.push(Action::Send(stream, granted));
             }
         }
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
         for (request, (lock, ticket)) in &waits {
             if let Some(position) = self.locks.position_news(*lock, *ticket, true) {
-                let queued = self.queued(*request, *lock, position, now);
+                let queued = self.queued(key, *request, *lock, position, now);
                 out.push(Action::Send(stream, queued));
             }
         }
@@ -176,6 +170,34 @@ impl Sessions {
         for (_, (lock, ticket)) in waits {
             self.locks(lock::Event::Present(lock, ticket, true), now, out);
         }
+    }
+
+    /// The answer to the acquire that holds a lock, with the validity since the
+    /// session's last keep-alive. None if its grant is lost.
+    pub(super) fn granted(&self, session: &Session, lock: LockId) -> Option<Message> {
+        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        Some(Message::Granted {
+            request: grant.request,
+            token: grant.token,
+            handle: grant.handle,
+            ping: session.ping,
+            valid_for: session.valid_until(self.locks.limit(lock)),
+        })
+    }
+
+    /// Ends the stream of a client that violates the protocol. The session goes
+    /// on, and expires unless the client resumes it.
+    pub(super) fn fail_stream(
+        &mut self,
+        key: SessionKey,
+        problem: Problem,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let session = self.sessions.get(key.0 as usize);
+        let Some(stream) = session.and_then(|session| session.stream) else { return };
+        out.push(Action::End(stream, Some(Box::new(problem))));
+        self.detached(stream, now, out);
     }
 
     pub(super) fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
@@ -323,4 +345,9 @@ impl Sessions {
             out.push(Action::End(stream, problem));
         }
     }
+}
+
+/// A keep-alive or request number that does not increase.
+pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> Problem {
+    Problem::violation(field, format_args!("{number} is not higher than {last}, the last {of}"))
 }

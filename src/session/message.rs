@@ -113,6 +113,8 @@ pub struct Queued {
     pub holder: Option<Arc<Holder>>,
     /// For how long.
     pub held_for: Option<Duration>,
+    /// Whether the holder is another acquire of the same session.
+    pub held_by_same_session: bool,
     /// Why nobody is granted the lock though nobody holds it.
     pub note: String,
 }

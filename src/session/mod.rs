@@ -10,6 +10,7 @@ mod effect;
 mod event;
 mod life;
 mod message;
+mod numbers;
 mod request;
 mod view;
 
@@ -23,6 +24,7 @@ pub use event::{
     StreamId,
 };
 pub use message::{Message, Opened, Queued, Secret};
+use numbers::RequestNumbers;
 use slab::Slab;
 pub use view::{HeldView, LockView};
 
@@ -52,6 +54,7 @@ struct Session {
     pinged_at: Moment,
     grants: HashMap<Handle, Held>,
     waits: HashMap<u64, (LockId, Ticket)>,
+    numbers: RequestNumbers,
     /// How many of the grants may end before the session does.
     limited: usize,
     /// When the schedule looks at this session: not after its deadline.

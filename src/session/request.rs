@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Action, Message, Request, Session, Sessions};
+use super::{Action, Message, Request, Session, Sessions, life::not_higher, numbers::Number};
 use crate::{
     clock::Moment,
     error::{Problem, Reason},
     lock::{self, Patience, SessionKey},
     mutant::{self, Mutant},
 };
-
-/// More waits than this are not searched one by one.
-const MANY_WAITS: usize = 64;
 
 impl Sessions {
     pub(super) fn request(
@@ -21,6 +18,25 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
+        let number = match &request {
+            Request::Acquire { request, .. }
+            | Request::Release { request, .. }
+            | Request::Proclaim { request, .. }
+            | Request::Malformed { request, .. } => Some(*request),
+            Request::KeepAlive { .. } | Request::Cancel { .. } | Request::Close => None,
+        };
+        let mut is_repeat = false;
+        if let Some(number) = number {
+            let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+            match session.numbers.next(number) {
+                Number::New => {}
+                Number::Repeated => is_repeat = true,
+                Number::NotHigher { than } => {
+                    let problem = not_higher("request", number, than, "on this stream");
+                    return self.fail_stream(key, problem, now, out);
+                }
+            }
+        }
         match request {
             Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
             Request::Acquire { request, name, wait, longest_hold, lease_duration, value } => {
@@ -38,7 +54,11 @@ impl Sessions {
                     lease_duration,
                     value,
                 };
-                self.acquire(acquire, now, out);
+                if is_repeat {
+                    self.acquire_again(acquire, now, out);
+                } else {
+                    self.acquire(acquire, now, out);
+                }
             }
             Request::Cancel { request } => {
                 let session = self.sessions.get_mut(key.0 as usize);
@@ -107,7 +127,8 @@ impl Sessions {
     ) {
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         if ping <= session.ping {
-            return;
+            let problem = not_higher("ping", ping, session.ping, "of this session");
+            return self.fail_stream(key, problem, now, out);
         }
         session.ping = ping;
         session.pinged_at = now;
@@ -116,7 +137,7 @@ impl Sessions {
         self.send(key, self.kept_alive(session), out);
         for (request, (lock, ticket)) in waits {
             if let Some(position) = self.locks.position_news(lock, ticket, false) {
-                let queued = self.queued(request, lock, position, now);
+                let queued = self.queued(key, request, lock, position, now);
                 self.send(key, queued, out);
             }
         }
@@ -140,19 +161,8 @@ impl Sessions {
     pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
         let (key, request) = (acquire.session, acquire.request);
         let Some(session) = self.sessions.get(key.0 as usize) else { return };
-        if session.waits.contains_key(&request) {
-            let problem = Problem::invalid(
-                "request",
-                format_args!("{request} is the number of an acquire that is still waiting"),
-            );
-            return self.refuse(key, request, problem, out);
-        }
-        let lock = self.locks.find(&acquire.name);
-        let holds = lock
-            .and_then(|lock| self.locks.grant(lock))
-            .is_some_and(|grant| grant.session == key && grant.ends_at.is_none());
         let most = self.settings.max_locks_per_session;
-        if !holds && session.grants.len() + session.waits.len() >= most {
+        if session.grants.len() + session.waits.len() >= most {
             let message = format!(
                 "a session may hold or wait for at most {most} locks (max_locks_per_session)"
             );
@@ -160,14 +170,46 @@ impl Sessions {
                 Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };
             return self.refuse(key, request, problem, out);
         }
-        // A session that waits for a great many is not searched: it may wait
-        // for this one too.
-        let again = lock.is_some_and(|lock| {
-            self.locks.waiting(lock) > 0
-                && (session.waits.len() > MANY_WAITS
-                    || session.waits.values().any(|(other, _)| *other == lock))
+        self.locks(lock::Event::Acquire(acquire), now, out);
+    }
+
+    /// An acquire that may have been received on an earlier stream: if so, it is
+    /// answered with its current state, and does not compete a second time.
+    fn acquire_again(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
+        let (key, request) = (acquire.session, acquire.request);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let waiting = session.waits.get(&request).copied();
+        let granted = session.numbers.grant(request, || {
+            let grants = session.grants.values();
+            let active = grants.filter_map(|held| {
+                let grant = self.locks.grant(held.lock)?;
+                grant.ends_at.is_none().then_some((grant.request, held.lock))
+            });
+            active.collect()
         });
-        self.locks(lock::Event::Acquire(acquire, again), now, out);
+        // The grant may have been released on this stream.
+        let granted = granted.filter(|lock| {
+            let grant = self.locks.grant(*lock);
+            grant.is_some_and(|grant| grant.session == key && grant.request == request)
+        });
+        let Some(lock) = waiting.map(|(lock, _)| lock).or(granted) else {
+            return self.acquire(acquire, now, out);
+        };
+        if self.locks.name(lock) != Some(&acquire.name) {
+            let message = format_args!("{request} is the number of an acquire of another lock");
+            let problem = Problem::violation("request", message);
+            return self.fail_stream(key, problem, now, out);
+        }
+        if let Some((lock, ticket)) = waiting {
+            if let Some(position) = self.locks.position_news(lock, ticket, true) {
+                let queued = self.queued(key, request, lock, position, now);
+                self.send(key, queued, out);
+            }
+        } else if let Some(granted) =
+            self.sessions.get(key.0 as usize).and_then(|session| self.granted(session, lock))
+        {
+            self.send(key, granted, out);
+        }
     }
 }
 

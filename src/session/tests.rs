@@ -241,6 +241,11 @@ impl World {
         self.event(daemon, Event::Open(stream, Box::new(open)));
     }
 
+    fn number(&mut self, client: usize) -> u64 {
+        self.clients[client].requests += 1;
+        self.clients[client].requests
+    }
+
     fn request(&mut self, client: usize, request: Request) {
         let Client { daemon, stream, connected, .. } = self.clients[client];
         if let (true, Some(stream)) = (connected, stream) {
@@ -283,7 +288,8 @@ impl World {
                 let deadline = client.pings[ping as usize] + on_a_slow_clock(valid_for);
                 let Some(name) = client.asked.get(&request).cloned() else {
                     // Granted to a request that was given up: let it go.
-                    return self.request(at, Request::Release { request: u64::MAX, handle });
+                    let request = self.number(at);
+                    return self.request(at, Request::Release { request, handle });
                 };
                 let token = token.get();
                 if let Some(listed) = &mut client.listed {
@@ -339,8 +345,7 @@ impl World {
             if let Some(belief) = self.clients[client].beliefs.get_mut(&handle) {
                 belief.over = true;
             }
-            self.clients[client].requests += 1;
-            let request = self.clients[client].requests;
+            let request = self.number(client);
             self.request(client, Request::Release { request, handle });
         }
     }
@@ -359,8 +364,7 @@ impl World {
             }
             Op::Acquire(client, lock, wait, hold) => {
                 if self.clients[client].connected {
-                    self.clients[client].requests += 1;
-                    let request = self.clients[client].requests;
+                    let request = self.number(client);
                     let name = lock_name(lock);
                     self.clients[client].asked.insert(request, name.clone());
                     let wait = wait.map(Duration::from_millis);
@@ -390,7 +394,8 @@ impl World {
                 let handles: Vec<_> = self.clients[client].beliefs.keys().copied().collect();
                 for handle in handles {
                     let value = [client as u8, value].into();
-                    self.request(client, Request::Proclaim { request: u64::MAX, handle, value });
+                    let request = self.number(client);
+                    self.request(client, Request::Proclaim { request, handle, value });
                 }
             }
             Op::StepDown(lock) => {
@@ -408,7 +413,8 @@ impl World {
                 let theirs: Vec<_> = self.clients[other].beliefs.keys().copied().collect();
                 for handle in theirs.into_iter().filter(|handle| !mine.contains(handle)) {
                     let before = self.daemons[self.clients[other].daemon].counts();
-                    self.request(client, Request::Release { request: u64::MAX, handle });
+                    let request = self.number(client);
+                    self.request(client, Request::Release { request, handle });
                     let after = self.daemons[self.clients[other].daemon].counts();
                     assert_eq!(before, after, "another session's handle freed something");
                 }

@@ -8,7 +8,7 @@ use crate::{
     error::{Problem, Reason},
     holder::Holder,
     lease::{self, Breaker, Endpoint, LeaseInfo, Token, Tokens, Value},
-    lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal},
+    lock::{Cause, Grant, Handle, LockId, Obstacle, Refusal, SessionKey},
     name::LockName,
 };
 
@@ -115,7 +115,19 @@ impl Sessions {
         (session.map(|session| Arc::clone(&session.holder)), now.since(grant.since))
     }
 
-    pub(super) fn queued(&self, request: u64, lock: LockId, position: u32, now: Moment) -> Message {
+    /// Whether another acquire of this session holds the lock.
+    fn is_held_by(&self, session: SessionKey, lock: LockId) -> bool {
+        self.locks.grant(lock).is_some_and(|grant| grant.session == session)
+    }
+
+    pub(super) fn queued(
+        &self,
+        session: SessionKey,
+        request: u64,
+        lock: LockId,
+        position: u32,
+        now: Moment,
+    ) -> Message {
         let held = self.held_view(lock, now);
         let note = match self.locks.obstacle(lock) {
             Some(Obstacle::Trouble(error)) => error.to_string(),
@@ -126,20 +138,36 @@ impl Sessions {
             position,
             holder: held.as_ref().and_then(|held| held.holder.clone()),
             held_for: held.and_then(|held| held.held_for),
+            held_by_same_session: self.is_held_by(session, lock),
             note,
         }))
     }
 
     /// What a refused acquire is told: what happened, to which lock, who holds
     /// it, what to do.
-    pub(super) fn refusal(&self, name: LockName, why: Refusal, now: Moment) -> Problem {
+    pub(super) fn refusal(
+        &self,
+        session: SessionKey,
+        name: LockName,
+        why: Refusal,
+        now: Moment,
+    ) -> Problem {
         // Once nobody waits the lock is forgotten, and what was in the way with
         // it.
         let held = match &why {
             Refusal::TimedOut(Some(obstacle)) | Refusal::Obstacle(obstacle) => elsewhere(obstacle),
             _ => self.locks.find(&name).and_then(|lock| self.held_view(lock, now)),
         };
+        let same_session =
+            self.locks.find(&name).is_some_and(|lock| self.is_held_by(session, lock));
         let (reason, message, retry_after) = match why {
+            Refusal::Held if same_session => {
+                let text = format!(
+                    "lock {name} is held by another acquire of the same session; release it first, \
+                     or wait for it"
+                );
+                (Reason::Held, text, None)
+            }
             Refusal::Held => {
                 let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
                 (Reason::Held, text, None)
@@ -150,6 +178,10 @@ impl Sessions {
                         format!("lock {name} could not be granted in time: {error}")
                     }
                     _ if held.is_none() => format!("lock {name} was not granted in time"),
+                    _ if same_session => format!(
+                        "lock {name} was not granted in time: it is held by another acquire of \
+                         the same session"
+                    ),
                     _ => {
                         let held_by = held_by(&held);
                         format!(
@@ -186,6 +218,7 @@ impl Sessions {
             lock: Some(name),
             holder: held.as_ref().and_then(|held| held.holder.clone()),
             held_for: held.and_then(|held| held.held_for),
+            held_by_same_session: same_session,
             retry_after,
             ..Problem::new(reason, message)
         }

@@ -36,9 +36,9 @@ pub(crate) async fn the_counters_show_what_the_proxy_saw() {
     scene.proxy.clear();
 
     let taken = connect(&elsewhere).await.lock("taken").acquire().await.unwrap();
-    let waiter = queue(&client.another_session(), "taken").await;
+    let waiter = queue(&client.new_session(), "taken").await;
     let first = client.lock("a").acquire().await.unwrap();
-    let handed_on = queue(&client.another_session(), "a").await;
+    let handed_on = queue(&client.new_session(), "a").await;
     first.release().await.unwrap();
     let second = handed_on.await.unwrap().unwrap();
     comes("a renewal", scene.proxy.wait_for(|seen| seen.kind == Kind::Renew)).await;

@@ -67,7 +67,7 @@ async fn a_lock_is_handed_on_within_a_daemon_for_nothing() {
     let mut guard = client.lock("a").acquire().await.unwrap();
     scene.proxy.clear();
     for _ in 0..5 {
-        let waiter = queue(&client.another_session(), "a").await;
+        let waiter = queue(&client.new_session(), "a").await;
         let token = guard.token();
         guard.release().await.unwrap();
         guard = comes("the grant", waiter).await.unwrap().unwrap();

@@ -55,7 +55,7 @@ pub(crate) async fn a_lease_that_lingers_serves_the_next_holder_for_nothing() {
     let token = first.token();
     first.release().await.unwrap();
     scene.proxy.clear();
-    let second = client.another_session().lock("a").no_wait().acquire().await.unwrap();
+    let second = client.new_session().lock("a").no_wait().acquire().await.unwrap();
     assert_eq!(second.token(), token + 1, "the next of the same hold");
     assert_eq!(scene.kinds("a"), []);
     assert_eq!(scene.lease_state("a").await, "leased");

@@ -25,7 +25,7 @@ pub(crate) async fn waiting_costs_at_most_a_call_per_second_however_many_wait() 
     let start = Moment::now();
     let mut waiters = Vec::new();
     for _ in 0..WAITERS {
-        waiters.push(queue(&client.another_session(), "a").await);
+        waiters.push(queue(&client.new_session(), "a").await);
     }
     clock::sleep_until(start + WINDOW).await;
     let calls = scene.proxy.calls();

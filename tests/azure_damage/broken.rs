@@ -23,7 +23,7 @@ pub(crate) async fn a_lease_broken_by_hand_is_lost_at_the_next_renewal() {
     let (daemon, elsewhere) = (scene.daemon(&[]), scene.daemon_past(&[]));
     let client = connect(&daemon).await;
     let guard = client.lock("a").acquire().await.unwrap();
-    let queued = tokio::spawn(client.another_session().lock("a").acquire());
+    let queued = tokio::spawn(client.new_session().lock("a").acquire());
     break_by_hand(&scene.blob("a")).await;
     let other = connect(&elsewhere).await.lock("a").no_wait().acquire().await.unwrap();
     assert!(other.token() > guard.token());
@@ -87,7 +87,7 @@ pub(crate) async fn a_break_of_a_lock_held_elsewhere_is_told_noted_and_followed_
     assert!(said.contains("broken; free within") && said.contains("test 1"), "{said}");
     let message = lost(&guard).await;
     assert!(message.contains("broken"), "{message}");
-    let eager = client.another_session().lock("a").wait(Duration::from_secs(1)).acquire().await;
+    let eager = client.new_session().lock("a").wait(Duration::from_secs(1)).acquire().await;
     assert!(eager.is_err(), "granted although the one before has not let go");
     let token = guard.token();
     drop(guard);

@@ -17,7 +17,7 @@ pub(crate) async fn a_container_that_is_deleted_is_missed_and_used_again_once_it
     let client = connect(&daemon).await;
     let free = use_once(&scene, &client, "free").await;
     let guard = client.lock("held").acquire().await.unwrap();
-    let queued = tokio::spawn(client.another_session().lock("held").acquire());
+    let queued = tokio::spawn(client.new_session().lock("held").acquire());
     scene.container.delete().await.ok();
 
     let says = |message: &str| {
@@ -32,7 +32,7 @@ pub(crate) async fn a_container_that_is_deleted_is_missed_and_used_again_once_it
     says(&lost(&guard).await);
     let token = guard.token();
     drop(guard);
-    let waiting = tokio::spawn(client.another_session().lock("free").acquire());
+    let waiting = tokio::spawn(client.new_session().lock("free").acquire());
     let missed = scene.proxy.wait_for_many(3, |seen| {
         seen.kind == Kind::Read && seen.blob.ends_with("free") && seen.status == Some(404)
     });

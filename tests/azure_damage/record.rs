@@ -194,7 +194,7 @@ pub(crate) async fn those_who_wait_elsewhere_are_told_too() {
     let guard = connect(&elsewhere).await.lock("a").acquire().await.unwrap();
     let daemon = scene.daemon(&[]);
     let client = connect(&daemon).await;
-    let waiters = [(); 3].map(|()| tokio::spawn(client.another_session().lock("a").acquire()));
+    let waiters = [(); 3].map(|()| tokio::spawn(client.new_session().lock("a").acquire()));
     comes("a poll", scene.proxy.wait_for_many(3, |seen| seen.kind == Kind::Read)).await;
     break_by_hand(&scene.blob("a")).await;
     scene.blob("a").set_metadata().await.ok();

@@ -34,10 +34,10 @@ async fn outage(begin: fn(&Proxy)) {
     let client = connect(&daemon).await;
     let guard = client.lock("a").acquire().await.unwrap();
     let token = guard.token();
-    let waiting = client.another_session();
+    let waiting = client.new_session();
     let queued = tokio::spawn(waiting.lock("a").acquire());
     begin(&scene.proxy);
-    let new = tokio::spawn(client.another_session().lock("new").acquire());
+    let new = tokio::spawn(client.new_session().lock("new").acquire());
 
     let risk = comes("the warning", guard.at_risk()).await;
     assert!(guard.is_valid(), "the warning comes before the loss");

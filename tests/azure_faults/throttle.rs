@@ -27,8 +27,8 @@ pub(crate) async fn polls_slow_down_and_renewals_go_on() {
     let client = connect(&daemon).await;
     let own = client.lock("own").acquire().await.unwrap();
     let first_deadline = own.deadline();
-    let waiter = tokio::spawn(client.another_session().lock("taken").acquire());
-    let also_waits = tokio::spawn(client.another_session().lock("also").acquire());
+    let waiter = tokio::spawn(client.new_session().lock("taken").acquire());
+    let also_waits = tokio::spawn(client.new_session().lock("also").acquire());
     for name in ["taken", "also"] {
         let polls = scene.proxy.wait_for_many(3, |seen| seen.blob.ends_with(name));
         comes("a poll", polls).await;

@@ -84,7 +84,7 @@ async fn queue_leasehold() {
     let client = Client::connect(&*daemon.endpoint).await.unwrap();
     let lock = || client.queue_lock(account.name(), "queue-guard").unwrap();
     let guard = lock().acquire().await.unwrap();
-    let second = client.another_session();
+    let second = client.new_session();
     let second = second.queue_lock(account.name(), "queue-guard").unwrap();
     assert!(second.no_wait().acquire().await.is_err(), "one consumer at a time");
     let handle = async |message: &Message| {

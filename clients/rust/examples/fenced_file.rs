@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut file = FencedFile::new(directory.path());
     // Two sessions: clones of one client would share the lock.
     let first = Client::connect(endpoint).await?;
-    let second = first.another_session();
+    let second = first.new_session();
 
     let paused = first.lock("orders").acquire().await?;
     file.write(paused.token(), "from the first worker")?;

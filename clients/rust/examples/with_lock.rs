@@ -10,10 +10,11 @@
 //! While it counts, try `leasehold break counter --reason test`.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
+#![allow(clippy::disallowed_methods, reason = "an example uses tokio as its reader does")]
 
 use std::{env, time::Duration};
 
-use leasehold_client::{Client, Error, clock};
+use leasehold_client::{Client, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -24,7 +25,7 @@ async fn main() -> Result<(), Error> {
         .with_lock("counter", async |guard| {
             println!("counting under token {}", guard.token());
             for number in 1..=10 {
-                clock::sleep(Duration::from_millis(500)).await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
                 println!("{number}");
             }
             10

@@ -11,10 +11,11 @@
 //! session has expired. Try `leasehold step-down worker --reason test` too.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
+#![allow(clippy::disallowed_methods, reason = "an example uses tokio as its reader does")]
 
 use std::{env, process, time::Duration};
 
-use leasehold_client::{Client, Holder, Leadership, clock};
+use leasehold_client::{Client, Holder, Leadership};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -71,7 +72,7 @@ async fn work(leadership: &Leadership) {
 /// A resource that must be safe takes the token, and refuses one that is lower
 /// than the greatest it has seen.
 async fn step(_token: u64) {
-    clock::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
 fn arguments() -> Result<(String, Duration), Box<dyn std::error::Error>> {

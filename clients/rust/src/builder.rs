@@ -91,17 +91,6 @@ impl ClientBuilder {
         Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
     }
 
-    /// A client whose connection was made otherwise.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn over(
-        self,
-        connect: impl FnOnce(&str, Duration) -> Result<Connection, Error>,
-    ) -> Result<Client, Error> {
-        let profile = self.profile()?;
-        let connection = connect(&self.endpoint, self.connect_timeout)?;
-        Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
-    }
-
     fn profile(&self) -> Result<Profile, Error> {
         name::check_namespace(&self.namespace)?;
         if let Some(ttl) = self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {

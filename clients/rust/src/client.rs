@@ -17,10 +17,10 @@ use crate::{
 /// The session is opened by the first acquire. It ends, and gives back all
 /// that it holds, when the last clone and the last [`Guard`] are gone.
 ///
-/// **A lock belongs to the session.** Two tasks that acquire the same lock
-/// through clones of one client both get it, as one shared grant: they don't
-/// exclude each other. Give each its own
-/// [`another_session`](Self::another_session) where they should.
+/// **Every acquire competes on its own.** Two tasks that acquire the same lock
+/// exclude each other, also through clones of one client. Locks are not
+/// reentrant: a task that acquires a lock which it already holds waits for
+/// itself. The session decides only how long grants outlive the program.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -103,10 +103,10 @@ impl Client {
         Self { shared: Arc::clone(&self.shared), namespace: namespace.into().into() }
     }
 
-    /// The same connection and namespace, with a session of its own: the two
-    /// exclude each other.
+    /// The same connection and namespace, with a session of its own, which
+    /// expires and closes independently of this one.
     #[must_use]
-    pub fn another_session(&self) -> Self {
+    pub fn new_session(&self) -> Self {
         Self::new(
             Arc::clone(&self.shared.connection),
             Arc::clone(&self.shared.profile),

@@ -10,6 +10,8 @@ use std::{
 };
 
 #[cfg(feature = "simulation")]
+use leasehold_time::simulation::Route;
+#[cfg(feature = "simulation")]
 use prost::Message as _;
 use tokio::runtime::Handle;
 #[cfg(feature = "simulation")]
@@ -60,7 +62,7 @@ pub(crate) struct Connection {
 pub(crate) enum Incoming {
     Stream(Streaming<pb::AttachResponse>),
     #[cfg(feature = "simulation")]
-    Simulated(crate::simulation::Incoming),
+    Simulated(leasehold_time::simulation::Incoming),
 }
 
 impl Stream for Incoming {
@@ -87,7 +89,7 @@ struct Current {
 
 /// A way to a daemon that is made up.
 #[cfg(feature = "simulation")]
-struct Link(Arc<dyn crate::simulation::Link>);
+struct Link(Arc<dyn leasehold_time::simulation::Link>);
 
 #[cfg(feature = "simulation")]
 impl std::fmt::Debug for Link {
@@ -98,7 +100,7 @@ impl std::fmt::Debug for Link {
 
 /// How connections are made in a network that is made up.
 #[cfg(feature = "simulation")]
-struct Dial(Arc<dyn crate::simulation::Dial>);
+struct Dial(Arc<dyn leasehold_time::simulation::Dial>);
 
 #[cfg(feature = "simulation")]
 impl std::fmt::Debug for Dial {
@@ -117,6 +119,12 @@ impl Connection {
         let runtime = Handle::try_current().map_err(|error| {
             Error::invalid("runtime", format!("the client needs a tokio runtime: {error}"))
         })?;
+        #[cfg(feature = "simulation")]
+        match leasehold_time::simulation::route() {
+            Some(Route::Link(link)) => return Self::simulated(link, timeout),
+            Some(Route::Dial(dial)) => return Self::dialled(endpoint, timeout, dial),
+            None => {}
+        }
         let shown = endpoint;
         let endpoint = watched(parse(endpoint)?, timeout);
         let channel = endpoint.connect().await.map_err(|error| {
@@ -137,10 +145,10 @@ impl Connection {
 
     /// A connection through a network that is made up; made when it is needed.
     #[cfg(feature = "simulation")]
-    pub(crate) fn dialled(
+    fn dialled(
         endpoint: &str,
         timeout: Duration,
-        dial: Arc<dyn crate::simulation::Dial>,
+        dial: Arc<dyn leasehold_time::simulation::Dial>,
     ) -> Result<Self, Error> {
         let endpoint = watched(parse(endpoint)?, timeout);
         let current = Current { channel: dial.channel(&endpoint), generation: Generation(0) };
@@ -150,8 +158,8 @@ impl Connection {
 
     /// A connection whose sessions go another way.
     #[cfg(feature = "simulation")]
-    pub(crate) fn simulated(
-        link: Arc<dyn crate::simulation::Link>,
+    fn simulated(
+        link: Arc<dyn leasehold_time::simulation::Link>,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let endpoint = parse("http://127.0.0.1:1")?;
@@ -247,6 +255,12 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
     match path {
         Some("") => {
             return refuse("unix: needs the path of a socket, as in unix:/run/leasehold".into());
+        }
+        Some(_) if cfg!(not(unix)) => {
+            return refuse(format!(
+                "{endpoint:?}: Unix sockets are not supported on this system; use \
+                 http://HOST:PORT"
+            ));
         }
         None if !endpoint.starts_with("http://") => {
             return refuse(format!("{endpoint:?} is neither http://HOST:PORT nor unix:/PATH"));

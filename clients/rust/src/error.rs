@@ -103,6 +103,8 @@ pub enum Error {
         holder: Option<Box<Holder>>,
         /// For how long, if it is known.
         held_for: Option<Duration>,
+        /// Whether the holder is another acquire of the same session.
+        held_by_same_session: bool,
         /// When trying again makes sense, if the daemon can tell.
         retry_after: Option<Duration>,
     },

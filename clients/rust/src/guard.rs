@@ -84,9 +84,6 @@ impl Risk {
 
 /// A lock that is held. Dropping it gives the lock back in the background;
 /// [`release`](Self::release) also waits until the daemon has confirmed that.
-///
-/// Guards of one session for the same lock share one grant, and one token: the
-/// lock is given back with the last of them.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
     session: Arc<Session>,
@@ -193,9 +190,7 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back, and waits until the daemon has confirmed it. If
-    /// other guards share the grant, the lock is given back with the last of
-    /// them.
+    /// Gives the lock back, and waits until the daemon has confirmed it.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was lost before: what was done under it may
@@ -210,15 +205,6 @@ impl Guard {
         self.session.release(self.grant).await
     }
 
-    /// Until when it may be counted on and whether it stands, without looking
-    /// after it.
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.session.peek(self.grant)
-    }
-
     /// The same lock, for those who see to it besides the guard.
     pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
         (&self.session, self.grant)
@@ -231,6 +217,14 @@ impl Guard {
 
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.session.loss(self.grant)
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Guard {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.session.peek(self.grant)
     }
 }
 

@@ -30,9 +30,7 @@ impl Holder {
     pub(crate) fn this_process() -> Self {
         Self {
             client: format!("{} (leasehold-client {})", program(), env!("CARGO_PKG_VERSION")),
-            host: nix::unistd::gethostname()
-                .map(|host| host.to_string_lossy().into_owned())
-                .unwrap_or_default(),
+            host: host(),
             pid: Some(std::process::id()),
             pod: pod(|key| env::var(key).ok().filter(|value| !value.is_empty())),
             labels: BTreeMap::new(),
@@ -90,6 +88,17 @@ impl fmt::Display for Holder {
         }
         Ok(())
     }
+}
+
+#[cfg(unix)]
+pub(crate) fn host() -> String {
+    nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Windows sets COMPUTERNAME for every process.
+#[cfg(not(unix))]
+pub(crate) fn host() -> String {
+    env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 fn program() -> String {

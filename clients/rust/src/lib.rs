@@ -11,10 +11,11 @@
 //! resource refuse a token that is lower than the greatest it has seen: every
 //! grant of a lock carries a greater token than all grants before.
 //!
-//! **Two tasks of one [`Client`] do not exclude each other.** A lock belongs to
-//! a session, and the clones of a client share one. Who acquires what the
-//! session already holds shares the grant; the lock is given back with the last
-//! [`Guard`]. Use [`Client::another_session`] where they should contend.
+//! **Locks are not reentrant.** Every acquire competes on its own, also within
+//! one [`Client`]: two tasks that acquire the same lock exclude each other, and
+//! a task that acquires a lock which it already holds waits for itself. The
+//! progress of such a wait says that the holder is the
+//! [same session](Progress::held_by_same_session).
 //!
 //! **The end of the program does not wait for what is still on its way.** Call
 //! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until
@@ -126,7 +127,6 @@
 
 #[cfg(feature = "guard-azure")]
 pub mod azure;
-pub mod clock;
 pub mod designated;
 #[cfg(feature = "guard-azure")]
 pub mod guard_azure;
@@ -134,13 +134,7 @@ pub mod guard_azure;
 pub mod guard_http;
 pub mod guard_sql;
 
-#[doc(hidden)]
-pub mod mutant;
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub mod simulation;
-#[doc(hidden)]
-pub mod task;
+use leasehold_time::{clock, mutant, task};
 
 mod backoff;
 mod builder;
@@ -168,7 +162,11 @@ pub use fence::Fence;
 pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
-pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
+pub use info::{
+    Broken, Change, Check, DaemonInfo, LockInfo, StorageCalls, StoredInfo, TokenState, Watch,
+};
+#[doc(inline)]
+pub use leasehold_time::Moment;
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;

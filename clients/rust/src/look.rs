@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tonic::{Request, Streaming};
 
 use crate::{
-    Broken, Change, Check, Client, Error, LockInfo, StoredInfo, TokenState, Watch,
+    Broken, Change, Check, Client, DaemonInfo, Error, LockInfo, StoredInfo, TokenState, Watch,
     connection::Connection, name, pb, status,
 };
 
@@ -93,7 +93,8 @@ impl Client {
         })
     }
 
-    /// Says whether a token is that of the lock's present holder. The answer
+    /// Says whether a token is that of the lock's present holder. If only another
+    /// daemon knows, that one is asked, if it can be reached from here. The answer
     /// may be out of date when it arrives: a resource that must be safe
     /// compares tokens itself, and refuses one that is lower than the greatest
     /// it has seen.
@@ -102,9 +103,27 @@ impl Client {
     /// [`Error::Invalid`] for a name that can't be one, [`Error::Unavailable`]
     /// if the daemon does not answer.
     pub async fn check(&self, name: &str, token: u64) -> Result<Check, Error> {
-        let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = self.timed(pb::CheckTokenRequest { lock, token });
-        let response = self.connection().locks().check_token(request).await;
+        let request =
+            pb::CheckTokenRequest { lock: Some(name::lock_ref(self.namespace(), name)?), token };
+        let first = self.send_check(self.connection(), request.clone()).await?;
+        let peer = first.lock.daemon.as_ref().filter(|_| first.state == TokenState::Unknown);
+        match self.peer(peer).await {
+            // If the peer does not answer, or does not know either, the first answer
+            // says what to do.
+            Some(peer) => match self.send_check(&peer, request).await {
+                Ok(second) if second.state != TokenState::Unknown => Ok(second),
+                _ => Ok(first),
+            },
+            None => Ok(first),
+        }
+    }
+
+    async fn send_check(
+        &self,
+        connection: &Connection,
+        request: pb::CheckTokenRequest,
+    ) -> Result<Check, Error> {
+        let response = connection.locks().check_token(self.timed(request)).await;
         let check = response.map_err(|s| status::error(&s))?.into_inner();
         let state = match check.state() {
             pb::TokenState::Current => TokenState::Current,
@@ -120,6 +139,14 @@ impl Client {
             }
         };
         Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
+    }
+
+    /// Connects to the daemon that must be asked, if its address is known and can
+    /// be used from here. The address is a hint from a lock's record: nothing is
+    /// sent to it but the same operator's request.
+    pub(crate) async fn peer(&self, peer: Option<&DaemonInfo>) -> Option<Connection> {
+        let endpoint = peer?.reachable()?;
+        Connection::open(endpoint, self.connection().timeout()).await.ok()
     }
 
     pub(crate) fn timed<T>(&self, message: T) -> Request<T> {

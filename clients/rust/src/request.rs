@@ -17,6 +17,8 @@ pub struct Progress {
     pub holder: Option<Holder>,
     /// For how long, if it is known.
     pub held_for: Option<Duration>,
+    /// Whether the holder is another acquire of the same session.
+    pub held_by_same_session: bool,
     /// Anything out of the ordinary, for people; empty as a rule.
     pub note: String,
 }

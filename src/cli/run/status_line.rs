@@ -132,6 +132,7 @@ mod tests {
             position: 2,
             holder: Some(holder),
             held_for: Some(SECOND * 12),
+            held_by_same_session: false,
             note: String::new(),
         };
         Seen { progress: Some((progress, moment(100))), value: None }

@@ -1,29 +1,42 @@
 //! The embedded store: leases in memory, tokens on disk.
 //!
-//! One durable write reserves a whole epoch of tokens for all locks; each hold
-//! takes a slice of it. So an acquire costs no disk write, and the file does
-//! not grow with the number of locks. The next epoch is reserved when half of
-//! the present one is used, so that an acquire hardly ever waits for the disk.
+//! A token is a time of the wall clock (`tokens.rs`). One durable write
+//! reserves a second of tokens for all locks, so an acquire costs no disk write
+//! and the file does not grow with the number of locks. The next reservation is
+//! written while half of the present one is left.
 //!
 //! No lease survives the process, so a lease lasts as long as the process. The
-//! longest ttl that any session was given is on disk before that session is
-//! given anything: after a crash, nothing is granted until that long has
-//! passed, for holders from before may still believe in their grants.
+//! longest TTL of any session is on disk before that session opens: after a
+//! crash, nothing is granted until that long has elapsed, because earlier
+//! holders may still rely on their grants.
+//!
+//! The directory belongs to this process only while its path leads to the
+//! directory and the lock file that the process has locked (`directory.rs`).
+//! Otherwise another daemon may have opened the same path, so this one stops
+//! granting and writing for good.
 
+mod breaks;
+mod data_dir;
 mod directory;
 mod doctor;
+mod record;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     ops::Bound,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-pub use directory::OpenError;
-use directory::{Directory, Record};
+use breaks::Breaks;
+use data_dir::DataDir;
+pub use directory::{Blocking, Completion, Identity, NewState, OpenError, StateDir};
 pub use doctor::examine;
+use record::Record;
+use tokens::{Take, TokenSource};
+use tokio::sync::oneshot;
 
 use super::{
     Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
@@ -33,14 +46,16 @@ use crate::{
     clock::{self, Moment},
     holder::Holder,
     name::LockName,
+    task,
 };
 
-/// How many tokens a hold takes at once: enough that a contended lock seldom
-/// asks, few enough that an epoch lasts for 65,536 holds.
-const SLICE: u64 = 16;
+/// Delay before a failed write is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long to wait before a failed write is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+/// Maximum age of the identity check that a grant relies on. Another daemon
+/// needs longer from opening the directory to its first grant, because it
+/// writes and syncs its state in between.
+const MAX_IDENTITY_AGE: Duration = Duration::from_millis(1);
 
 /// Leases of this process, in memory, with durable tokens in a directory.
 #[derive(Clone)]
@@ -49,28 +64,42 @@ pub struct Embedded {
 }
 
 struct Shared {
-    /// For people.
-    path: PathBuf,
+    directory: Arc<dyn StateDir>,
     state: Mutex<State>,
-    /// One writer at a time, and what it wrote last.
-    disk: tokio::sync::Mutex<Disk>,
+    /// Contents of the file; the mutex admits one writer at a time. After a
+    /// failed write, the file may have what was tried, which covers as much.
+    record: tokio::sync::Mutex<Record>,
 }
 
 struct State {
     leases: BTreeMap<LockName, Lease>,
-    /// Durable and unused.
-    tokens: Tokens,
-    /// The epoch after that, once it is durable.
-    spare: Option<Tokens>,
-    /// Set while a write that will fill `spare` is under way.
+    breaks: Breaks,
+    tokens: TokenSource,
+    /// Whether a reservation is in flight.
     reserving: bool,
-    /// Why the last write failed. While it is set, nothing is granted.
-    trouble: Option<String>,
-    /// After a crash: when the last holder from before has given up.
+    trouble: Option<Trouble>,
+    /// When the directory was last seen to be ours.
+    verified_at: Moment,
+    /// After a crash: the time by which every earlier holder has stopped.
     recovered_at: Option<Moment>,
-    /// The longest ttl that is on disk.
+    /// Longest TTL that is on disk.
     covered: Duration,
     closed: bool,
+}
+
+/// Reason why nothing is granted.
+enum Trouble {
+    /// The directory can't be read or written; retried.
+    Io(String),
+    /// The directory is not ours any more; final.
+    Replaced(String),
+}
+
+impl Trouble {
+    fn error(&self) -> Error {
+        let (Self::Io(why) | Self::Replaced(why)) = self;
+        unavailable(why.clone())
+    }
 }
 
 struct Lease {
@@ -78,103 +107,119 @@ struct Lease {
     holder: Arc<Holder>,
 }
 
-struct Disk {
-    directory: Directory,
-    /// What is surely on disk. After a failure the file may say what was tried,
-    /// which covers at least as much.
-    record: Record,
+/// What a grant has to wait for.
+enum Need {
+    /// The wall clock reaches the next token after this long.
+    Wait(Duration),
+    /// Tokens must be reserved on disk.
+    Reserve,
 }
 
 impl Embedded {
-    /// Opens the directory, creating it if it is not there, and reserves the
-    /// first epoch.
+    /// Opens a directory, creates it if it does not exist, and reserves the
+    /// first tokens.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let (directory, found) = Directory::open(path)?;
+        Self::open_in(Arc::new(DataDir::open(path)?))
+    }
+
+    /// Opens the store in a directory that is locked.
+    pub fn open_in(directory: Arc<dyn StateDir>) -> Result<Self, OpenError> {
+        let found = directory::read(&*directory)?;
         let unclean = found.filter(|record| !record.clean);
+        let mut tokens = TokenSource::after(found.map(|record| record.highest_token));
+        let reservation = tokens.reservation();
         let record = Record {
-            // At least the wall clock's seconds: so tokens rise also after the
-            // directory was deleted or restored from a backup, unless more than
-            // an epoch a second was used up before (65,536 holds).
-            epoch: found.map_or(0, |record| record.epoch + 1).max(sane_seconds()),
+            highest_token: reservation - 1,
             longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
             clean: false,
         };
-        directory.write(&record)?;
-        directory.mark_used()?;
+        directory::replace(&*directory, &record)?;
+        let lock = directory.path().join(directory::LOCK);
+        directory.mark().map_err(directory::failed("write", &lock))?;
+        tokens.reserve(reservation);
         let state = State {
             leases: BTreeMap::new(),
-            tokens: Tokens::of_epoch(record.epoch),
-            spare: None,
+            breaks: Breaks::default(),
+            tokens,
             reserving: false,
             trouble: None,
+            verified_at: Moment::now(),
             recovered_at: unclean.map(|record| Moment::now() + record.longest_ttl),
             covered: record.longest_ttl,
             closed: false,
         };
-        let disk = tokio::sync::Mutex::new(Disk { directory, record });
-        let path = path.to_owned();
-        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), disk, path }) })
+        let (state, record) = (Mutex::new(state), tokio::sync::Mutex::new(record));
+        Ok(Self { shared: Arc::new(Shared { directory, state, record }) })
     }
 
-    /// Answers at once if that needs no write.
-    fn acquire_now(&self, claim: &Claim) -> Option<Result<Acquire, Error>> {
+    /// Answers at once if that needs neither a write nor a wait.
+    fn acquire_now(&self, claim: &Claim) -> Result<Result<Acquire, Error>, Need> {
         let mut state = self.shared.state();
-        if let Some(refusal) = state.refusal() {
-            return Some(Err(refusal));
+        if let Some(refusal) = self.refusal(&mut state) {
+            return Ok(Err(refusal));
         }
-        state.refill()?;
-        match state.leases.entry(claim.name.clone()) {
-            Entry::Occupied(held) if held.get().id != claim.id => {
-                return Some(Ok(Acquire::Held {
-                    by: Some(Arc::new(info(&claim.name, held.get()))),
-                }));
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(free) => {
-                free.insert(Lease { id: claim.id, holder: Arc::clone(&claim.holder) });
-            }
+        if let Some(held) = state.leases.get(&claim.name).filter(|held| held.id != claim.id) {
+            let by = Some(Arc::new(info(&claim.name, held, &state.breaks)));
+            return Ok(Ok(Acquire::Held { by }));
         }
-        let tokens = self.slice(&mut state);
-        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+        let tokens = self.take(&mut state)?;
+        if let Entry::Vacant(free) = state.leases.entry(claim.name.clone()) {
+            free.insert(Lease { id: claim.id, holder: Arc::clone(&claim.holder) });
+        }
+        Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
 
-    fn next_tokens_now(&self, name: &LockName, id: LeaseId) -> Option<Result<Acquire, Error>> {
+    fn next_tokens_now(
+        &self,
+        name: &LockName,
+        id: LeaseId,
+    ) -> Result<Result<Acquire, Error>, Need> {
         let mut state = self.shared.state();
-        if let Some(refusal) = state.refusal() {
-            return Some(Err(refusal));
+        if let Some(refusal) = self.refusal(&mut state) {
+            return Ok(Err(refusal));
         }
         match state.leases.get(name) {
             Some(lease) if lease.id == id => {}
             other => {
-                let by = other.map(|lease| Arc::new(info(name, lease)));
-                return Some(Ok(Acquire::Held { by }));
+                let by = other.map(|lease| Arc::new(info(name, lease, &state.breaks)));
+                return Ok(Ok(Acquire::Held { by }));
             }
         }
-        state.refill()?;
-        let tokens = self.slice(&mut state);
-        Some(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+        let tokens = self.take(&mut state)?;
+        Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
 
-    /// Takes a slice of what there is, and has the next epoch reserved in good
-    /// time.
-    fn slice(&self, state: &mut State) -> Tokens {
-        let slice = state.tokens.split(SLICE);
-        let half = Tokens::of_epoch(0).len() / 2;
-        if state.tokens.len() < half && state.spare.is_none() && !state.reserving {
+    /// Takes the token of one grant, and has more reserved in good time.
+    fn take(&self, state: &mut State) -> Result<Tokens, Need> {
+        let taken = match state.tokens.take() {
+            Take::Taken(tokens) => Ok(tokens),
+            Take::Wait(length) => Err(Need::Wait(length)),
+            Take::Reserve => Err(Need::Reserve),
+        };
+        if taken.is_ok() && state.tokens.is_low() && !state.reserving {
             state.reserving = true;
             let store = self.clone();
-            tokio::spawn(async move { store.reserve().await });
+            task::spawn(async move { _ = store.reserve().await });
         }
-        slice
+        taken
     }
 
-    /// Fills `spare`, unless another call has done so.
+    async fn satisfy(&self, need: Need) -> Result<(), Error> {
+        match need {
+            Need::Wait(length) => {
+                clock::sleep(length).await;
+                Ok(())
+            }
+            Need::Reserve => self.reserve().await,
+        }
+    }
+
+    /// Reserves more tokens, unless another call has done so.
     async fn reserve(&self) -> Result<(), Error> {
         let store = self.clone();
         to_its_end(async move {
-            let reserved = match store.disk().await {
-                Ok(_) if store.shared.state().spare.is_some() => Ok(()),
-                Ok(mut disk) => store.write_next_epoch(&mut disk).await,
+            let reserved = match store.record().await {
+                Ok(mut record) => store.reserve_in(&mut record).await,
                 Err(closed) => Err(closed),
             };
             store.shared.state().reserving = false;
@@ -183,67 +228,125 @@ impl Embedded {
         .await
     }
 
-    async fn write_next_epoch(&self, disk: &mut Disk) -> Result<(), Error> {
-        let next = Record { epoch: disk.record.epoch + 1, ..disk.record };
-        self.write(disk, next).await?;
-        self.shared.state().spare = Some(Tokens::of_epoch(next.epoch));
+    async fn reserve_in(&self, record: &mut Record) -> Result<(), Error> {
+        let (is_low, end) = {
+            let mut state = self.shared.state();
+            (state.tokens.is_low(), state.tokens.reservation())
+        };
+        if !is_low {
+            return Ok(());
+        }
+        if end - 1 <= record.highest_token {
+            return Err(unavailable("no tokens are left below 2^53".to_owned()));
+        }
+        self.write(record, Record { highest_token: end - 1, ..*record }).await?;
+        self.shared.state().tokens.reserve(end);
         Ok(())
     }
 
-    /// The right to write, unless the last word was written.
-    async fn disk(&self) -> Result<tokio::sync::MutexGuard<'_, Disk>, Error> {
-        let disk = self.shared.disk.lock().await;
+    /// The right to write, until the clean shutdown is recorded.
+    async fn record(&self) -> Result<tokio::sync::MutexGuard<'_, Record>, Error> {
+        let record = self.shared.record.lock().await;
         if self.shared.state().closed {
             return Err(unavailable("it is closed".to_owned()));
         }
-        Ok(disk)
+        Ok(record)
     }
 
     /// Writes to disk. A failure stops granting until a later write succeeds,
-    /// and sees to it that one is tried. A failed write may have reached the
-    /// disk or not; nothing was given on the strength of it, so both are fine.
+    /// and schedules one. A failed write may have reached the disk or not;
+    /// nothing was granted on the strength of it, so both are safe.
     ///
     /// Must not be dropped before its end: the write itself would go on without
-    /// its lock (see `to_its_end`).
-    async fn write(&self, disk: &mut Disk, record: Record) -> Result<(), Error> {
-        let directory = disk.directory.clone();
-        let written = tokio::task::spawn_blocking(move || directory.write(&record)).await;
-        let problem = match written {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("the write was cut short".to_owned()),
-        };
-        let mut state = self.shared.state();
-        let Some(why) = problem else {
-            disk.record = record;
-            if state.trouble.take().is_some() {
-                tracing::info!("the data directory can be written again: granting goes on");
-            }
-            return Ok(());
-        };
-        if state.trouble.replace(why.clone()).is_none() {
-            tracing::error!(%why, "the data directory can't be written: granting has stopped");
-            self.clone().retry_later();
+    /// its mutex (see `to_its_end`).
+    async fn write(&self, record: &mut Record, next: Record) -> Result<(), Error> {
+        if let Some(replaced @ Trouble::Replaced(_)) = &self.shared.state().trouble {
+            return Err(replaced.error());
         }
-        Err(unavailable(why))
+        let (done, mut written) = oneshot::channel();
+        let directory = Arc::clone(&self.shared.directory);
+        let work = move || _ = done.send(directory::replace(&*directory, &next));
+        self.shared.directory.run(Box::new(work)).await;
+        let mut state = self.shared.state();
+        match written.try_recv().ok() {
+            Some(Ok(())) => {
+                *record = next;
+                if state.trouble.take().is_some() {
+                    tracing::info!("the data directory can be written again: granting resumes");
+                }
+                Ok(())
+            }
+            Some(Err(error)) => Err(self.fail(&mut state, &error)),
+            None => {
+                let path = self.shared.directory.path();
+                let source = std::io::Error::other("the write was interrupted");
+                Err(self.fail(&mut state, &directory::failed("write", path)(source)))
+            }
+        }
     }
 
-    fn retry_later(self) {
-        tokio::spawn(async move { self.retry().await });
+    /// Stops granting: for good if the directory is not ours any more.
+    fn fail(&self, state: &mut State, error: &OpenError) -> Error {
+        let why = error.to_string();
+        match (&state.trouble, error) {
+            (Some(replaced @ Trouble::Replaced(_)), _) => return replaced.error(),
+            (_, OpenError::Replaced { .. }) => {
+                tracing::error!("{why}");
+                state.trouble = Some(Trouble::Replaced(why.clone()));
+            }
+            (before, _) => {
+                if before.is_none() {
+                    tracing::error!(%why, "the data directory can't be used: granting has stopped");
+                    let store = self.clone();
+                    task::spawn(async move { store.retry().await });
+                }
+                state.trouble = Some(Trouble::Io(why.clone()));
+            }
+        }
+        unavailable(why)
     }
 
-    /// Tries to write until it works.
+    /// Writes again until that succeeds.
     async fn retry(&self) {
         loop {
-            clock::sleep(RETRY).await;
-            let Ok(mut disk) = self.disk().await else { return };
-            if self.shared.state().trouble.is_none() {
-                return;
-            }
-            if self.write_next_epoch(&mut disk).await.is_ok() {
+            clock::sleep(RETRY_DELAY).await;
+            let Ok(mut record) = self.record().await else { return };
+            let end = {
+                let mut state = self.shared.state();
+                if !matches!(state.trouble, Some(Trouble::Io(_))) {
+                    return;
+                }
+                state.tokens.reservation()
+            };
+            let next = Record { highest_token: record.highest_token.max(end - 1), ..*record };
+            if self.write(&mut record, next).await.is_ok() {
+                self.shared.state().tokens.reserve(end);
                 return;
             }
         }
+    }
+
+    /// Reason why nothing can be granted now.
+    fn refusal(&self, state: &mut State) -> Option<Error> {
+        if state.closed {
+            return Some(unavailable("it is closed".to_owned()));
+        }
+        let now = Moment::now();
+        if state.trouble.is_none() && now.since(state.verified_at) >= MAX_IDENTITY_AGE {
+            match directory::verify(&*self.shared.directory) {
+                Ok(()) => state.verified_at = now,
+                Err(error) => _ = self.fail(state, &error),
+            }
+        }
+        if let Some(trouble) = &state.trouble {
+            return Some(trouble.error());
+        }
+        let remaining = state.recovered_at?.since(now);
+        if remaining.is_zero() {
+            state.recovered_at = None;
+            return None;
+        }
+        Some(Error::Recovering { remaining })
     }
 }
 
@@ -254,78 +357,50 @@ impl Shared {
     }
 }
 
-impl State {
-    /// Takes up the next epoch if the present one is used up. None if that one
-    /// must be written first.
-    fn refill(&mut self) -> Option<()> {
-        if self.tokens.is_empty() {
-            self.tokens = self.spare.take()?;
-        }
-        Some(())
-    }
-
-    /// Why nothing can be granted now.
-    fn refusal(&mut self) -> Option<Error> {
-        if self.closed {
-            return Some(unavailable("it is closed".to_owned()));
-        }
-        if let Some(why) = &self.trouble {
-            return Some(unavailable(why.clone()));
-        }
-        let remaining = self.recovered_at?.remaining();
-        if remaining.is_zero() {
-            self.recovered_at = None;
-            return None;
-        }
-        Some(Error::Recovering { remaining })
-    }
-}
-
-/// Seconds of the wall clock, or none if it is set to after the year 2100: an
-/// epoch that far ahead could not be taken back.
-fn sane_seconds() -> u64 {
-    Some(clock::unix_seconds()).filter(|seconds| *seconds < 4_102_444_800).unwrap_or(1)
-}
-
-/// Runs to its end even if nobody waits for it any more: a write that is cut
-/// off from its lock could land after a later one.
+/// Runs to its end even if the caller is gone: a write that is cut off from its
+/// mutex could land after a later one.
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
-    let done = tokio::spawn(work).await;
-    done.unwrap_or_else(|_| Err(unavailable("a write was cut short".to_owned())))
+    let (done, result) = oneshot::channel();
+    task::spawn(async move { _ = done.send(work.await) });
+    result.await.unwrap_or_else(|_| Err(unavailable("a write was interrupted".to_owned())))
 }
 
 fn unavailable(why: String) -> Error {
-    Error::Unavailable { why, retry_after: Some(RETRY) }
+    Error::Unavailable { why, retry_after: Some(RETRY_DELAY) }
 }
 
 impl LeaseStore for Embedded {
     fn acquire(&self, claim: Claim) -> Call<Acquire> {
-        if let Some(answer) = self.acquire_now(&claim) {
-            return Call::Done(answer);
-        }
+        let mut need = match self.acquire_now(&claim) {
+            Ok(answer) => return Call::Done(answer),
+            Err(need) => need,
+        };
         let store = self.clone();
         Call::pending(async move {
             loop {
-                store.reserve().await?;
-                if let Some(answer) = store.acquire_now(&claim) {
-                    return answer;
+                store.satisfy(need).await?;
+                match store.acquire_now(&claim) {
+                    Ok(answer) => return answer,
+                    Err(next) => need = next,
                 }
             }
         })
     }
 
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
-        if let Some(answer) = self.next_tokens_now(name, id) {
-            return Call::Done(answer);
-        }
+        let mut need = match self.next_tokens_now(name, id) {
+            Ok(answer) => return Call::Done(answer),
+            Err(need) => need,
+        };
         let (store, name) = (self.clone(), name.clone());
         Call::pending(async move {
             loop {
-                store.reserve().await?;
-                if let Some(answer) = store.next_tokens_now(&name, id) {
-                    return answer;
+                store.satisfy(need).await?;
+                match store.next_tokens_now(&name, id) {
+                    Ok(answer) => return answer,
+                    Err(next) => need = next,
                 }
             }
         })
@@ -361,20 +436,30 @@ impl LeaseStore for Embedded {
         Call::Done(Ok(Release::Released))
     }
 
-    fn break_lease(&self, name: &LockName, _: Breaker) -> Call<Break> {
-        Call::Done(Ok(match self.shared.state().leases.remove(name) {
-            Some(_) => Break::Broken { free_within: Duration::ZERO },
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        let mut state = self.shared.state();
+        Call::Done(Ok(match state.leases.remove(name) {
+            Some(_) => {
+                state.breaks.add(name, breaker);
+                Break::Broken { free_within: Duration::ZERO }
+            }
             None => Break::NotHeld,
         }))
     }
 
-    fn note_break(&self, _: &LockName, _: Breaker) -> Call<()> {
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.shared.state().breaks.add(name, breaker);
         Call::Done(Ok(()))
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         let state = self.shared.state();
-        Call::Done(Ok(state.leases.get(name).map(|lease| info(name, lease))))
+        let broken = state.breaks.of(name).cloned();
+        Call::Done(Ok(match (state.leases.get(name), broken) {
+            (Some(lease), _) => Some(info(name, lease, &state.breaks)),
+            (None, None) => None,
+            (None, broken) => Some(LeaseInfo { broken, ..LeaseInfo::free(name.clone()) }),
+        }))
     }
 
     fn list(
@@ -393,7 +478,7 @@ impl LeaseStore for Embedded {
             .take_while(|(name, _)| name.begins_with(namespace, prefix))
             .filter(|(name, _)| after.is_none_or(|after| name.name() > after))
             .take(limit)
-            .map(|(name, lease)| info(name, lease))
+            .map(|(name, lease)| info(name, lease, &state.breaks))
             .collect();
         Call::Done(Ok(leases))
     }
@@ -407,13 +492,12 @@ impl LeaseStore for Embedded {
         }
         let store = self.clone();
         Call::pending(to_its_end(async move {
-            let mut disk = store.disk().await?;
-            if disk.record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
-                let longest_ttl = disk.record.longest_ttl.max(ttl);
-                let record = Record { longest_ttl, ..disk.record };
-                store.write(&mut disk, record).await?;
+            let mut record = store.record().await?;
+            if record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
+                let next = Record { longest_ttl: record.longest_ttl.max(ttl), ..*record };
+                store.write(&mut record, next).await?;
             }
-            store.shared.state().covered = disk.record.longest_ttl;
+            store.shared.state().covered = record.longest_ttl;
             Ok(())
         }))
     }
@@ -423,11 +507,11 @@ impl LeaseStore for Embedded {
     }
 
     fn trouble(&self) -> Option<Error> {
-        self.shared.state().refusal()
+        self.refusal(&mut self.shared.state())
     }
 
     fn describe(&self) -> String {
-        format!("embedded, in {}", self.shared.path.display())
+        format!("embedded, in {}", self.shared.directory.path().display())
     }
 
     fn calls(&self) -> Vec<CallCount> {
@@ -437,26 +521,27 @@ impl LeaseStore for Embedded {
     fn close(&self) -> Call<()> {
         let store = self.clone();
         Call::pending(to_its_end(async move {
-            let mut disk = store.disk().await?;
-            let recovering = {
+            let mut record = store.record().await?;
+            let (recovering, highest_token) = {
                 let mut state = store.shared.state();
                 state.closed = true;
                 if !state.leases.is_empty() {
                     return Err(unavailable("leases are still held".to_owned()));
                 }
-                state.recovered_at.is_some_and(|moment| !moment.has_passed())
+                let recovering = state.recovered_at.is_some_and(|moment| !moment.has_passed());
+                (recovering, state.tokens.highest())
             };
-            // Holders from before a crash may still believe in their grants:
-            // then the next start has to wait as well.
-            let record = Record { clean: !recovering, ..disk.record };
-            store.write(&mut disk, record).await
+            // Holders from before a crash may still rely on their grants: then the
+            // next start has to wait as well.
+            let next = Record { highest_token, clean: !recovering, ..*record };
+            store.write(&mut record, next).await
         }))
     }
 }
 
-fn info(name: &LockName, lease: &Lease) -> LeaseInfo {
-    let holder = Some(Arc::clone(&lease.holder));
-    LeaseInfo { held: true, holder, ..LeaseInfo::free(name.clone()) }
+fn info(name: &LockName, lease: &Lease, breaks: &Breaks) -> LeaseInfo {
+    let (holder, broken) = (Some(Arc::clone(&lease.holder)), breaks.of(name).cloned());
+    LeaseInfo { held: true, holder, broken, ..LeaseInfo::free(name.clone()) }
 }
 
 #[cfg(test)]

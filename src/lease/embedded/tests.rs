@@ -1,7 +1,7 @@
 //! What only this store does: the directory, the wait after a crash, the disk.
 //! What every store does is in `tests/store_conformance.rs`.
 
-use std::{collections::HashSet, fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink};
 
 use leasehold_fuzz::{
     Fuzz,
@@ -114,7 +114,7 @@ async fn a_damaged_or_missing_file_is_never_a_fresh_start() {
     drop(Embedded::open(dir.path()).unwrap());
     let state = dir.path().join("state");
     let good = fs::read(&state).unwrap();
-    for bad in [&b""[..], b"leasehold state 2\n", b"\xff\xfe", &good[..good.len() / 2]] {
+    for bad in [&b""[..], b"leasehold state 3\n", b"\xff\xfe", &good[..good.len() / 2]] {
         fs::write(&state, bad).unwrap();
         let error = Embedded::open(dir.path()).err().unwrap();
         assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
@@ -125,6 +125,97 @@ async fn a_damaged_or_missing_file_is_never_a_fresh_start() {
     assert!(matches!(error, OpenError::Missing { .. }), "{error}");
     fs::write(&state, &good).unwrap();
     Embedded::open(dir.path()).unwrap();
+}
+
+/// Waits until the last identity check is too old for a grant.
+async fn outwait_identity_check() {
+    clock::sleep(MAX_IDENTITY_AGE * 2).await;
+}
+
+#[tokio::test]
+async fn moved_deleted_or_replaced_directory_stops_granting_for_good() {
+    let moves: [fn(&Path); 4] = [
+        |path| fs::rename(path, path.with_extension("moved")).unwrap(),
+        |path| fs::remove_dir_all(path).unwrap(),
+        |path| {
+            fs::rename(path, path.with_extension("moved")).unwrap();
+            fs::create_dir(path).unwrap();
+        },
+        |path| fs::remove_file(path.join("lock")).unwrap(),
+    ];
+    for change in moves {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        let store = Embedded::open(&path).unwrap();
+        first_token(&store, 1, 1).await;
+        change(&path);
+        outwait_identity_check().await;
+        let error = store.acquire(claim(2, 2)).await.unwrap_err().to_string();
+        assert!(error.contains("while this daemon used it"), "{error}");
+        assert!(store.next_tokens(&name(1), LeaseId::new(1)).await.is_err());
+        assert!(store.trouble().is_some());
+        assert!(store.cover(Duration::from_secs(5)).await.is_err());
+        let renewed = store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await;
+        assert_eq!(renewed, Ok(Renew::Renewed { deadline: None }), "holders keep their leases");
+        // Another daemon may have been there, so nothing brings it back.
+        let moved = path.with_extension("moved");
+        if moved.exists() {
+            _ = fs::remove_dir(&path);
+            fs::rename(&moved, &path).unwrap();
+            outwait_identity_check().await;
+            assert!(store.acquire(claim(2, 2)).await.is_err());
+        }
+        store.release(&name(1), LeaseId::new(1)).await.unwrap();
+        assert!(store.close().await.is_err(), "nothing more is written");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_directory_of_another_daemon() {
+    let parent = tempfile::tempdir().unwrap();
+    let (path, moved) = (parent.path().join("data"), parent.path().join("moved"));
+    let first = Embedded::open(&path).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    let second = Embedded::open(&path).unwrap();
+    second.cover(Duration::from_secs(30)).await.unwrap();
+    let read = |path: &Path| fs::read(path.join("state")).unwrap();
+    let (own, other) = (read(&moved), read(&path));
+    assert!(first.cover(Duration::from_secs(60)).await.is_err());
+    assert!(first.close().await.is_err());
+    assert_eq!((read(&moved), read(&path)), (own, other));
+}
+
+#[test]
+fn garbage_in_lock_file_is_explained() {
+    for garbage in [&b"\xff\xfe\x00\x80"[..], b"hello\n", &[0; 11]] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("lock"), garbage).unwrap();
+        let error = Embedded::open(dir.path()).err().unwrap();
+        assert!(matches!(error, OpenError::LockFile { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("lock is corrupt") && error.contains("delete this file"), "{error}");
+        assert_eq!(fs::read(dir.path().join("lock")).unwrap(), garbage);
+        let report = examine(dir.path());
+        assert_eq!(report.failure().unwrap(), format!("data directory: {error}"));
+        fs::remove_file(dir.path().join("lock")).unwrap();
+        Embedded::open(dir.path()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn last_break_is_shown_until_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let breaker = |by: &str| Breaker { by: by.into(), reason: "stuck".into() };
+    first_token(&store, 1, 1).await;
+    assert_eq!(store.inspect(&name(1)).await.unwrap().unwrap().broken, None);
+    store.note_break(&name(1), breaker("alice")).await.unwrap();
+    let shown = store.inspect(&name(1)).await.unwrap().unwrap();
+    assert_eq!((shown.held, shown.broken), (true, Some(breaker("alice"))));
+    store.break_lease(&name(1), breaker("bob")).await.unwrap();
+    let shown = store.inspect(&name(1)).await.unwrap().unwrap();
+    assert_eq!((shown.held, shown.broken), (false, Some(breaker("bob"))));
+    assert_eq!(store.inspect(&name(2)).await.unwrap(), None);
 }
 
 #[cfg(target_os = "linux")]
@@ -161,42 +252,113 @@ fn a_full_disk_at_the_start_is_an_error() {
     assert!(error.contains("can't write") && error.contains("No space left"), "{error}");
 }
 
+/// Takes about 1.6 reservations, which the wall clock allows in 1.6 s.
 #[tokio::test]
-async fn tokens_rise_across_epochs_and_are_given_once() {
+async fn tokens_increase_across_reservations_and_never_outrun_clock() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
-    let (mut seen, mut last) = (HashSet::new(), None);
-    for id in 1..=150_000_u128 {
-        let mut tokens = tokens(&store, 1, id).await;
-        let token = tokens.take().unwrap();
-        assert!(Some(token) > last && seen.insert(token));
-        last = Some(token);
-        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+    let first = first_token(&store, 1, 1).await;
+    let mut last = first;
+    while last.get() - first.get() < tokens::RESERVED_TOKENS * 8 / 5 {
+        let more = store.next_tokens(&name(1), LeaseId::new(1)).await;
+        let Ok(Acquire::Acquired(mut more)) = more else { panic!("{more:?}") };
+        let token = more.tokens.take().unwrap();
+        assert!(token > last && token.get() <= wall_tokens(), "{token} after {last}");
+        last = token;
     }
-    let epochs: HashSet<_> = seen.iter().map(|token| token.get() >> 20).collect();
-    assert!(epochs.len() >= 3, "{epochs:?}");
+    store.release(&name(1), LeaseId::new(1)).await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    // A write that was under way keeps the directory a little longer.
-    let store = loop {
-        match Embedded::open(dir.path()) {
+    let store = reopen(dir.path()).await;
+    assert!(first_token(&store, 2, 1).await > last);
+}
+
+/// The wall clock in tokens.
+fn wall_tokens() -> u64 {
+    let now = clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap();
+    (now.as_nanos() * (1 << 20) / 1_000_000_000) as u64
+}
+
+/// Opens a directory of a store that was dropped: a write that was in flight
+/// keeps it a little longer.
+async fn reopen(path: &Path) -> Embedded {
+    loop {
+        match Embedded::open(path) {
             Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
             opened => break opened.unwrap(),
         }
-    };
-    assert!(Some(first_token(&store, 2, 1).await) > last);
+    }
 }
 
 #[tokio::test]
-async fn a_new_directory_starts_where_a_deleted_one_can_not_have_been() {
-    let old = tempfile::tempdir().unwrap();
-    let store = Embedded::open(old.path()).unwrap();
-    let before = first_token(&store, 1, 1).await;
-    // The clock moves by a second at least.
-    clock::sleep(Duration::from_millis(2100)).await;
-    let new = tempfile::tempdir().unwrap();
-    let store = Embedded::open(new.path()).unwrap();
-    assert!(first_token(&store, 1, 1).await > before);
+async fn tokens_increase_across_quick_restarts_and_deletion() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    let mut last = None;
+    for id in 1..30 {
+        let store = reopen(&path).await;
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last, "restart {id}");
+        assert!(token.get() <= wall_tokens());
+        last = Some(token);
+        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        if id % 10 == 0 {
+            fs::remove_dir_all(&path).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn clean_stop_records_highest_issued_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let token = first_token(&store, 1, 1).await;
+    let on_disk = || Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
+    assert!(on_disk().highest_token > token.get());
+    store.release(&name(1), LeaseId::new(1)).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(on_disk().highest_token, token.get());
+}
+
+/// After a crash, up to a second of tokens is reserved: the next process starts
+/// after them, but not before the clock has reached them.
+#[tokio::test]
+async fn repeated_crashes_do_not_run_ahead_of_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..20 {
+        drop(Embedded::open(dir.path()).unwrap());
+    }
+    let mut last = None;
+    for id in 1..3 {
+        let store = reopen(dir.path()).await;
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last && token.get() <= wall_tokens());
+        last = Some(token);
+    }
+}
+
+#[tokio::test]
+async fn tokens_continue_after_clock_was_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let ahead = wall_tokens() + (3600 << 20);
+    let record = Record { highest_token: ahead, longest_ttl: Duration::ZERO, clean: true };
+    fs::write(dir.path().join("state"), record.encode()).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert_eq!(first_token(&store, 1, 1).await.get(), ahead + 1);
+}
+
+#[tokio::test]
+async fn version_1_state_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
+                  stopped-cleanly true\ncrc32 05db1902\n";
+    fs::write(dir.path().join("state"), state).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert_eq!(store.trouble(), None);
+    let token = first_token(&store, 1, 1).await.get();
+    assert!(token >= 1_794_790_001 << 20, "{token}");
 }
 
 #[tokio::test]
@@ -205,8 +367,8 @@ async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
     let store = Embedded::open(dir.path()).unwrap();
     store.close().await.unwrap();
     drop(store);
-    let backup = Record { epoch: 1000, longest_ttl: Duration::ZERO, clean: true };
-    Directory::open(dir.path()).unwrap().0.write(&backup).unwrap();
+    let backup = Record { highest_token: 1000 << 20, longest_ttl: Duration::ZERO, clean: true };
+    fs::write(dir.path().join("state"), backup.encode()).unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     assert!(first_token(&store, 1, 1).await.get() >> 20 > 1_700_000_000);
 }
@@ -239,16 +401,8 @@ async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_we
     while second.as_mut().await.is_err() {
         second = store.cover(Duration::from_secs(60)).into_future();
     }
-    let (_, found) = {
-        drop(store);
-        loop {
-            match Directory::open(dir.path()) {
-                Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
-                opened => break opened.unwrap(),
-            }
-        }
-    };
-    assert_eq!(found.unwrap().longest_ttl, Duration::from_secs(60));
+    let found = Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
+    assert_eq!(found.longest_ttl, Duration::from_secs(60));
 }
 
 /// A directory as a script: the bytes of its files.
@@ -270,7 +424,7 @@ fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
                 fs::write(dir.path().join(file), bytes).unwrap();
             }
         }
-        let before = Directory::open(dir.path()).map(|(_, found)| found);
+        let before = DataDir::open(dir.path()).and_then(|dir| directory::read(&dir));
         let store = match (Embedded::open(dir.path()), &before) {
             (Ok(store), Ok(_)) => store,
             (Err(error), Err(same)) => {
@@ -281,17 +435,17 @@ fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
             (opened, before) => panic!("{:?} but {before:?}", opened.map(|_| ())),
         };
         let found = before.unwrap();
-        let first = store.shared.state().tokens.bounds().0;
-        assert!(found.is_none_or(|found| first > found.epoch << 20), "{first} after {found:?}");
-        assert!(first < 1 << 53 && first >> 20 >= sane_seconds() - 60, "{first}");
+        let first = store.shared.state().tokens.highest() + 1;
+        assert!(found.is_none_or(|found| first > found.highest_token), "{first} after {found:?}");
+        assert!(first < 1 << 53 && first + (60 << 20) > wall_tokens(), "{first}");
         let waits = store.shared.state().recovered_at.is_some();
         assert_eq!(waits, found.is_some_and(|found| !found.clean));
         drop(store);
         // The next start goes on from there.
         match Embedded::open(dir.path()) {
-            Ok(next) => assert!(next.shared.state().tokens.bounds().0 > first),
-            // The last epoch of all.
-            Err(error) => assert!(first >> 20 == (1 << 33) - 1, "{error}"),
+            Ok(next) => assert!(next.shared.state().tokens.highest() >= first),
+            // The last tokens of all.
+            Err(error) => assert!(first + (1 << 20) >= 1 << 53, "{error}"),
         }
         format!("{waits} {}", found.is_some())
     });

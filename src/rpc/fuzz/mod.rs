@@ -195,6 +195,19 @@ fn scripts() -> Vec<Vec<u8>> {
             script([(3, release(8, 0)), (1, keep_alive(11)), (2, keep_alive(11))]),
         ]
         .concat(),
+        // Acquires repeated after a resume: the holder's, the waiter's, one with
+        // the number of another lock. Then numbers that do not increase.
+        [
+            script([(1, open(false)), (1, acquire(1, "a", None)), (2, open(false))]),
+            script([(2, acquire(3, "a", None)), (2, acquire(4, "b", None))]),
+            cut(1),
+            cut(2),
+            script([(1, resume(0, 1)), (1, acquire(1, "a", None)), (1, acquire(2, "a", None))]),
+            script([(2, resume(1, 1)), (2, acquire(3, "a", None)), (2, acquire(4, "c", None))]),
+            script([(2, resume(1, 2)), (2, acquire(5, "c", None)), (2, acquire(5, "d", None))]),
+            script([(1, keep_alive(2)), (1, keep_alive(2))]),
+        ]
+        .concat(),
         // A leader that is asked to hand over, and one that is broken.
         [
             script([(1, open(false)), (1, campaign(1, "e")), (1, proclaim(2, 0))]),

@@ -5,7 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
 use super::daemon::STREAMS;
-use crate::rpc::pb::{self, attach_request::Message, attach_response::Message as Heard};
+use crate::{
+    rpc::{
+        decode,
+        pb::{self, attach_request::Message, attach_response::Message as Heard},
+    },
+    session::Request,
+};
 
 /// A request that has not been answered.
 #[derive(Debug)]
@@ -19,6 +25,9 @@ enum Owed {
 struct Grant {
     name: (String, String),
     token: u64,
+    /// Number of its acquire.
+    request: u64,
+    lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +35,9 @@ struct Session {
     secret: Vec<u8>,
     fenced: bool,
     ping: u64,
+    /// Highest request number, on any stream and on this one.
+    highest: u64,
+    last: u64,
     /// By the number of the request.
     owed: BTreeMap<u64, Vec<Owed>>,
     /// By handle. A lost one stays until it is released.
@@ -41,6 +53,8 @@ struct Session {
 struct Carried {
     begun: Option<Message>,
     session: Option<usize>,
+    /// The client violated the protocol: the daemon ends the stream.
+    must_end: bool,
 }
 
 /// All clients, and what they know.
@@ -111,6 +125,7 @@ impl Model {
             }
             Message::Proclaim(proclaim) => (proclaim.request, Owed::Proclaim),
             Message::KeepAlive(keep_alive) => {
+                carried.must_end = keep_alive.ping <= session.ping;
                 session.ping = session.ping.max(keep_alive.ping);
                 return;
             }
@@ -122,10 +137,33 @@ impl Model {
             }
             Message::Cancel(_) | Message::Open(_) | Message::Resume(_) => return,
         };
-        // Without a number there is no answer: the stream ends.
-        if request > 0 {
-            session.owed.entry(request).or_default().push(owed);
+        // Without a higher number there is no answer: the stream ends.
+        if request <= session.last {
+            carried.must_end = true;
+            return;
         }
+        session.last = request;
+        let is_repeat = request <= session.highest;
+        session.highest = session.highest.max(request);
+        if is_repeat
+            && let Owed::Acquire { name, .. } = &owed
+            && is_well_formed(message)
+        {
+            // Repeated after a resume: the same request, which is answered again.
+            let waiting = session.owed.get(&request).into_iter().flatten();
+            let waiting = waiting.filter_map(|owed| match owed {
+                Owed::Acquire { name, .. } => Some(name),
+                _ => None,
+            });
+            let grants = session.grants.values().filter(|grant| !grant.lost);
+            let granted = grants.filter(|grant| grant.request == request).map(|grant| &grant.name);
+            if let Some(first) = waiting.chain(granted).next() {
+                carried.must_end = first != name;
+                self.said.insert(format!("repeated{}", carried.must_end));
+                return;
+            }
+        }
+        session.owed.entry(request).or_default().push(owed);
     }
 
     pub(super) fn hears(&mut self, stream: usize, heard: Heard) {
@@ -134,6 +172,7 @@ impl Model {
         if let Heard::Opened(opened) = heard {
             return self.opened(stream, opened);
         }
+        assert!(!self.streams[stream].must_end, "the stream goes on after a violation");
         let number = self.streams[stream].session.expect("it was opened first");
         let session = &mut self.sessions[number];
         match heard {
@@ -175,7 +214,7 @@ impl Model {
                 self.said.insert(format!("risk{:?}", at_risk.reason()));
             }
             Heard::Lost(lost) => {
-                assert!(session.grants.contains_key(&lost.handle));
+                session.grants.get_mut(&lost.handle).expect("it was granted").lost = true;
                 self.said.insert(format!("lost{:?}", lost.reason()));
             }
             Heard::Released(released) => {
@@ -218,6 +257,7 @@ impl Model {
                 assert!(!session.over, "a session that is over is resumed");
                 assert!(resume.ping > session.ping, "a ping is used twice");
                 (session.ping, session.restoring) = (resume.ping, true);
+                session.last = 0;
                 for carried in &mut self.streams {
                     carried.session.take_if(|other| *other == number);
                 }
@@ -233,22 +273,16 @@ impl Model {
         let pb::Granted { request, token, handle, ping, .. } = granted;
         let session = &mut self.sessions[number];
         assert_eq!((handle.len(), ping), (16, session.ping));
-        if let Some(grant) = session.grants.get(&handle)
-            && session.restoring
-        {
-            assert_eq!(grant.token, token);
-            self.said.insert("listed".to_owned());
+        if let Some(grant) = session.grants.get(&handle) {
+            // Listed after a resume, or the answer to a repeated acquire.
+            assert_eq!((grant.request, grant.token), (request, token));
+            self.said.insert(format!("listed{}", session.restoring));
             return;
         }
         let owed = session.answer(request, |owed| matches!(owed, Owed::Acquire { .. }));
         let Some(Owed::Acquire { name, queued }) = owed else { panic!("it was not asked for") };
-        if let Some(grant) = session.grants.get(&handle) {
-            // What the session holds is granted to it again.
-            assert_eq!((&grant.name, grant.token), (&name, token));
-            self.said.insert("granted-again".to_owned());
-            return;
-        }
-        session.grants.insert(handle.clone(), Grant { name: name.clone(), token });
+        let grant = Grant { name: name.clone(), token, request, lost: false };
+        session.grants.insert(handle.clone(), grant);
         let holders = self.sessions.iter().flat_map(|session| session.grants.values());
         assert_eq!(holders.filter(|grant| grant.name == name).count(), 1, "two hold {name:?}");
         let before = self.tokens.insert(name, token);
@@ -285,6 +319,12 @@ impl Model {
             }
         }
     }
+}
+
+/// Whether the daemon takes an acquire as one, and does not refuse it unread.
+fn is_well_formed(message: &Message) -> bool {
+    let message = pb::AttachRequest { message: Some(message.clone()) };
+    matches!(decode::request(message), Ok(Request::Acquire { .. }))
 }
 
 impl Session {

@@ -1,6 +1,7 @@
 //! What must hold in that world: whatever happens, and step by step.
 
 use super::*;
+use crate::error::Problem;
 
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
@@ -132,21 +133,135 @@ fn a_silent_session_loses_all_at_its_ttl_and_not_before() {
     assert_eq!(world.holders(), [1]);
 }
 
+/// An acquire as the client of `stream` sends it.
+fn acquire(request: u64, lock: u8, wait: Option<Duration>) -> Request {
+    let name = lock_name(lock);
+    Request::Acquire { request, name, wait, longest_hold: None, lease_duration: None, value: None }
+}
+
+impl World {
+    /// Sends a request on a client's stream and returns what the daemon does.
+    fn reply(&mut self, client: usize, request: Request) -> Vec<Action> {
+        let (daemon, stream) = (self.clients[client].daemon, self.clients[client].stream.unwrap());
+        let mut actions = Vec::new();
+        self.daemons[daemon].on(Event::Request(stream, request), self.now, &mut actions);
+        actions
+    }
+}
+
 #[test]
-fn a_session_gets_its_own_grant_again_and_twins_share_one() {
+fn acquires_of_one_session_exclude_each_other() {
     let mut world = calm(2);
     world.ask(0, None);
-    world.ask(0, Some(0));
-    assert_eq!(world.clients[0].beliefs.len(), 1, "the same grant");
-    world.ask(1, None);
-    world.ask(1, None);
-    world.release_all(0);
-    world.settle();
-    assert_eq!(world.holders(), [1]);
-    assert_eq!(world.clients[1].beliefs.len(), 1, "one grant answers both");
+    let refused = world.reply(0, acquire(101, 0, Some(Duration::ZERO)));
+    let [Action::Send(_, Message::Refused { request: 101, problem })] = &refused[..] else {
+        panic!("{refused:?}")
+    };
+    assert_eq!((problem.reason, problem.held_by_same_session), (Reason::Held, true));
+    assert!(problem.message.contains("another acquire of the same session"), "{problem}");
+    world.clients[0].requests = 101;
+    let queued = world.reply(0, acquire(102, 0, None));
+    let [Action::Send(_, Message::Queued(queued)), Action::Changed(_)] = &queued[..] else {
+        panic!("{queued:?}")
+    };
+    assert!(queued.held_by_same_session && queued.position == 1);
+    world.clients[0].requests = 102;
+    world.clients[0].asked.insert(102, lock_name(0));
+    let other = world.reply(1, acquire(1, 0, None));
+    let [Action::Send(_, Message::Queued(queued)), Action::Changed(_)] = &other[..] else {
+        panic!("{other:?}")
+    };
+    assert!(!queued.held_by_same_session && queued.position == 2);
+    world.clients[1].requests = 1;
+    world.clients[1].asked.insert(1, lock_name(0));
+    for (holder, grants) in [(0, 2), (1, 3)] {
+        world.release_all(0);
+        world.settle();
+        assert_eq!((world.holders(), world.grants), (vec![holder], grants), "first come");
+    }
     world.release_all(1);
     world.settle();
     assert!(world.daemons[0].is_drained());
+}
+
+/// The problem with which the daemon ended the stream.
+fn ended(actions: &[Action]) -> &Problem {
+    match actions.first() {
+        Some(Action::End(_, Some(problem))) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn number_that_does_not_increase_ends_the_stream() {
+    let handle = Handle::from_bytes(&[7; 16]).unwrap();
+    for (request, field) in [
+        (acquire(1, 1, None), "request"),
+        (Request::Release { request: 1, handle }, "request"),
+        (Request::Proclaim { request: 1, handle, value: [1].into() }, "request"),
+        (Request::KeepAlive { ping: 0 }, "ping"),
+    ] {
+        let mut world = calm(2);
+        world.ask(0, None);
+        let actions = world.reply(0, request);
+        let problem = ended(&actions);
+        assert_eq!((problem.reason, problem.field), (Reason::Protocol, Some(field)));
+        assert!(world.reply(0, acquire(9, 1, None)).is_empty(), "the stream has no session");
+        // The session is still there, and can be resumed.
+        world.clients[0].connected = false;
+        world.apply(Op::Resume(0));
+        assert_eq!(world.holders(), [0]);
+    }
+}
+
+#[test]
+fn acquire_repeated_after_resume_is_the_same_request() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.ask(1, None);
+    world.reply(1, acquire(2, 1, None));
+    world.settle();
+    for client in 0..2 {
+        world.cut(client);
+        world.apply(Op::Resume(client));
+    }
+    // The holder repeats its acquire: the same grant. The waiter keeps its place.
+    let (handle, belief) = world.clients[0].beliefs.iter().next().unwrap();
+    let (handle, token) = (*handle, belief.token);
+    let granted = world.reply(0, acquire(1, 0, None));
+    let [Action::Send(_, Message::Granted { request: 1, handle: same, token: equal, .. })] =
+        &granted[..]
+    else {
+        panic!("{granted:?}")
+    };
+    assert_eq!((*same, equal.get()), (handle, token));
+    let queued = world.reply(1, acquire(1, 0, None));
+    assert!(
+        matches!(&queued[..], [Action::Send(_, Message::Queued(queued))] if queued.position == 1),
+        "{queued:?}"
+    );
+    assert_eq!(world.daemons[0].view(&lock_name(0), world.now).waiting, 1);
+    // The numbers of a waiting acquire and of a grant belong to their locks.
+    for client in [1, 0] {
+        world.cut(client);
+        world.apply(Op::Resume(client));
+        let actions = world.reply(client, acquire(1, 2, None));
+        assert_eq!(ended(&actions).field, Some("request"));
+    }
+}
+
+#[test]
+fn repeated_acquire_of_released_grant_is_a_new_one() {
+    let mut world = calm(2);
+    world.ask(0, None);
+    world.release_all(0);
+    world.settle();
+    world.cut(0);
+    world.apply(Op::Resume(0));
+    let grants = world.grants;
+    world.event(0, Event::Request(world.clients[0].stream.unwrap(), acquire(1, 0, None)));
+    world.settle();
+    assert_eq!((world.holders(), world.grants), (vec![0], grants + 1));
 }
 
 #[test]

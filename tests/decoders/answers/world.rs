@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use leasehold_client::{
+use leasehold_time::{
     clock::{Moment, sleep},
     simulation::{self, Task, World},
 };

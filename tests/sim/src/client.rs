@@ -10,7 +10,11 @@ use std::{
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
-use leasehold_client::{Client, Error, Guard, Leadership, clock::Moment, simulation};
+use leasehold_client::{Client, Error, Guard, Leadership};
+use leasehold_time::{
+    clock::Moment,
+    simulation::{self, Peek, Route},
+};
 
 use crate::{
     dice::Dice,
@@ -98,7 +102,8 @@ pub fn start(place: usize) {
     let number = Arc::new(AtomicU32::new(number));
     let client = scene.world.as_machine(machine, || {
         let link = Arc::new(Way { client: Arc::clone(&number), place, fenced });
-        simulation::client(builder, link).expect("the settings are acceptable")
+        let connected = simulation::connect(Route::Link(link), builder.connect());
+        connected.expect("it does no I/O").expect("the settings are acceptable")
     });
     let Plan { locks, hands, hasty, lease, longest_lease, .. } = scene.plan;
     for hand in 0..hands {

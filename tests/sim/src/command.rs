@@ -3,8 +3,7 @@
 use std::{fs::File, io::BufWriter, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
-use leasehold_client::mutant::Mutant;
-use leasehold_sim::run::traced;
+use leasehold_sim::{broken::Broken, run::traced};
 
 use crate::{
     mutants,
@@ -63,11 +62,11 @@ pub(crate) fn run() -> ExitCode {
         }),
     };
     match (&arguments.mutant, arguments.seed) {
-        (Some(key), None) if key == "all" => mutants::table(Mutant::ALL, &limit),
-        (Some(key), seed) => match Mutant::ALL.iter().find(|mutant| mutant.key() == key) {
+        (Some(key), None) if key == "all" => mutants::table(&Broken::all(), &limit),
+        (Some(key), seed) => match Broken::of_key(key) {
             Some(mutant) => match seed {
-                Some(seed) => one(seed, Some(*mutant), arguments.history, arguments.trace),
-                None => mutants::table(&[*mutant], &limit),
+                Some(seed) => one(seed, Some(mutant), arguments.history, arguments.trace),
+                None => mutants::table(&[mutant], &limit),
             },
             None => {
                 eprintln!("there is no mutant {key:?}; there are: {}", mutants::keys());
@@ -80,7 +79,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// One seed, in full.
-fn one(seed: u64, mutant: Option<Mutant>, history: Option<PathBuf>, trace: bool) -> ExitCode {
+fn one(seed: u64, mutant: Option<Broken>, history: Option<PathBuf>, trace: bool) -> ExitCode {
     let (first, second) = (traced(seed, mutant, trace), leasehold_sim::run::run(seed, mutant));
     let mut summary = Summary::default();
     summary.add(&first);

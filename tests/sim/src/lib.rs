@@ -8,6 +8,7 @@
 //! (`faults.rs`) that befall daemons (`daemon.rs`) and clients (`client.rs`);
 //! what happens is recorded (`scene.rs`) and checked.
 
+pub mod broken;
 pub mod client;
 pub mod clock;
 pub mod daemon;

@@ -13,7 +13,7 @@ use std::{
 
 use leasehold::rpc::{self, pb};
 use leasehold_check::Event;
-use leasehold_client::simulation::{Attaching, Incoming, Link};
+use leasehold_time::simulation::{Attaching, Incoming, Link};
 use prost::Message as _;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;

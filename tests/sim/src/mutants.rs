@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use leasehold_client::mutant::Mutant;
+use leasehold_sim::broken::Broken;
 
 use crate::workers::{self, Limit};
 
 /// What they are called.
 pub(crate) fn keys() -> String {
-    let keys: Vec<_> = Mutant::ALL.iter().map(|mutant| mutant.key()).collect();
+    let keys: Vec<_> = Broken::all().into_iter().map(Broken::key).collect();
     keys.join(", ")
 }
 
 /// Looks for each in turn, and prints a table.
-pub(crate) fn table(mutants: &[Mutant], limit: &Limit) -> ExitCode {
+pub(crate) fn table(mutants: &[Broken], limit: &Limit) -> ExitCode {
     println!("| rule | mutant | what is broken | seeds until found | found as |");
     println!("|---|---|---|---|---|");
     let mut survivors = 0;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use leasehold_check::{History, Violation, check};
-use leasehold_client::mutant::{self, Mutant};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
+    broken::{self, Broken},
     client, daemon,
     dice::Dice,
     faults,
@@ -39,8 +39,8 @@ pub struct Run {
 
 /// Runs a seed, with a safety rule broken if there is a mutant.
 #[must_use]
-pub fn run(seed: u64, broken: Option<Mutant>) -> Run {
-    traced(seed, broken, false)
+pub fn run(seed: u64, mutant: Option<Broken>) -> Run {
+    traced(seed, mutant, false)
 }
 
 /// The same, and prints each step if that is wanted.
@@ -49,12 +49,12 @@ pub fn run(seed: u64, broken: Option<Mutant>) -> Run {
 /// If there is no runtime to be had.
 #[must_use]
 #[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
-pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
+pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
     // Nothing runs in it: but the library asks for one.
     let runtime: Runtime = Builder::new_current_thread().build().expect("a runtime");
     let _entered = runtime.enter();
     sdk::capture();
-    mutant::set(broken);
+    broken::set(mutant);
     let mut dice = Dice::new(seed);
     let plan = Plan::new(&mut dice);
     let (world, inside) = World::enter(dice.split());
@@ -81,7 +81,7 @@ pub fn traced(seed: u64, broken: Option<Mutant>, trace: bool) -> Run {
     world.end();
     let outcome = scene.leave();
     drop(inside);
-    mutant::set(None);
+    broken::set(None);
     let violations = check(&outcome.history);
     Run {
         seed,

@@ -10,8 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold_client::mutant::Mutant;
-use leasehold_sim::run::{Run, run as run_seed};
+use leasehold_sim::{
+    broken::Broken,
+    run::{Run, run as run_seed},
+};
 
 /// Which seeds, and for how long.
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ pub(crate) struct Limit {
 /// Runs seeds and hands over what came of them, in no particular order, until
 /// `take` says that it is enough.
 #[allow(clippy::disallowed_methods, reason = "how long it takes in real time")]
-pub(crate) fn run(limit: &Limit, mutant: Option<Mutant>, mut take: impl FnMut(Run) -> bool) {
+pub(crate) fn run(limit: &Limit, mutant: Option<Broken>, mut take: impl FnMut(Run) -> bool) {
     let begun = Instant::now();
     let (next, enough) = (AtomicU64::new(0), AtomicBool::new(false));
     let (results, runs) = mpsc::sync_channel(64);

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use leasehold_client::{
+use leasehold_time::{
     clock::Moment,
     mutant::{self, Mutant},
     simulation::{self, Task},

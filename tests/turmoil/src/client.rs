@@ -9,8 +9,9 @@ use std::{
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
-use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress, simulation};
+use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
 use leasehold_sim::scene::lock_name;
+use leasehold_time::simulation::{self, Route};
 use tokio::sync::Notify;
 
 use crate::{daemon::Setup, line::Line, record::Record, time};
@@ -44,8 +45,8 @@ impl Actor {
         let builder = Client::builder(format!("http://daemon-{place}:7420"))
             .ttl(setup.ttl)
             .client_name(format!("client {number}"));
-        let client = simulation::client_through(builder, Arc::new(line));
-        let client = client.expect("the settings are acceptable");
+        let connected = simulation::connect(Route::Dial(Arc::new(line)), builder.connect());
+        let client = connected.expect("it does no I/O").expect("the settings are acceptable");
         Self { number, client, record: Arc::clone(record), lease: setup.lease }
     }
 

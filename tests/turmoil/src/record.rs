@@ -18,6 +18,7 @@ use leasehold_sim::{
     scene::{blob_path, lock_name},
     storage::{Act, Blob, Call},
 };
+use leasehold_time::simulation::Peek;
 use tokio::sync::Notify;
 
 use crate::time;

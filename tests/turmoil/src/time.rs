@@ -7,11 +7,11 @@ use std::{
 };
 
 use leasehold_check::Nanos;
-use leasehold_client::{
+use leasehold_sim::{dice::Dice, world::BEGINNING};
+use leasehold_time::{
     clock::Moment,
     simulation::{self, Inside, Task, World},
 };
-use leasehold_sim::{dice::Dice, world::BEGINNING};
 
 /// How much time passes in a step: each host runs this long before the next
 /// does, and nothing that one sends reaches another in the same step.

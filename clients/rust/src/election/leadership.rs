@@ -15,9 +15,6 @@ use crate::{Error, Guard, Loss, Reason, Risk, clock::Moment, value::Value};
 /// **A paused leader may still act**: pass the [token](Self::token) to the
 /// resources that a leader writes to, and let them refuse one that is lower
 /// than the greatest they have seen.
-///
-/// Leaderships of one session in the same election share one grant, and one
-/// token: it is given up with the last of them.
 #[must_use = "it is given up as soon as it is dropped"]
 pub struct Leadership {
     guard: Guard,
@@ -60,14 +57,6 @@ impl Leadership {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
-    }
-
-    /// As [`Guard::peek`](crate::Guard::peek).
-    #[cfg(feature = "simulation")]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn peek(&self) -> Option<(Moment, bool)> {
-        self.guard.peek()
     }
 
     /// Waits until the leadership is lost: because the daemon says so, because
@@ -173,6 +162,14 @@ impl Leadership {
 
     pub(super) fn loss(&self) -> Option<Loss> {
         self.guard.loss()
+    }
+}
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+impl leasehold_time::simulation::Peek for Leadership {
+    fn peek(&self) -> Option<(Moment, bool)> {
+        self.guard.peek()
     }
 }
 

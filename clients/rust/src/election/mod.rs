@@ -17,7 +17,9 @@ pub use leadership::Leadership;
 pub use observe::Observer;
 
 use crate::{
-    Client, Error, Progress, name, pb,
+    Client, Error, Progress,
+    connection::Connection,
+    name, pb,
     request::OnProgress,
     session::{Terms, Wait},
     status,
@@ -38,11 +40,8 @@ type Shared<T> = Option<Arc<Mutex<T>>>;
 /// value to all who look. Candidates wait for it in turn. Who only looks does
 /// not compete.
 ///
-/// As with locks, **the leadership belongs to the session**: two tasks that
-/// campaign through clones of one client both lead. Give each its own
-/// [`another_session`](Client::another_session) where they should compete. The
-/// value of the first is shown until one of them [proclaims](Leadership::proclaim)
-/// another.
+/// As with locks, **every campaign competes on its own**: of two tasks that
+/// campaign through clones of one client, one leads and the other waits.
 #[must_use = "nothing is asked for before `campaign`, `run_as_leader` or `leader`"]
 pub struct Election {
     client: Client,
@@ -174,13 +173,31 @@ impl Election {
         by: &str,
         within: Option<Duration>,
     ) -> Result<SteppedDown, Error> {
-        let request = self.client.timed(pb::StepDownRequest {
+        let request = pb::StepDownRequest {
             election: Some(self.lock_ref()?),
             reason: reason.to_owned(),
             by: by.to_owned(),
             within_ms: within.map(notice).transpose()?.unwrap_or_default(),
-        });
-        let response = self.client.connection().elections().step_down(request).await;
+        };
+        let first = self.send_step_down(self.client.connection(), request.clone()).await?;
+        let leader = first.state.leader.as_ref().filter(|_| !first.asked);
+        match self.client.peer(leader.and_then(|leader| leader.peer.as_ref())).await {
+            // If the peer does not answer, or the leader has changed meanwhile, the
+            // first answer says what to do.
+            Some(peer) => match self.send_step_down(&peer, request).await {
+                Ok(second) if second.asked => Ok(second),
+                _ => Ok(first),
+            },
+            None => Ok(first),
+        }
+    }
+
+    async fn send_step_down(
+        &self,
+        connection: &Connection,
+        request: pb::StepDownRequest,
+    ) -> Result<SteppedDown, Error> {
+        let response = connection.elections().step_down(self.client.timed(request)).await;
         Ok(response.map_err(|s| status::error(&s))?.into_inner().into())
     }
 

@@ -93,6 +93,7 @@ pub(super) fn refusal(lock: &str, reason: Reason, refused: pb::Refused) -> Error
             message,
             holder: refused.holder.map(|holder| Box::new(holder.into())),
             held_for: refused.held_for_ms.map(Duration::from_millis),
+            held_by_same_session: refused.held_by_same_session,
             retry_after,
         },
         Reason::Invalid => Error::Invalid { field: refused.field, message },
@@ -108,6 +109,7 @@ impl From<pb::Queued> for Progress {
             position: queued.position,
             holder: queued.holder.map(Holder::from),
             held_for: queued.held_for_ms.map(Duration::from_millis),
+            held_by_same_session: queued.held_by_same_session,
             note: queued.note,
         }
     }
@@ -160,6 +162,7 @@ mod tests {
                 held_for_ms: Some(1500),
                 retry_after_ms: Some(20),
                 field: "name".into(),
+                held_by_same_session: true,
                 ..Default::default()
             };
             ask(Wait::Not, None).refusal(refused).expect("it does not wait")
@@ -178,6 +181,7 @@ mod tests {
                         ..Holder::default()
                     })),
                     held_for: Some(Duration::from_millis(1500)),
+                    held_by_same_session: true,
                     retry_after,
                 }
             );

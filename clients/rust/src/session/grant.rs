@@ -33,7 +33,7 @@ impl fmt::Debug for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GrantId(pub(super) u64);
 
-/// A grant that at least one guard stands for.
+/// A grant and its guard, or the answer that becomes one.
 #[derive(Debug)]
 pub(crate) struct Grant {
     /// None once the session that it belonged to is gone: nothing is left to
@@ -44,16 +44,13 @@ pub(crate) struct Grant {
     ended: Option<Moment>,
     /// Once set, never changed: a grant that was reported lost stays lost.
     loss: Option<Loss>,
-    /// The guards that stand for this grant, and answers on their way to
-    /// become one.
-    pub(crate) users: u32,
     /// The latest warning, and how many there have been.
     pub(crate) risk: Option<(u64, Risk)>,
 }
 
 impl Grant {
     pub(crate) fn new(handle: Handle, validity: Validity) -> Self {
-        Self { handle: Some(handle), validity, ended: None, loss: None, users: 0, risk: None }
+        Self { handle: Some(handle), validity, ended: None, loss: None, risk: None }
     }
 
     pub(crate) fn loss(&self) -> Option<&Loss> {

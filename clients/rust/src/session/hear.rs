@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Loss, Operator, Progress, Reason, Risk,
-    clock::{Anchor, Moment},
+    clock::Anchor,
     mutant::{self, Mutant},
     pb,
     pb::{attach_request, attach_response::Message},
@@ -68,29 +68,20 @@ impl State {
         }
     }
 
+    /// The answer to an acquire, or a part of the list after a resume.
     fn granted(&mut self, granted: &pb::Granted, now: Anchor) {
         let Some(handle) = Handle::parse(&granted.handle) else { return };
-        let ticket = self.requests.remove(&granted.request);
         let validity = self.pings.validity(granted.ping, granted.valid_for_ms);
         match self.handles.get(&handle) {
-            Some(Named::Held(id)) => self.granted_again(*id, ticket, validity, granted.token, now),
-            Some(Named::Leaving) if self.is_release_refused(handle) => self.ask_later(ticket),
-            // The release overtook this answer: the grant is over.
-            Some(Named::Leaving) => self.ask_again(ticket, now.at()),
-            None => self.granted_anew(handle, ticket, validity, granted.token, now),
+            Some(Named::Held(id)) => self.listed(*id, validity, now),
+            // The daemon has not received the release yet; it is sent again.
+            Some(Named::Leaving) => {}
+            None => self.granted_to(granted, handle, validity, now),
         }
     }
 
-    /// The answer to an acquire of what the session holds, or a part of the
-    /// list after a resume.
-    fn granted_again(
-        &mut self,
-        id: GrantId,
-        ticket: Option<Ticket>,
-        validity: Option<Validity>,
-        token: u64,
-        now: Anchor,
-    ) {
+    /// The daemon still knows a grant after a resume.
+    fn listed(&mut self, id: GrantId, validity: Option<Validity>, now: Anchor) {
         if let Attachment::Restoring(listed) = &mut self.attachment {
             listed.grants.insert(id);
         }
@@ -100,67 +91,37 @@ impl State {
         if news {
             self.actions.push_back(Action::Ring(id));
         }
-        if grant.loss().is_none() {
-            self.hand_out(id, ticket, token);
-            return;
-        }
-        // Lost stays lost: who asks now gets a new grant. Until the deadline
-        // the guards of this one may not have let go yet.
-        if ticket.is_some() && now.at() >= grant.deadline(&now) {
-            if let Some(handle) = grant.handle.take() {
-                self.release(handle);
-            }
-            self.ask_again(ticket, now.at());
-        } else {
-            self.ask_later(ticket);
-        }
     }
 
-    fn granted_anew(
+    /// A new grant, which belongs to the acquire that it answers.
+    fn granted_to(
         &mut self,
+        granted: &pb::Granted,
         handle: Handle,
-        ticket: Option<Ticket>,
         validity: Option<Validity>,
-        token: u64,
         now: Anchor,
     ) {
-        let wanted = ticket.and_then(|ticket| self.asks.get(&ticket)).is_some_and(|ask| ask.wanted);
+        let ticket = self.requests.remove(&granted.request);
+        let acquire = ticket.and_then(|ticket| Some((ticket, self.asks.get(&ticket)?)));
+        let wanted = acquire.filter(|(_, ask)| ask.wanted).map(|(ticket, _)| ticket);
         let validity = validity.filter(|validity| !validity.is_over(&now));
-        let (true, Some(validity)) = (wanted, validity) else {
+        let (Some(wanted), Some(validity)) = (wanted, validity) else {
             self.release(handle);
             self.ask_later(ticket);
             return;
         };
-        let id = GrantId(self.number());
+        self.asks.remove(&wanted);
+        let (id, token) = (GrantId(self.number()), granted.token);
         self.grants.insert(id, Grant::new(handle, validity));
         self.handles.insert(handle, Named::Held(id));
         if let Attachment::Restoring(listed) = &mut self.attachment {
             listed.grants.insert(id);
         }
-        self.hand_out(id, ticket, token);
+        self.actions.push_back(Action::Answer(wanted, Outcome::Granted { grant: id, token }));
     }
 
-    /// Answers an acquire with a grant that stands.
-    fn hand_out(&mut self, id: GrantId, ticket: Option<Ticket>, token: u64) {
-        let Some(ticket) = ticket else { return };
-        let Some(ask) = self.asks.remove(&ticket) else { return };
-        let Some(grant) = self.grants.get_mut(&id) else { return };
-        if ask.wanted {
-            grant.users += 1;
-            self.actions.push_back(Action::Answer(ticket, Outcome::Granted { grant: id, token }));
-        }
-    }
-
-    /// The answer was of no use: asks again at once, if somebody still waits.
-    fn ask_again(&mut self, ticket: Option<Ticket>, now: Moment) {
-        self.ask_later(ticket);
-        if let Some(ticket) = ticket.filter(|_| self.attachment.is_ready()) {
-            self.send_ask(ticket, now);
-        }
-    }
-
-    /// The same, but after the next keep-alive, where asking at once might go
-    /// in circles.
+    /// The answer was of no use: acquires again after the next keep-alive, if
+    /// the caller still waits.
     fn ask_later(&mut self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         let Some(ask) = self.asks.get_mut(&ticket) else { return };
@@ -216,10 +177,6 @@ impl State {
         let Some(releasing) = self.releases.remove(&request) else { return };
         self.handles.remove(&releasing.handle);
         self.actions.push_back(Action::Answer(releasing.ticket, Outcome::Released));
-    }
-
-    fn is_release_refused(&self, handle: Handle) -> bool {
-        self.releases.values().any(|releasing| releasing.refused && releasing.handle == handle)
     }
 
     fn send_refused_releases(&mut self) {

@@ -112,13 +112,12 @@ impl Session {
         self.shared.lock().state.grant(id)?.risk.clone()
     }
 
-    /// One guard of the grant is gone.
+    /// Releases the lock of a guard that is gone.
     pub(crate) fn let_go(&self, grant: GrantId) {
         self.update(|inner| inner.let_go(grant));
     }
 
-    /// The same, and waits until the daemon has confirmed it if this was the
-    /// last guard.
+    /// The same, and waits until the daemon has confirmed it.
     pub(crate) async fn release(&self, grant: GrantId) -> Result<(), Error> {
         let released = self.update(|inner| {
             let ticket = inner.let_go(grant)?;
@@ -176,7 +175,7 @@ impl Session {
         self.shared.update(|inner| inner.state.lose(grant, loss));
     }
 
-    /// Releases a lost grant that guards still stand for.
+    /// Releases a lost grant whose guard is still there.
     pub(crate) fn give_up(&self, grant: GrantId) {
         self.update(|inner| inner.state.give_up(grant));
     }

@@ -74,13 +74,10 @@ impl Shared {
 }
 
 impl Inner {
-    /// The last user of a grant may have gone.
+    /// The guard of a grant is gone.
     pub(super) fn let_go(&mut self, grant: GrantId) -> Option<Ticket> {
-        let ticket = self.state.let_go(grant);
-        if self.state.grant(grant).is_none() {
-            self.bells.remove(&grant);
-        }
-        ticket
+        self.bells.remove(&grant);
+        self.state.let_go(grant)
     }
 
     fn act(&mut self) {

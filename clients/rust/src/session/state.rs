@@ -46,8 +46,7 @@ pub(crate) enum Action {
 /// How a ticket ends.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(crate) enum Outcome {
-    /// The session holds the lock. The grant counts one more user, who lets
-    /// go of it.
+    /// The acquire holds the lock. Its caller lets go of the grant.
     Granted {
         grant: GrantId,
         token: u64,
@@ -180,14 +179,9 @@ impl State {
             && self.asks.get(&ticket).is_some_and(|ask| ask.request.is_some())
     }
 
-    /// One user of the grant has let go. The last one gives the lock back:
-    /// then this is the ticket that is answered when that is done.
+    /// Releases the lock of a guard that is gone. Returns the ticket that is
+    /// answered when that is done.
     pub(crate) fn let_go(&mut self, id: GrantId) -> Option<Ticket> {
-        let grant = self.grants.get_mut(&id)?;
-        grant.users = grant.users.saturating_sub(1);
-        if grant.users > 0 {
-            return None;
-        }
         let handle = self.grants.remove(&id)?.handle;
         self.forget_proclaims(id);
         let handle = handle?;
@@ -197,8 +191,8 @@ impl State {
         Some(self.release(handle))
     }
 
-    /// Gives the lock back although guards still stand for the grant: it is
-    /// lost, and until its deadline they had time to notice.
+    /// Releases the lock although its guard is still there: the grant is lost,
+    /// and until its deadline the holder had time to notice.
     pub(crate) fn give_up(&mut self, id: GrantId) {
         let grant = self.grants.get_mut(&id).filter(|grant| grant.loss().is_some());
         if let Some(handle) = grant.and_then(|grant| grant.handle.take())

@@ -39,8 +39,8 @@ pub(super) struct Daemon {
     pub(super) held: BTreeMap<u8, Held>,
     pub(super) waiting: VecDeque<(u8, u64)>,
     pub(super) handles: u8,
-    /// Whether a grant also answers the session's other waits for the lock.
-    pub(super) generous: bool,
+    /// The last request number.
+    number: u64,
     /// The values that were shown under each handle, in their order.
     pub(super) shown: BTreeMap<HandleBytes, Vec<u32>>,
     /// How many of the next releases and proclaims can't be done.
@@ -74,22 +74,23 @@ impl Daemon {
 
     pub(super) fn serve(&mut self, out: &mut VecDeque<Heard>) {
         for lock in 0..LOCKS {
-            while let Some(at) = self.waiting.iter().position(|(wanted, _)| *wanted == lock) {
-                let handle = match self.held.get(&lock) {
-                    None => {
-                        self.handles += 1;
-                        HandleBytes::from(vec![self.handles; 16])
-                    }
-                    Some(Held::Ours { handle, ending: None, .. }) if self.generous => {
-                        handle.clone()
-                    }
-                    Some(_) => break,
-                };
-                let Some((_, request)) = self.waiting.remove(at) else { break };
+            if self.held.contains_key(&lock) {
+                continue;
+            }
+            let waiting = self.waiting.iter().position(|(wanted, _)| *wanted == lock);
+            if let Some((_, request)) = waiting.and_then(|at| self.waiting.remove(at)) {
+                self.handles += 1;
+                let handle = HandleBytes::from(vec![self.handles; 16]);
                 out.push_back(self.granted(request, handle.clone()));
-                self.held.entry(lock).or_insert(Held::Ours { handle, request, ending: None });
+                self.held.insert(lock, Held::Ours { handle, request, ending: None });
             }
         }
+    }
+
+    /// The client numbers its requests in increasing order.
+    fn number(&mut self, request: u64) {
+        assert!(request > self.number, "{request} after {}", self.number);
+        self.number = request;
     }
 
     /// None: the stream is refused.
@@ -128,15 +129,9 @@ impl Daemon {
             Message::Acquire(acquire) => {
                 let name = acquire.lock.expect("it is named").name;
                 let lock = name.parse().expect("a number");
-                match self.held.get(&lock) {
-                    Some(Held::Ours { handle, ending: None, .. }) => {
-                        out.push_back(self.granted(acquire.request, handle.clone()));
-                    }
-                    _ => {
-                        self.waiting.push_back((lock, acquire.request));
-                        out.push_back(queued(acquire.request));
-                    }
-                }
+                self.number(acquire.request);
+                self.waiting.push_back((lock, acquire.request));
+                out.push_back(queued(acquire.request));
             }
             Message::Cancel(pb::Cancel { request }) => {
                 let before = self.waiting.len();
@@ -146,10 +141,12 @@ impl Daemon {
                 }
             }
             Message::Release(pb::Release { request, .. }) if self.reluctant > 0 => {
+                self.number(request);
                 self.reluctant -= 1;
                 out.push_back(refused(request, pb::Reason::StoreUnavailable));
             }
             Message::Release(pb::Release { request, handle: named }) => {
+                self.number(request);
                 let before = self.held.len();
                 self.held.retain(
                     |_, held| !matches!(held, Held::Ours { handle, .. } if *handle == named),
@@ -161,10 +158,12 @@ impl Daemon {
                 });
             }
             Message::Proclaim(pb::Proclaim { request, .. }) if self.reluctant > 0 => {
+                self.number(request);
                 self.reluctant -= 1;
                 out.push_back(refused(request, pb::Reason::StoreUnavailable));
             }
             Message::Proclaim(pb::Proclaim { request, handle: named, value }) => {
+                self.number(request);
                 let leads = (self.held.values()).any(
                     |held| matches!(held, Held::Ours { handle, ending: None, .. } if *handle == named),
                 );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::subject::{Subject, TTL, granted, kept_alive, lost, refused};
+use super::subject::{Subject, TTL, granted, kept_alive, lost, queued, refused, restored};
 use crate::{
     Error, Reason, pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
@@ -90,30 +90,48 @@ fn a_loss_is_told_at_once_and_the_lock_is_given_back_by_the_holder() {
 }
 
 #[test]
-fn guards_of_one_grant_share_it() {
-    let mut subject = Subject::attached();
-    let first = subject.grant("a", 1);
-    let second = subject.grant("a", 1);
-    assert_eq!(first, second);
-    assert_eq!(subject.state.let_go(first), None);
-    assert_eq!(subject.sent(), []);
-    assert!(subject.state.let_go(second).is_some());
-    assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
-}
-
-#[test]
-fn a_release_that_overtakes_the_answer_to_an_acquire_is_noticed() {
+fn grant_belongs_to_one_acquire() {
     let mut subject = Subject::attached();
     let first = subject.grant("a", 1);
     subject.ask("a", Wait::Forever);
-    let overtaken = subject.sent_acquire().request;
+    let waiting = subject.sent_acquire().request;
+    // A daemon that answers a second acquire with the same grant is not
+    // believed.
+    subject.hear(granted(waiting, 1, 0, 9000));
+    assert_eq!(subject.actions(), []);
+    assert!(subject.state.let_go(first).is_some());
+    let release = subject.sent_release();
+    assert_eq!(release.handle.as_ref(), [1; 16]);
+    subject.hear(granted(waiting, 1, 0, 9000));
+    assert_eq!(subject.actions(), [], "the grant is being released");
+    subject.hear(Heard::Released(pb::Released { request: release.request }));
+    subject.actions();
+    subject.hear(granted(waiting, 2, 0, 9000));
+    assert_ne!(subject.granted(), first);
+}
+
+#[test]
+fn request_numbers_strictly_increase() {
+    let mut subject = Subject::attached();
+    let first = subject.grant("a", 1);
+    subject.ask("b", Wait::Forever);
+    let acquire = subject.sent_acquire().request;
     subject.state.let_go(first);
-    subject.sent_release();
-    subject.hear(granted(overtaken, 1, 0, 9000));
-    let again = subject.sent_acquire().request;
-    assert_ne!(again, overtaken);
-    subject.hear(granted(again, 2, 0, 9000));
-    assert_eq!(subject.lost_by(subject.state.grants.keys().copied().next().expect("one")), None);
+    let release = subject.sent_release().request;
+    assert!(release > acquire);
+    subject.detach();
+    subject.ask("c", Wait::Forever);
+    subject.resume();
+    subject.hear(queued(acquire));
+    subject.hear(restored());
+    let numbers: Vec<u64> = (subject.actions().iter())
+        .filter_map(|action| match action {
+            Action::Send(Message::Acquire(acquire)) => Some(acquire.request),
+            Action::Send(Message::Release(release)) => Some(release.request),
+            _ => None,
+        })
+        .collect();
+    assert!(numbers.len() == 2 && numbers.is_sorted() && numbers[0] > release, "{numbers:?}");
 }
 
 #[test]
@@ -151,7 +169,7 @@ fn a_grant_that_is_over_when_it_comes_is_given_back_and_asked_for_later() {
 }
 
 #[test]
-fn a_grant_lost_by_its_deadline_is_never_handed_out_again() {
+fn grant_lost_by_its_deadline_is_never_handed_out_again() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
     subject.later(9);
@@ -161,42 +179,12 @@ fn a_grant_lost_by_its_deadline_is_never_handed_out_again() {
     subject.actions();
     subject.ask("a", Wait::Forever);
     let request = subject.sent_acquire().request;
-    subject.hear(granted(request, 1, 1, 9000));
-    let sent = subject.sent();
-    let [Message::Release(release), Message::Acquire(again)] = &sent[..] else {
-        panic!("{sent:?}")
-    };
-    assert_eq!(release.handle.as_ref(), [1; 16]);
-    subject.hear(granted(again.request, 2, 1, 9000));
-    assert_ne!(subject.granted(), grant);
-}
-
-#[test]
-fn a_grant_past_its_deadline_is_not_shared_whatever_ping_the_answer_names() {
-    for ping in [0, 77] {
-        let mut subject = Subject::attached();
-        subject.ping();
-        let grant = subject.grant("a", 1);
-        subject.hear(kept_alive(1, 1000));
-        assert!(subject.actions().contains(&Action::Ring(grant)), "it may be lost sooner");
-        subject.ask("a", Wait::Forever);
-        let request = subject.sent_acquire().request;
-        subject.later(1);
+    for ping in [1, 77] {
         subject.hear(granted(request, 1, ping, 60_000));
-        assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
-        let actions = subject.actions();
-        assert!(
-            matches!(
-                &actions[..],
-                [
-                    Action::Ring(_),
-                    Action::Send(Message::Release(_)),
-                    Action::Send(Message::Acquire(_))
-                ]
-            ),
-            "{actions:?}"
-        );
+        assert_eq!((subject.lost_by(grant), subject.actions()), (Some(Reason::Expired), vec![]));
     }
+    subject.hear(granted(request, 2, 1, 9000));
+    assert_ne!(subject.granted(), grant);
 }
 
 #[test]
@@ -257,8 +245,6 @@ fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
     let grant = subject.grant("a", 1);
     let ticket = subject.state.let_go(grant).expect("it is released");
     let first = subject.sent_release().request;
-    subject.ask("a", Wait::Forever);
-    let ask = subject.sent_acquire().request;
     subject.hear(refused(first, pb::Reason::StoreUnavailable));
     let told = subject.actions();
     assert!(
@@ -266,20 +252,13 @@ fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
             if *to == ticket),
         "{told:?}"
     );
-    // The daemon still has the grant. Asking at once would go in circles.
-    subject.hear(granted(ask, 1, 0, 9000));
-    assert_eq!(subject.actions(), []);
     subject.ping();
     subject.actions();
     subject.hear(kept_alive(1, 9000));
-    let sent = subject.sent();
-    let [Message::Release(again), Message::Acquire(ask)] = &sent[..] else { panic!("{sent:?}") };
-    assert!(again.handle.as_ref() == [1; 16] && again.request != first);
+    let again = subject.sent_release();
+    assert!(again.handle.as_ref() == [1; 16] && again.request > first);
     subject.hear(Heard::Released(pb::Released { request: again.request }));
-    subject.actions();
-    subject.hear(granted(ask.request, 2, 1, 9000));
-    assert_ne!(subject.granted(), grant);
-    assert!(subject.state.releases.is_empty());
+    assert!(subject.state.releases.is_empty() && subject.state.handles.is_empty());
 }
 
 #[test]

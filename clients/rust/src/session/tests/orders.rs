@@ -84,11 +84,11 @@ struct Proclaimed {
 }
 
 impl World {
-    fn new(generous: bool) -> Self {
+    fn new() -> Self {
         let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
         Self {
             state: State::new(Arc::new(profile)),
-            daemon: Daemon { generous, ..Daemon::default() },
+            daemon: Daemon::default(),
             now: Moment::from_boot(Duration::from_secs(1000)),
             to_daemon: VecDeque::new(),
             to_client: VecDeque::new(),
@@ -300,11 +300,10 @@ proptest! {
 
     #[test]
     fn no_order_of_events_breaks_the_promises(
-        generous: bool,
         cut: bool,
         events in prop::collection::vec(events(), 0..120),
     ) {
-        let mut world = World::new(generous);
+        let mut world = World::new();
         for event in &events {
             world.on(event);
         }

@@ -1,11 +1,12 @@
-//! For simulations: time, tasks and the way to the daemon, made up. Each thread
-//! is in one simulated world at most.
+//! For simulations: time, tasks and the route to the daemon, simulated. Each
+//! thread is in one simulated world at most.
 
 use std::{
     cell::RefCell,
     pin::Pin,
     rc::Rc,
     sync::Arc,
+    task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
 };
 
@@ -15,7 +16,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{Client, ClientBuilder, Error, clock::Moment, connection::Connection};
+use crate::clock::Moment;
 
 /// Something that runs by itself.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -71,14 +72,6 @@ pub trait Link: Send + Sync {
     fn attach(&self, messages: Incoming) -> Attaching;
 }
 
-/// A client whose sessions go this way. Other calls find nobody.
-///
-/// # Errors
-/// As [`ClientBuilder::connect`].
-pub fn client(builder: ClientBuilder, link: Arc<dyn Link>) -> Result<Client, Error> {
-    builder.over(|_, timeout| Connection::simulated(link, timeout))
-}
-
 /// Makes connections in a simulated network.
 pub trait Dial: Send + Sync {
     /// A connection that is made when it is first needed, and again whenever it
@@ -86,11 +79,41 @@ pub trait Dial: Send + Sync {
     fn channel(&self, endpoint: &Endpoint) -> Channel;
 }
 
-/// A client that connects through a simulated network, for all its calls.
-///
-/// # Errors
-/// As [`ClientBuilder::connect`], but a daemon that is not there is found out
-/// later.
-pub fn client_through(builder: ClientBuilder, dial: Arc<dyn Dial>) -> Result<Client, Error> {
-    builder.over(|endpoint, timeout| Connection::dialled(endpoint, timeout, dial))
+/// Route that a client uses instead of a real connection.
+#[derive(Clone)]
+pub enum Route {
+    /// Carries sessions only; other calls find no daemon.
+    Link(Arc<dyn Link>),
+    /// Carries all calls.
+    Dial(Arc<dyn Dial>),
+}
+
+thread_local! {
+    static ROUTE: RefCell<Option<Route>> = const { RefCell::new(None) };
+}
+
+/// Polls `connecting` once, while clients that connect on this thread use
+/// `route`. They are ready at once, because they do no I/O before their first
+/// call. Returns `None` if the future is not ready.
+pub fn connect<T>(route: Route, connecting: impl Future<Output = T>) -> Option<T> {
+    ROUTE.set(Some(route));
+    let polled = std::pin::pin!(connecting).poll(&mut Context::from_waker(Waker::noop()));
+    ROUTE.set(None);
+    match polled {
+        Poll::Ready(connected) => Some(connected),
+        Poll::Pending => None,
+    }
+}
+
+/// Returns the route for a client that connects now, if there is one.
+#[must_use]
+pub fn route() -> Option<Route> {
+    ROUTE.with_borrow(Clone::clone)
+}
+
+/// State of a grant that a test can read without changing it.
+pub trait Peek {
+    /// Returns the deadline, and whether the grant is valid. `None` if the
+    /// session has no record of the grant.
+    fn peek(&self) -> Option<(Moment, bool)>;
 }

@@ -1,30 +1,26 @@
 //! The clock that deadlines are counted on.
 //!
 //! It keeps counting while the machine sleeps, so that a laptop or a virtual
-//! machine that wakes up knows that its grants have ended. This is the only
-//! place that asks the operating system for that clock.
+//! machine that wakes up knows that its grants have ended. `suspend_proof.rs`
+//! asks the operating system for that clock.
 
 use std::{
     fmt,
     time::{Duration, SystemTime},
 };
 
-use nix::time::{ClockId, clock_gettime};
-
-use crate::mutant::{self, Mutant};
-
-// Linux's CLOCK_MONOTONIC stands still during suspend, macOS's does not.
-#[cfg(target_os = "linux")]
-const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_BOOTTIME;
-#[cfg(not(target_os = "linux"))]
-const THROUGH_SUSPEND: ClockId = ClockId::CLOCK_MONOTONIC;
+use crate::{
+    mutant::{self, Mutant},
+    suspend_proof,
+};
 
 /// Timers of the runtime do not count through suspend. A wait is cut into
 /// pieces of this length, so that it notices a wake-up at most this late.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// An instant on the clock that counts through suspend. Comparable only with
-/// other moments of the same machine since its last boot.
+/// An instant on a clock that keeps counting while the machine sleeps, which
+/// [`std::time::Instant`] does not on most systems. Comparable only with other
+/// moments of the same machine and boot; on Windows, of the same process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -38,8 +34,7 @@ impl Moment {
         }
         // The clock is always there on the systems that this compiles for; if
         // it is not, no deadline can be trusted, so every one has passed.
-        clock_gettime(THROUGH_SUSPEND)
-            .map_or(Self(u64::MAX), |time| Self::from_boot(Duration::from(time)))
+        suspend_proof::now().map_or(Self(u64::MAX), Self::from_boot)
     }
 
     /// The moment that lies this long after the start of the clock.
@@ -132,7 +127,8 @@ pub fn wall() -> SystemTime {
 }
 
 /// A number that differs from process to process, and from moment to moment.
-pub(crate) fn scatter() -> u64 {
+#[must_use]
+pub fn scatter() -> u64 {
     #[cfg(feature = "simulation")]
     if let Some(seed) = crate::simulation::ask(|world| world.seed()) {
         return seed;
@@ -220,16 +216,16 @@ impl Anchor {
         later.wall.duration_since(self.wall).unwrap_or_default()
     }
 
-    /// At any time, for tests that make their own.
-    #[cfg(test)]
-    pub(crate) fn then(moment: Moment) -> Self {
+    /// Creates an anchor at any moment, for tests.
+    #[must_use]
+    pub fn then(moment: Moment) -> Self {
         let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
         Self::new(moment, SystemTime::UNIX_EPOCH + since_boot)
     }
 
-    /// With a wall clock that has run ahead.
-    #[cfg(test)]
-    pub(crate) fn leapt(self, by: Duration) -> Self {
+    /// Advances the wall clock by `by`, for tests.
+    #[must_use]
+    pub fn leapt(self, by: Duration) -> Self {
         Self { wall: self.wall + by, ..self }
     }
 }

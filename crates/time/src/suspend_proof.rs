@@ -1,0 +1,44 @@
+//! Reads the operating system's clock that counts while the machine sleeps.
+
+use std::time::Duration;
+
+/// Linux: CLOCK_MONOTONIC stops during suspend, CLOCK_BOOTTIME does not.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;
+
+/// Apple: CLOCK_MONOTONIC_RAW is `mach_continuous_time`. CLOCK_MONOTONIC also
+/// counts during sleep, but follows adjustments of the wall clock.
+/// CLOCK_UPTIME_RAW, which `std::time::Instant` reads, stops during sleep.
+#[cfg(target_vendor = "apple")]
+const CLOCK: nix::time::ClockId = nix::time::ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+
+/// Other Unix systems (BSD): CLOCK_MONOTONIC counts during suspend.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))))]
+const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
+
+/// Returns the time since a fixed point in the past; `None` if the system does
+/// not have the clock.
+#[cfg(unix)]
+pub(crate) fn now() -> Option<Duration> {
+    nix::time::clock_gettime(CLOCK).ok().map(Duration::from)
+}
+
+/// Returns the time since a fixed point in the past.
+///
+/// Windows: `std::time::Instant` reads QueryPerformanceCounter, which counts
+/// "including the time when the machine was in a sleep state such as standby,
+/// hibernate, or connected standby" (Microsoft, "Acquiring high-resolution time
+/// stamps"). The standard library does not promise to keep using it. If it ever
+/// reads another clock, a sleep shows as a jump of the wall clock, which ends
+/// grants as well.
+#[cfg(windows)]
+#[allow(clippy::disallowed_methods, reason = "this is the clock that replaces it elsewhere")]
+pub(crate) fn now() -> Option<Duration> {
+    use std::{sync::OnceLock, time::Instant};
+
+    /// The clock's reading when the process first asks, so that a moment some
+    /// time before that is not before the clock's zero.
+    const ORIGIN: Duration = Duration::from_secs(1 << 32);
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    Some(ORIGIN + FIRST.get_or_init(Instant::now).elapsed())
+}

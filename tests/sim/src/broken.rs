@@ -1,0 +1,125 @@
+//! Registry of mutants: the switches of the product and the wrappers of this
+//! crate.
+//!
+//! A wrapped mutant needs no switch in the product. It is a broken
+//! implementation of a trait, which the simulation installs while
+//! [`is`] returns true for it.
+
+use std::{cell::Cell, fmt};
+
+use leasehold_time::mutant::{self, Mutant};
+
+macro_rules! wrapped_mutants {
+    ($($name:ident, $rule:literal, $key:literal, $what:literal;)*) => {
+        /// Mutant that wraps a trait of the product.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Wrapped {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Wrapped {
+            /// All wrapped mutants, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Safety rule or invariant that the mutant breaks.
+            #[must_use]
+            pub const fn rule(self) -> &'static str {
+                match self { $(Self::$name => $rule,)* }
+            }
+
+            /// Name on the command line and in `seeds.txt`.
+            #[must_use]
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+
+            /// Description of the defect.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$name => $what,)* }
+            }
+        }
+    };
+}
+
+wrapped_mutants! {
+    ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is absurdly ahead";
+}
+
+/// Mutant of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Broken {
+    /// Switch in the product.
+    Product(Mutant),
+    /// Wrapper in this crate.
+    Wrapped(Wrapped),
+}
+
+impl Broken {
+    /// Returns all mutants, those of the product first.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let product = Mutant::ALL.iter().copied().map(Self::Product);
+        product.chain(Wrapped::ALL.iter().copied().map(Self::Wrapped)).collect()
+    }
+
+    /// Returns the mutant with this key.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Self> {
+        Self::all().into_iter().find(|broken| broken.key() == key)
+    }
+
+    /// Safety rule or invariant that the mutant breaks.
+    #[must_use]
+    pub fn rule(self) -> String {
+        match self {
+            Self::Product(mutant) => mutant.rule().to_string(),
+            Self::Wrapped(mutant) => mutant.rule().to_owned(),
+        }
+    }
+
+    /// Name on the command line and in `seeds.txt`.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Product(mutant) => mutant.key(),
+            Self::Wrapped(mutant) => mutant.key(),
+        }
+    }
+
+    /// Description of the defect.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Product(mutant) => mutant.what(),
+            Self::Wrapped(mutant) => mutant.what(),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.key(), self.what())
+    }
+}
+
+thread_local! {
+    static WRAPPED: Cell<Option<Wrapped>> = const { Cell::new(None) };
+}
+
+/// Returns whether this wrapped mutant is active on this thread.
+#[must_use]
+pub fn is(mutant: Wrapped) -> bool {
+    WRAPPED.get() == Some(mutant)
+}
+
+/// Activates one mutant on this thread, or none.
+pub fn set(broken: Option<Broken>) {
+    let (product, wrapped) = match broken {
+        None => (None, None),
+        Some(Broken::Product(mutant)) => (Some(mutant), None),
+        Some(Broken::Wrapped(mutant)) => (None, Some(mutant)),
+    };
+    mutant::set(product);
+    WRAPPED.set(wrapped);
+}
