@@ -119,7 +119,7 @@ async fn request_for_unreachable_daemon_names_the_daemon() {
     assert_eq!(b.run(&["check", "orders", "1"]).status.code(), Some(1), "stale");
     assert_eq!(a.run(&["check", "orders", &token]).status.code(), Some(0), "current");
 
-    let leading = client(&a, "leader").await.election("jobs").value("v").campaign().await.unwrap();
+    let leading = client(&a, "leader").await.election("jobs").campaign("v").await.unwrap();
     let asked = b.run(&["step-down", "jobs", "--reason", "drill"]);
     assert_eq!(asked.status.code(), Some(1));
     let said = String::from_utf8_lossy(&asked.stdout).into_owned();
