@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fault, Plan};
-use crate::{clock::Stop, dice::Dice, world::SECOND};
+use crate::{clock::Stop, dice::Dice};
 
 impl Plan {
     /// Makes some plans special.
