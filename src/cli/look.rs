@@ -175,9 +175,10 @@ impl Check {
             }
             TokenState::Unknown => ("unknown", "may be that of the current holder"),
         };
-        let advice = (check.state == TokenState::Unknown)
-            .then(|| format!("; {}", peer::advice(check.lock.daemon.as_ref())))
-            .unwrap_or_default();
+        let advice = match check.state {
+            TokenState::Unknown => format!("; {}", peer::advice(check.lock.daemon.as_ref())),
+            _ => String::new(),
+        };
         let shown = Shown::from(check.lock);
         // The exit code is the answer, also if nobody reads why.
         match globals.output {
