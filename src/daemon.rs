@@ -103,7 +103,38 @@ impl Daemon {
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
         let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
-        Ok(Self::new(config, store, entropy, listeners, http_listeners))
+        let daemon = Self::new(config, store, entropy, listeners, http_listeners);
+        daemon.log_start();
+        Ok(daemon)
+    }
+
+    /// Logs one line with everything that an operator asks first.
+    fn log_start(&self) {
+        let Config { default_ttl, longest_ttl, lease_duration, drain, .. } = self.config;
+        let length = humantime::format_duration;
+        let location = match self.config.store {
+            Store::Embedded => self.config.data_dir.display().to_string(),
+            Store::Azure => self.store.describe(),
+        };
+        let http_listen = Some(self.http_addresses().join(",")).filter(|all| !all.is_empty());
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            pid = std::process::id(),
+            store = self.config.store.name(),
+            location,
+            listen = self.addresses().join(","),
+            http_listen,
+            default_ttl = %length(default_ttl),
+            longest_ttl = %length(longest_ttl),
+            lease_duration = %length(lease_duration),
+            drain = %length(drain),
+            max_connections = self.config.max_connections,
+            max_sessions = self.config.max_sessions,
+            max_locks = self.config.max_locks,
+            max_locks_per_session = self.config.max_locks_per_session,
+            max_waiters_per_lock = self.config.max_waiters_per_lock,
+            "daemon started"
+        );
     }
 
     /// A daemon on a store that is open, with listeners that are bound.
@@ -206,7 +237,7 @@ impl Daemon {
             drain.send_replace(true);
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
-            tracing::info!(sessions, locks, "stopping: waiting for holders to let go");
+            tracing::info!(sessions, locks, "shutting down: draining");
             driver.drain(config.drain).await;
             let closed = store.close().await.map_err(Error::Close);
             driver.end_streams();

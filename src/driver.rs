@@ -24,7 +24,7 @@ use crate::{
     mutant::{self, Mutant},
     name::LockName,
     observe::Observed,
-    session::{Action, Event, LockView, Sessions, Settings, StoreCall},
+    session::{Action, Event, ExpiredSession, LockView, Sessions, Settings, StoreCall},
     task,
     watch::Watches,
 };
@@ -302,6 +302,7 @@ impl Driver {
                         }
                         state.watches.changed(&name);
                     }
+                    Action::Expired(expired) => log_expired(&expired),
                 }
             }
             actions.shrink_to(KEPT);
@@ -362,6 +363,21 @@ impl Driver {
             }
         }
     }
+}
+
+/// Maximum number of locks that a line of the log names.
+const MAX_LOGGED_LOCKS: usize = 10;
+
+/// Logs one line for a session that expired while it held locks.
+fn log_expired(expired: &ExpiredSession) {
+    let ExpiredSession { id, holder, ttl, locks } = expired;
+    let mut names: Vec<String> =
+        locks.iter().take(MAX_LOGGED_LOCKS).map(ToString::to_string).collect();
+    let more = locks.len() - names.len();
+    names.extend((more > 0).then(|| format!("{more} more")));
+    let ttl = humantime::format_duration(*ttl);
+    let locks = names.join(", ");
+    tracing::info!(session = %id, %holder, %locks, %ttl, "a session expired while it held locks");
 }
 
 /// A call of the store. If it panics, its outcome is unclear: without an answer

@@ -77,10 +77,21 @@ impl Holder {
     }
 }
 
-/// As in "held by billing 2.3 on web-1 (pid 712)".
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.client.is_empty() { "an unnamed client" } else { &self.client })?;
+impl Holder {
+    /// Formats it for a sentence, with the client's name in quotes: a name may
+    /// consist of several words.
+    #[must_use]
+    pub fn quoted(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| match &*self.client {
+            "" => write!(f, "{self}"),
+            client => {
+                write!(f, "{client:?}")?;
+                self.whereabouts(f)
+            }
+        })
+    }
+
+    fn whereabouts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.host.is_empty() {
             write!(f, " on {}", self.host)?;
         }
@@ -93,6 +104,14 @@ impl fmt::Display for Holder {
     }
 }
 
+/// As in "held by billing 2.3 on web-1 (pid 712)".
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.client.is_empty() { "an unnamed client" } else { &self.client })?;
+        self.whereabouts(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +120,9 @@ mod tests {
     fn reads_well() {
         let holder = Holder::try_new("billing 2.3", "web-1", 712, "", []).unwrap();
         assert_eq!(holder.to_string(), "billing 2.3 on web-1 (pid 712)");
+        assert_eq!(holder.quoted().to_string(), "\"billing 2.3\" on web-1 (pid 712)");
         assert_eq!(Holder::default().to_string(), "an unnamed client");
+        assert_eq!(Holder::default().quoted().to_string(), "an unnamed client");
     }
 
     #[test]

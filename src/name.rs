@@ -99,6 +99,14 @@ impl LockName {
         self.namespace() == namespace && self.name().starts_with(prefix)
     }
 
+    /// First text after all names of a namespace, in the order of names. Not
+    /// itself the name of a lock.
+    #[must_use]
+    pub(crate) fn end_of(namespace: &str) -> Self {
+        // '0' follows '/'.
+        Self(format!("{namespace}0").into())
+    }
+
     /// The namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {

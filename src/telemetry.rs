@@ -1,9 +1,6 @@
 //! Logging, to standard error.
 
-use std::{
-    error::Error,
-    io::{self, IsTerminal},
-};
+use std::{error::Error, io};
 
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
@@ -15,9 +12,9 @@ use crate::config::{Config, LogFormat};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Starts logging, for the life of the process.
-pub fn init(config: &Config) -> Result<(), Box<dyn Error + Send + Sync>> {
-    subscriber(config, io::stderr().is_terminal(), io::stderr)?.try_init()?;
+/// Starts logging to standard error, for the life of the process.
+pub fn init(config: &Config, ansi: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+    subscriber(config, ansi, io::stderr)?.try_init()?;
     Ok(())
 }
 

@@ -6,10 +6,13 @@ mod support;
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{ChildStderr, Command, Output, Stdio},
+    time::{Duration, UNIX_EPOCH},
 };
 
+use leasehold::clock::{self, Moment};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     pty::openpty,
@@ -17,7 +20,8 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use support::{Daemon, LEASEHOLD, Running, is_ignored, program, until};
+use support::{Daemon, LEASEHOLD, Running, is_ignored, program, serve, until};
+use tempfile::TempDir;
 
 /// Runs a script under a lock until it has said "ready".
 fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
@@ -382,7 +386,7 @@ fn bad_input_is_refused_with_its_field() {
         assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));
         assert!(error(&output)["field"].is_string(), "{arguments:?}");
     }
-    for arguments in [&["lock", "x"][..], &["ls", "--no-such-flag"], &["check", "x", "-1"], &[]] {
+    for arguments in [&["lock"][..], &["ls", "--no-such-flag"], &["check", "x", "-1"], &[]] {
         assert_eq!(code(&daemon.run(arguments)), 64, "{arguments:?}");
     }
     let output = daemon.run(&["ls", "--output", "json", "--no-such-flag"]);
@@ -399,7 +403,7 @@ fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
     daemon.process.signal(Signal::SIGTERM);
     let mut warning = String::new();
     BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
-    assert!(warning.contains("stopping"), "{warning}");
+    assert!(warning.contains("shutting down"), "{warning}");
     drop(held.child.stdin.take());
     assert_eq!(held.code(), Some(3));
     assert_eq!(daemon.process.code(), Some(0));
@@ -419,7 +423,7 @@ fn warnings_are_objects_for_programs() {
     let mut warning = String::new();
     BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
     let warning: Value = serde_json::from_str(&warning).unwrap();
-    assert!(warning["note"]["message"].as_str().unwrap().contains("stopping"), "{warning}");
+    assert!(warning["note"]["message"].as_str().unwrap().contains("shutting down"), "{warning}");
 }
 
 #[test]
@@ -484,6 +488,323 @@ fn the_configuration_can_be_checked() {
     for key in ["threads", "listen", "drain"] {
         assert!(stderr(&output).contains(&format!("  {key} = ")), "{}", stderr(&output));
     }
+}
+
+/// A daemon whose log is read.
+fn logging_daemon(arguments: &[&str]) -> (Running, BufReader<ChildStderr>, TempDir) {
+    let dir = TempDir::new().unwrap();
+    let mut command = serve(dir.path(), "127.0.0.1:0", arguments);
+    let mut daemon = Running::start(command.stderr(Stdio::piped()));
+    let log = BufReader::new(daemon.child.stderr.take().unwrap());
+    (daemon, log, dir)
+}
+
+/// The next line of a log that contains this.
+fn logged(log: &mut impl BufRead, text: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the log ended without {text:?}");
+        if line.contains(text) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn daemon_logs_start_in_one_line() {
+    let (mut daemon, mut log, dir) = logging_daemon(&["--max-locks", "77"]);
+    let address = daemon.line().strip_prefix("listening on ").unwrap().to_owned();
+    let line = logged(&mut log, "daemon started");
+    let data = dir.path().join("data");
+    for part in [
+        concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""),
+        &format!("store=\"embedded\" location=\"{}\"", data.display()),
+        &format!("listen=\"{address}\""),
+        "max_locks=77",
+        "default_ttl=10s",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+#[test]
+fn session_that_expires_with_locks_is_logged_once() {
+    let (mut daemon, mut log, _dir) = logging_daemon(&["--log-format", "json"]);
+    let address = daemon.line().strip_prefix("listening on ").unwrap().to_owned();
+    let endpoint = format!("http://{address}");
+    let script = "echo ready; sleep 1000";
+    let mut command = leasehold(&["lock", "a", "--ttl", "1s", "-e", &endpoint]);
+    let mut held = Running::start(command.args(["--", "sh", "-c", script]));
+    assert_eq!(held.line(), "ready");
+    held.signal(Signal::SIGKILL);
+    let line: Value = serde_json::from_str(&logged(&mut log, "expired")).unwrap();
+    assert_eq!(line["level"], "INFO");
+    assert_eq!((&line["locks"], &line["ttl"]), (&"\"a\"".into(), &"1s".into()), "{line}");
+    assert!(line["holder"].as_str().unwrap().starts_with("leasehold lock: sh"), "{line}");
+    assert_eq!(line["session"].as_str().unwrap().len(), 16, "{line}");
+    // A session without locks expires without a line: none comes before the next one.
+    daemon.signal(Signal::SIGTERM);
+    assert!(logged(&mut log, "").contains("shutting down"));
+}
+
+#[test]
+fn unknown_variable_is_reported_with_closest_name() {
+    let check = |variable: &str| {
+        let mut command = leasehold(&["serve", "--check"]);
+        let output = command.env(variable, "1").output().unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert_eq!(
+        check("LEASEHOLD_DRIAN"),
+        "leasehold: environment variable LEASEHOLD_DRIAN is no setting; did you mean \
+         LEASEHOLD_DRAIN?\n"
+    );
+    assert!(check("LEASEHOLD_QUORUM").ends_with("LEASEHOLD_QUORUM is no setting\n"));
+    for known in [
+        "LEASEHOLD_MAX_LOCKS",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_ENDPOINT",
+        "LEASEHOLD_PORT",
+        "LEASEHOLD_SERVICE_HOST",
+        "LEASEHOLD_SERVICE_PORT_GRPC",
+        "LEASEHOLD_HTTP_PORT_80_TCP_ADDR",
+        "LEASEHOLDER",
+    ] {
+        assert_eq!(check(known), "", "{known}");
+    }
+    let daemon = Daemon::start();
+    let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
+    let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
+    assert_eq!(code(&output), 1, "the directory is in use");
+    assert!(stderr(&output).contains("LEASEHOLD_DRIAN is no setting"), "{}", stderr(&output));
+}
+
+#[test]
+fn lock_without_command_holds_until_interrupted() {
+    let daemon = Daemon::start();
+    for (signal, options) in [
+        (Signal::SIGTERM, &[][..]),
+        (Signal::SIGINT, &["-o", "json"][..]),
+        (Signal::SIGHUP, &["-n", "shop"][..]),
+    ] {
+        if is_ignored(signal) {
+            continue;
+        }
+        // Standard input is at its end from the beginning.
+        let mut held = daemon.begin(&[&["lock", "x"], options].concat());
+        let line = held.line();
+        let token: u64 = match options {
+            ["-o", _] => {
+                let object: Value = serde_json::from_str(&line).unwrap();
+                assert_eq!(
+                    (&object["lock"], &object["namespace"]),
+                    (&"x".into(), &"default".into())
+                );
+                object["token"].as_u64().unwrap()
+            }
+            _ => line.parse().unwrap(),
+        };
+        let namespace = if options.contains(&"shop") { "shop" } else { "default" };
+        let lock = json(&daemon, &["get", "x", "-n", namespace]);
+        assert_eq!((&lock["token"], &lock["held"]), (&token.into(), &true.into()));
+        held.signal(signal);
+        assert_eq!(held.code(), Some(0));
+        assert_eq!(held.rest(), "");
+        assert_eq!(json(&daemon, &["get", "x", "-n", namespace])["held"], false);
+    }
+}
+
+#[test]
+fn lock_without_command_exits_on_loss_and_leaves_lock_to_expire() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["lock", "x", "--ttl", "60s"]);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
+    held.line();
+    let before = json(&daemon, &["break", "x", "--reason", "stuck"]);
+    assert_eq!(before["broken"], true);
+    assert_eq!(held.code(), Some(73));
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
+    assert!(said.ends_with(" (\"stuck\")\n"), "{said}");
+    // What it protected may still be at work.
+    let lock = json(&daemon, &["get", "x"]);
+    assert_eq!((&lock["held"], &lock["ending"]), (&true.into(), &true.into()), "{lock}");
+}
+
+#[test]
+fn broken_lock_is_explained_in_one_sentence() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; sleep 1000"]);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.run(&["break", "x", "-r", "testing it"]);
+    assert_eq!(held.code(), Some(73));
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
+    assert!(said.ends_with(" (\"testing it\"); stopped the command\n"), "{said}");
+}
+
+#[test]
+fn refusals_name_holder_and_start_in_local_time() {
+    let daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let since = |zone: &str| {
+        let mut command = daemon.command(&["lock", "x", "--no-wait", "--", "true"]);
+        let said = stderr(&command.env("TZ", zone).output().unwrap());
+        assert!(said.starts_with("leasehold: lock \"x\" is held by \"leasehold lock: sh\" on "));
+        assert!(said.ends_with("; use --wait to wait for it\n"), "{said}");
+        let (_, since) = said.split_once(" since ").unwrap();
+        since.split_once(" (").unwrap().0.rsplit(' ').next().unwrap().to_owned()
+    };
+    // These zones differ by half an hour and never by whole hours.
+    let minutes = |time: &str| time.split(':').nth(1).unwrap().parse::<i32>().unwrap();
+    let (utc, india) = (since("UTC"), since("IST-5:30"));
+    assert_eq!((minutes(&utc) + 30) % 60, minutes(&india), "{utc} {india}");
+    let waited = daemon.run(&["lock", "x", "-w", "100ms", "--", "true"]);
+    let said = stderr(&waited);
+    assert!(said.starts_with("leasehold: timed out after 100ms waiting for lock \"x\", held by "));
+    let output = leasehold(&["ls", "-e", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "leasehold: can't connect to the daemon at http://127.0.0.1:1: connection refused; start \
+         it with \"leasehold serve\" or set --endpoint\n"
+    );
+    let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
+    assert_eq!(
+        stderr(&output),
+        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 1m\n"
+    );
+}
+
+#[test]
+fn usage_does_not_show_variables_as_required() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["check", "x"]);
+    let output = command.env("LEASEHOLD_NAMESPACE", "shop").output().unwrap();
+    assert_eq!(code(&output), 64);
+    assert!(
+        stderr(&output).contains("Usage: leasehold check <NAME> <TOKEN>"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    for arguments in [
+        &["completions", "bash", "--endpoint", "http://a:1"][..],
+        &["--endpoint", "http://a:1", "completions", "bash"],
+        &["serve", "--namespace", "a"],
+        &["doctor", "-e", "http://a:1"],
+        &["bench", "hold", "-n", "a"],
+    ] {
+        let output = leasehold(arguments).output().unwrap();
+        assert_eq!(code(&output), 64, "{arguments:?}");
+        assert!(stderr(&output).contains("unexpected argument '-"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn list_covers_all_namespaces_up_to_limit() {
+    let daemon = Daemon::start();
+    let namespaces = ["shop", "default", "billing"];
+    let _held = namespaces
+        .map(|namespace| hold(&daemon, &["job", "-n", namespace], "echo ready; sleep 100"));
+    let text = String::from_utf8(daemon.run(&["ls", "-A"]).stdout).unwrap();
+    assert!(text.starts_with("NAMESPACE  NAME "), "{text}");
+    let listed: Vec<_> = text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(listed, ["billing", "default", "shop"]);
+    let output = daemon.run(&["ls", "-A", "--limit", "2"]);
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap().lines().count(), 3);
+    assert!(stderr(&output).contains("the first 2 locks"), "{}", stderr(&output));
+    let output = daemon.run(&["ls", "-A", "--limit", "3", "-o", "json"]);
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap().lines().count(), 3);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn watch_lines_have_timestamps() {
+    let daemon = Daemon::start();
+    let mut text = Running::start(daemon.command(&["watch", "x"]).env("TZ", "UTC"));
+    let line = text.line();
+    let (time, rest) = line.split_at("2026-11-18 12:03:11".len());
+    assert!(time.chars().filter(char::is_ascii_digit).count() == 14, "{line}");
+    assert_eq!(rest, " x: free");
+    let mut json = daemon.begin(&["watch", "x", "-o", "json"]);
+    let object: Value = serde_json::from_str(&json.line()).unwrap();
+    let utc = object["time"].as_str().unwrap();
+    assert!(utc.ends_with('Z') && utc[..13] >= time.replace(' ', "T")[..13], "{utc} {time}");
+}
+
+/// Runs a command with a terminal as its standard output and standard error, and
+/// returns everything that it writes there.
+fn on_terminal(command: &mut Command) -> String {
+    let terminal = openpty(None, None).unwrap();
+    let slave = terminal.slave.try_clone().unwrap();
+    let mut child = command.stdout(terminal.slave).stderr(slave).spawn().unwrap();
+    // The slave must be open nowhere else, or the terminal never ends.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut shown = Vec::new();
+    // A terminal whose last user has gone ends with an error.
+    _ = File::from(terminal.master).read_to_end(&mut shown);
+    child.wait().unwrap();
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn terminal_shows_token_and_colors_unless_refused() {
+    let daemon = Daemon::start();
+    let plain = |arguments: &[&str]| {
+        let mut command = daemon.command(arguments);
+        command.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    };
+    let script = ["lock", "x", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"];
+    let shown = on_terminal(&mut plain(&script));
+    let token = shown.split("token ").last().unwrap().trim();
+    assert!(shown.contains(&format!("acquired lock \"x\" with token {token}\r\n")), "{shown:?}");
+    assert!(shown.contains("\x1b[1mleasehold:"), "{shown:?}");
+    let shown = on_terminal(plain(&script).env("NO_COLOR", "1"));
+    assert!(shown.contains("leasehold: acquired lock") && !shown.contains("\x1b[1m"), "{shown:?}");
+
+    let _held = hold(&daemon, &["y"], "echo ready; sleep 100");
+    let colors = |command: &mut Command| on_terminal(command).contains("\x1b[33mheld");
+    assert!(colors(&mut plain(&["ls"])));
+    assert!(!colors(plain(&["ls"]).env("NO_COLOR", "1")));
+    assert!(!on_terminal(&mut plain(&["ls", "-o", "json"])).contains('\x1b'));
+    let piped = |name: &str| {
+        let mut command = plain(&["ls"]);
+        String::from_utf8(command.env(name, "1").output().unwrap().stdout).unwrap()
+    };
+    assert!(!piped("UNRELATED").contains('\x1b'));
+    assert!(piped("CLICOLOR_FORCE").contains("\x1b[33mheld"));
+}
+
+#[test]
+fn watchdog_kills_when_only_wall_clock_shows_pause() {
+    let mut command = Command::new("sleep");
+    let mut victim = command.arg("1000").process_group(0).spawn().unwrap();
+    let mut command = leasehold(&["keeper", "--output", "text"]);
+    let mut keeper = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Both clocks an hour ago by the wall clock, and now by the other: 60 s are left
+    // of the grant, and 3,600 s have passed.
+    let boot = Moment::now().since(Moment::from_boot(Duration::ZERO));
+    let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap();
+    let message = |passed: Duration, pid: u32| {
+        let kill_at = boot + Duration::from_secs(60);
+        let wall = wall - passed;
+        let times = [kill_at, boot, wall].map(|time| time.as_nanos().to_string()).join(" ");
+        format!("kill-at {times}\ngroup {pid}\n")
+    };
+    let mut pipe = keeper.stdin.take().unwrap();
+    pipe.write_all(message(Duration::from_secs(3600), victim.id()).as_bytes()).unwrap();
+    // Without the wall clock, the kill would be a minute away.
+    assert_eq!(victim.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
+    assert!(!(Moment::from_boot(boot) + Duration::from_secs(60)).has_passed());
+    assert!(keeper.wait().unwrap().success());
 }
 
 #[test]

@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use leasehold_client::{Client, Error, Guard, LockInfo, Progress, Reason, TokenState, Watch};
+use leasehold_client::{
+    Client, Error, Guard, LockInfo, Progress, Reason, Token, TokenState, Watch,
+};
 use nix::sys::signal::Signal;
 use support::{Daemon, relay::Relay, until};
 use tokio::sync::{mpsc, oneshot};
@@ -61,7 +63,7 @@ async fn a_lock_is_acquired_and_given_back_and_its_token_rises() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     assert_eq!(client.session(), None);
-    let mut last = 0;
+    let mut last = Token::default();
     for _ in 0..3 {
         let guard = client.lock("orders").acquire().await.unwrap();
         assert!(guard.is_valid() && !guard.deadline().has_passed());
@@ -327,7 +329,7 @@ async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
     let operator = client.new_session();
     let (waiter, mut progress) = wait_in_background(&operator, "orders");
     news(&mut progress, |progress| progress.position == 1).await;
-    let broken = operator.break_lock("orders", "it is stuck", "test").await.unwrap();
+    let broken = operator.break_lock("orders").by("test").reason("it is stuck").await.unwrap();
     assert!(broken.broken && broken.lock.token == Some(guard.token()));
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::Broken);
@@ -338,7 +340,7 @@ async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
     let token = guard.token();
     drop(guard);
     assert!(waiter.await.unwrap().unwrap().token() > token);
-    assert!(!operator.break_lock("nobody's", "why not", "test").await.unwrap().broken);
+    assert!(!operator.break_lock("nobody's").by("test").reason("why not").await.unwrap().broken);
 }
 
 #[tokio::test]
@@ -369,7 +371,7 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
             .await
     });
     assert!(begun.await.unwrap() > done);
-    client.break_lock("orders", "enough", "test").await.unwrap();
+    client.break_lock("orders").by("test").reason("enough").await.unwrap();
     ended.await.unwrap();
     match work.await.unwrap() {
         Err(Error::Lost { lock, reason, .. }) => {
@@ -512,8 +514,8 @@ async fn locks_can_be_listed_watched_and_checked() {
 
     let state = async |token| client.check("other", token).await.unwrap().state;
     assert_eq!(state(other.token()).await, TokenState::Current);
-    assert_eq!(state(other.token() - 1).await, TokenState::Stale);
-    assert_eq!(state(other.token() + 1).await, TokenState::NeverGranted);
+    assert_eq!(state(Token::new(other.token().get() - 1)).await, TokenState::Stale);
+    assert_eq!(state(Token::new(other.token().get() + 1)).await, TokenState::NeverGranted);
 
     let mut watching = client.watch(Watch::Name("other".into())).await.unwrap();
     let first = watching.next().await.unwrap().unwrap();
@@ -540,7 +542,7 @@ async fn without_a_daemon_connecting_says_so() {
 async fn many_tasks_and_sessions_never_hold_a_lock_together() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let inside = Arc::new(Mutex::new((0_u32, 0_u64)));
+    let inside = Arc::new(Mutex::new((0_u32, Token::default())));
     let mut workers = Vec::new();
     for _ in 0..8 {
         let (session, inside) = (client.new_session(), Arc::clone(&inside));
@@ -556,7 +558,7 @@ async fn many_tasks_and_sessions_never_hold_a_lock_together() {
                 tokio::task::yield_now().await;
                 inside.lock().unwrap().0 = 0;
                 // Every second one in the background.
-                if guard.token() % 2 == 0 {
+                if guard.token().get() % 2 == 0 {
                     guard.release().await.unwrap();
                 }
             }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use leasehold_client::{
-    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Operator, Reason,
+    Client, Election, ElectionState, Error, Leader, Leadership, Observer, Operator, Reason, Token,
 };
 use nix::sys::signal::Signal;
 use support::{Daemon, azurite::Azurite, relay::Relay, until};
@@ -44,7 +44,7 @@ async fn candidate(client: &Client, value: &'static str) -> JoinHandle<Result<Le
     let election = client.election(NAME).on_progress(move |progress| {
         _ = tell.send(progress.position);
     });
-    let waiting = tokio::spawn(election.campaign(value));
+    let waiting = tokio::spawn(election.campaign(value).into_future());
     while progress.recv().await.expect("somebody leads") == 0 {}
     waiting
 }
@@ -57,7 +57,7 @@ async fn leads(candidate: JoinHandle<Result<Leadership, Error>>) -> Leadership {
 /// changes is passed over.
 struct Story {
     observer: Observer,
-    last: Option<Option<(Vec<u8>, u64)>>,
+    last: Option<Option<(Vec<u8>, Token)>>,
 }
 
 impl Story {
@@ -65,7 +65,7 @@ impl Story {
         Self { observer: election.observe(), last: None }
     }
 
-    async fn next(&mut self) -> Option<(Vec<u8>, u64)> {
+    async fn next(&mut self) -> Option<(Vec<u8>, Token)> {
         loop {
             let state = self.observer.next().await.unwrap();
             assert_eq!((state.namespace.as_str(), state.name.as_str()), ("default", NAME));
@@ -78,7 +78,7 @@ impl Story {
     }
 }
 
-fn shown(leadership: &Leadership, value: &str) -> Option<(Vec<u8>, u64)> {
+fn shown(leadership: &Leadership, value: &str) -> Option<(Vec<u8>, Token)> {
     Some((value.into(), leadership.token()))
 }
 
@@ -162,7 +162,7 @@ async fn observers_see_every_value_and_every_leader_in_order() {
     let client = connect(&daemon).await;
     let mut story = Story::of(&connect(&daemon).await.election(NAME));
     assert_eq!(story.next().await, None, "nobody has campaigned yet");
-    let mut last = 0;
+    let mut last = Token::default();
     for round in 0..3 {
         let leading = campaign(&client, &format!("{round}")).await;
         assert!(leading.token() > last);
@@ -252,7 +252,7 @@ async fn who_does_not_lead_any_more_is_told_so() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
-    client.break_lock(NAME, "it is stuck", "test").await.unwrap();
+    client.break_lock(NAME).by("test").reason("it is stuck").await.unwrap();
     assert_eq!(leading.lost().await.reason, Reason::Broken);
     assert!(!leading.is_valid() && !leading.deadline().has_passed());
     assert!(state(&client).await.leader.unwrap().ending);
@@ -284,11 +284,14 @@ async fn what_no_daemon_would_accept_is_refused() {
     let nameless = client.election("");
     assert_eq!(invalid_field(nameless.leader().await), "name");
     assert_eq!(invalid_field(nameless.observe().next().await), "name");
-    assert_eq!(invalid_field(nameless.step_down("why", "test", None).await), "name");
+    assert_eq!(invalid_field(nameless.step_down().by("test").reason("why").await), "name");
     assert_eq!(invalid_field(nameless.run_as_leader(nothing).await), "name");
     let election = client.election(NAME);
-    assert_eq!(invalid_field(election.step_down("why", "test", Some(LONG * 61)).await), "within");
-    assert_eq!(invalid_field(election.step_down("", "test", None).await), "reason");
+    assert_eq!(
+        invalid_field(election.step_down().by("test").reason("why").timeout(LONG * 61).await),
+        "timeout"
+    );
+    assert_eq!(invalid_field(election.step_down().by("test").reason("").await), "reason");
     assert!(leading.is_valid(), "the session has not suffered");
 }
 
@@ -298,13 +301,13 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     let client = connect_for(&daemon, BRIEF).await;
     let operator = connect(&daemon).await;
     let election = operator.election(NAME);
-    let nobody = election.step_down("an upgrade", "test", None).await.unwrap();
+    let nobody = election.step_down().by("test").reason("an upgrade").await.unwrap();
     assert!(!nobody.asked && nobody.state.leader.is_none());
 
     let leading = campaign(&client, "first").await;
     let next = client.new_session();
     let waiting = candidate(&next, "second").await;
-    let asked = election.step_down("an upgrade", "test", Some(LONG)).await.unwrap();
+    let asked = election.step_down().by("test").reason("an upgrade").timeout(LONG).await.unwrap();
     assert!(asked.asked && asked.within <= LONG);
     assert_eq!(asked.state.leader.unwrap().token, Some(leading.token()));
     let risk = leading.at_risk().await;
@@ -322,7 +325,13 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
 
     // One that does not: it is lost when the time is over.
     let waiting = candidate(&client, "third").await;
-    election.step_down("an upgrade", "test", Some(Duration::from_secs(1))).await.unwrap();
+    election
+        .step_down()
+        .by("test")
+        .reason("an upgrade")
+        .timeout(Duration::from_secs(1))
+        .await
+        .unwrap();
     let loss = second.lost().await;
     assert_eq!((loss.reason, loss.operator), (Reason::StepDown, Some(operator)));
     let token = second.token();
@@ -423,13 +432,13 @@ async fn work_is_dropped_with_the_leadership_and_begun_again() {
         drop(work);
         leadership.token()
     }));
-    let mut last = 0;
+    let mut last = Token::default();
     for _ in 0..2 {
         let token = begun.recv().await.unwrap();
         assert!(token > last);
         last = token;
         until(async || (state(&client).await.leader?.value == b"at work").then_some(())).await;
-        client.break_lock(NAME, "enough", "test").await.unwrap();
+        client.break_lock(NAME).by("test").reason("enough").await.unwrap();
         ended.recv().await.unwrap();
     }
     let token = running.await.unwrap().unwrap();
@@ -458,7 +467,7 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
     let token = tokens.recv().await.unwrap();
     let other = client.new_session();
     let waiting = candidate(&other, "other").await;
-    other.election(NAME).step_down("an upgrade", "test", Some(LONG)).await.unwrap();
+    other.election(NAME).step_down().by("test").reason("an upgrade").timeout(LONG).await.unwrap();
     let leading = leads(waiting).await;
     assert!(leading.token() > token);
     assert_eq!(lost_by(Err::<(), _>(troubles.recv().await.unwrap())), Reason::StepDown);
@@ -520,7 +529,7 @@ async fn what_a_leader_shows_is_seen_at_other_daemons() {
     assert_eq!(leader.holder.unwrap().client, "test 1");
     assert_eq!(leader.peer.unwrap().endpoint.as_deref(), Some(here.endpoint.as_str()));
     // A request at the wrong daemon is sent on to the leader's.
-    let asked = other.election(NAME).step_down("why", "test", None).await.unwrap();
+    let asked = other.election(NAME).step_down().by("test").reason("why").await.unwrap();
     assert!(asked.asked && asked.state.leader.unwrap().token == Some(first.token()));
     assert_eq!(first.at_risk().await.operator.unwrap().reason, "why");
 

@@ -85,7 +85,7 @@ fn observe(client: &Client) -> Story {
     tokio::spawn(async move {
         loop {
             let state: ElectionState = observer.next().await.expect("the stream goes on");
-            told.lock().unwrap().push(state.leader.map(|leader| leader.token.unwrap()));
+            told.lock().unwrap().push(state.leader.map(|leader| leader.token.unwrap().get()));
         }
     });
     story
@@ -117,7 +117,7 @@ async fn one_leads_at_a_time_through_twenty_deaths() {
         // A leader that is new, is at work, and is known at both daemons.
         let (token, worker) = until(async || {
             let leader = clients[0].election(NAME).leader().await.ok()?.leader?;
-            let token = leader.token.filter(|token| *token > before)?;
+            let token = leader.token.map(u64::from).filter(|token| *token > before)?;
             let told = |story: &Story| story.lock().unwrap().contains(&Some(token));
             let known = stories.iter().all(told) && at_work(&cast.log).contains_key(&token);
             let worker: usize = String::from_utf8(leader.value).unwrap().parse().unwrap();

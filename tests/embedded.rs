@@ -31,7 +31,7 @@ async fn grant(daemon: &Daemon) -> u64 {
     let token = guard.token();
     guard.release().await.unwrap();
     client.close().await;
-    token
+    token.get()
 }
 
 /// Daemon A loses its directory, and daemon B starts at the same path. A must

@@ -9,7 +9,7 @@ use std::{
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Bytes};
 use leasehold_client::{
-    Fence,
+    Fence, Token,
     guard_http::{LOCK, TOKEN, TokenGate, TokenLayer, headers},
 };
 use tokio::net::TcpListener;
@@ -44,7 +44,7 @@ fn post(path: &str, fence: Option<&Fence>) -> Request<Full<Bytes>> {
 }
 
 fn held(lock: &str, token: u64) -> Fence {
-    Fence::new("", lock, token)
+    Fence::new("", lock, Token::new(token))
 }
 
 #[tokio::test]
@@ -121,13 +121,13 @@ async fn nothing_is_forgotten_to_make_room() {
 
 #[tokio::test]
 async fn a_token_is_remembered_before_it_is_let_through() {
-    let kept: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
+    let kept: Arc<Mutex<Vec<(String, Token)>>> = Arc::default();
     let gate = |kept: &Arc<Mutex<Vec<_>>>| {
         let kept = Arc::clone(kept);
         TokenGate::new().remember(move |lock, token| {
             let (kept, lock) = (Arc::clone(&kept), lock.to_owned());
             async move {
-                if token == 13 {
+                if token.get() == 13 {
                     return Err("the disk is full".to_owned());
                 }
                 kept.lock().unwrap().push((lock, token));
@@ -144,7 +144,10 @@ async fn a_token_is_remembered_before_it_is_let_through() {
     assert!(said.contains("the disk is full"), "{said}");
     assert_eq!(ask(&layer, post("/", Some(&held("a", 7)))).await.0, 200, "13 was not let in");
     let known = kept.lock().unwrap().clone();
-    assert_eq!(known, [("default/a".to_owned(), 5), ("default/a".to_owned(), 7)]);
+    assert_eq!(
+        known,
+        [("default/a".to_owned(), Token::new(5)), ("default/a".to_owned(), Token::new(7))]
+    );
     // After a restart.
     let again =
         known.into_iter().rev().fold(gate(&kept), |gate, (lock, token)| gate.known(lock, token));
@@ -161,7 +164,7 @@ async fn sixteen_at_once() {
         let keeps = Arc::clone(&keeps);
         async move {
             tokio::task::yield_now().await;
-            keeps.lock().unwrap().push(token);
+            keeps.lock().unwrap().push(token.get());
             Ok(())
         }
     });

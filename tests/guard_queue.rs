@@ -155,7 +155,7 @@ async fn who_loses_the_lock_deletes_nothing() {
     let error = consumer
         .next(
             async |_| {
-                operator.break_lock(&name, "a test", "the test").await.unwrap();
+                operator.break_lock(&name).by("the test").reason("a test").await.unwrap();
                 std::future::pending::<Result<(), String>>().await
             },
             fine,

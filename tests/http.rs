@@ -159,7 +159,7 @@ async fn it_shows_who_leads() {
     let leader = &state["leader"];
     assert_eq!(leader["value"], "http://10.0.0.7/\n");
     assert_eq!(leader["value_base64"], "aHR0cDovLzEwLjAuMC43Lwo=");
-    assert_eq!(leader["token"], leadership.token());
+    assert_eq!(leader["token"], leadership.token().get());
     assert!(leader["leading_for_ms"].is_u64(), "{leader}");
     assert_eq!(leader["local"], true);
     assert_eq!(leader["session_id"], json!(client.session().unwrap().id));
@@ -175,14 +175,14 @@ async fn it_shows_who_leads() {
     leadership.proclaim([0xff, 0x00]).await.unwrap();
     let leader = served.leader().await;
     assert_eq!((&leader["value"], &leader["value_base64"]), (&Value::Null, &json!("/wA=")));
-    assert_eq!(leader["token"], leadership.token());
+    assert_eq!(leader["token"], leadership.token().get());
 
     let token = leadership.token();
     leadership.resign().await.unwrap();
     let next = waiting.await.unwrap();
     assert!(next.token() > token);
     let leader = served.leader().await;
-    assert_eq!((&leader["value"], &leader["token"]), (&json!("next"), &json!(next.token())));
+    assert_eq!((&leader["value"], &leader["token"]), (&json!("next"), &json!(next.token().get())));
     next.resign().await.unwrap();
     assert_eq!(served.get("/v1/elections/default/scheduler").await.json(), nobody);
 }
@@ -195,7 +195,7 @@ async fn a_probe_succeeds_as_long_as_a_client_of_this_daemon_leads() {
     let leadership = campaign(&served.client(LONG).await, "").await;
     let reply = served.leads_here().await;
     assert_eq!(reply.status, 200);
-    assert_eq!(reply.json()["leader"]["token"], leadership.token());
+    assert_eq!(reply.json()["leader"]["token"], leadership.token().get());
     // The same name in another namespace is another election.
     assert_eq!(served.get("/v1/elections/other/scheduler?self=1").await.status, 503);
     leadership.resign().await.unwrap();
@@ -240,7 +240,7 @@ async fn leaders_at_other_daemons_are_shown_and_a_storage_that_is_gone_is_told()
     assert_eq!(there.leads_here().await.status, 503);
     let leader = &there.leader().await;
     assert_eq!(leader["value"], "at the first");
-    assert_eq!(leader["token"], leadership.token());
+    assert_eq!(leader["token"], leadership.token().get());
     assert_eq!((&leader["local"], &leader["session_id"]), (&json!(false), &Value::Null));
     assert!(leader["daemon"].is_string(), "{leader}");
     assert_eq!(leader["holder"]["client"], "test 1");
@@ -269,7 +269,7 @@ async fn names_are_taken_as_they_are_meant() {
     for name in ["team/%E9%8E%96%201", "team%2F%e9%8e%96%201"] {
         let state = served.get(&format!("/v1/elections/default/{name}")).await.json();
         assert_eq!(state["election"]["name"], "team/鎖 1");
-        assert_eq!(state["leader"]["token"], leadership.token());
+        assert_eq!(state["leader"]["token"], leadership.token().get());
     }
     for (target, field) in [
         ("default/", "name"),

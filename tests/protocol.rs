@@ -312,7 +312,7 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
         (acquire(4, "", "a\nb", None), "name", "control character"),
         (acquire(5, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
         (acquire(6, &"x".repeat(64), "a", None), "namespace", "DNS label"),
-        (acquire(7, "", "a", Some(999)), "longest_hold_ms", "less than 1000"),
+        (acquire(7, "", "a", Some(999)), "longest_hold_ms", "minimum is 1s"),
         (Ask::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }), "lock", "is missing"),
         (release(9, vec![1; 15]), "handle", "must have 16"),
     ];
@@ -401,7 +401,7 @@ async fn a_try_is_refused_with_the_holder() {
     let holder = refused.holder.unwrap();
     assert_eq!((&*holder.client, holder.pid), ("test", 7));
     assert!(refused.held_for_ms.is_some());
-    assert!(refused.message.contains("held by test (pid 7)"), "{}", refused.message);
+    assert!(refused.message.contains("held by \"test\" (pid 7)"), "{}", refused.message);
     second.acquire(2, "a", Some(50));
     assert!(matches!(second.next().await, Tell::Queued(queued) if queued.position == 1));
     assert_eq!(second.refused(2).await.reason(), pb::Reason::TimedOut);
@@ -617,6 +617,48 @@ async fn lists_are_paged() {
         ..pb::ListRequest::default()
     };
     assert_eq!(locks.list(foreign).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn list_of_all_namespaces_is_paged_over_both() {
+    let daemon = Daemon::start();
+    let (mut stream, _) = Stream::open(&daemon, 0).await;
+    for (number, namespace) in ["a", "b", "c"].into_iter().enumerate() {
+        for (step, name) in ["job-1", "job-2"].into_iter().enumerate() {
+            let request = (10 * number + step + 1) as u64;
+            let lock = pb::LockRef { namespace: namespace.into(), name: name.into() };
+            stream.send(Ask::Acquire(pb::Acquire {
+                request,
+                lock: Some(lock),
+                ..pb::Acquire::default()
+            }));
+            stream.grant(request).await;
+        }
+    }
+    let mut locks = locks(&daemon).await;
+    let request = |page_token| pb::ListRequest {
+        prefix: "job-".into(),
+        page_size: 4,
+        page_token,
+        all_namespaces: true,
+        ..pb::ListRequest::default()
+    };
+    let names = |page: pb::ListResponse| {
+        let locks = page.locks.into_iter().map(|info| info.lock.unwrap());
+        locks.map(|lock| format!("{}/{}", lock.namespace, lock.name)).collect::<Vec<_>>()
+    };
+    let first = locks.list(request(String::new())).await.unwrap().into_inner();
+    let second = locks.list(request(first.next_page_token.clone())).await.unwrap().into_inner();
+    assert_eq!(names(first), ["a/job-1", "a/job-2", "b/job-1", "b/job-2"]);
+    assert_eq!(second.next_page_token, "");
+    assert_eq!(names(second), ["c/job-1", "c/job-2"]);
+    for wrong in [
+        request("job-1".into()),
+        request("a/other".into()),
+        pb::ListRequest { namespace: "a".into(), ..request(String::new()) },
+    ] {
+        assert_eq!(locks.list(wrong).await.unwrap_err().code(), Code::InvalidArgument);
+    }
 }
 
 #[tokio::test]

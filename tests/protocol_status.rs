@@ -368,7 +368,7 @@ async fn superseded_client_opens_a_new_session_and_never_resumes() {
     thief.send(resume(&stolen, 1000));
     assert!(matches!(thief.next().await, Tell::Opened(opened) if opened.resumed));
     let Tell::Granted(granted) = thief.next().await else { panic!("not listed") };
-    assert_eq!(granted.token, guard.token());
+    assert_eq!(granted.token, guard.token().get());
     assert_eq!(thief.next().await, Tell::Restored(pb::Restored {}));
 
     let loss = guard.lost().await;

@@ -18,11 +18,11 @@ use leasehold::{
     clock, config,
     holder::Holder,
     lease::{
-        Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Release, Renew, Token,
+        Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Page, Release, Renew, Token,
         azure::{Azure, account::Account},
         embedded::Embedded,
     },
-    name::LockName,
+    name::{LockName, Namespace},
 };
 use support::{azurite::Azurite, rest::Rest};
 
@@ -105,6 +105,7 @@ suite! {
     a_break_takes_the_lease_from_its_holder
     of_many_that_race_one_wins
     leases_are_listed_in_order_by_prefix_and_page
+    leases_of_all_namespaces_are_listed_in_order
     strange_names_are_kept_apart
     one_that_asks_again_gets_it_once_it_is_free
     tokens_rise_across_restarts
@@ -276,7 +277,9 @@ async fn leases_are_listed_in_order_by_prefix_and_page(shelf: &impl Shelf) {
     let elsewhere = LockName::parse("other", "b-9").unwrap();
     token(&store, &elsewhere, 99).await;
     let list = async |prefix: &str, after: Option<&str>, limit| {
-        let page = store.list("default", prefix, after, limit).await.unwrap();
+        let (namespace, prefix) = (Some(Namespace::parse("").unwrap()), prefix.to_owned());
+        let page = Page { namespace, prefix, after: after.map(name), limit };
+        let page = store.list(&page).await.unwrap();
         page.into_iter().map(|info| info.name.name().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(list("", None, 100).await, locks);
@@ -293,6 +296,36 @@ async fn leases_are_listed_in_order_by_prefix_and_page(shelf: &impl Shelf) {
     assert!(store.inspect(&name("ab")).await.unwrap().is_none_or(|info| !info.held));
 }
 
+async fn leases_of_all_namespaces_are_listed_in_order(shelf: &impl Shelf) {
+    let store = shelf.open().await;
+    let locks = [
+        ("b", "x-1"),
+        ("a", "x-2"),
+        ("a", "w"),
+        ("a-b", "x-3"),
+        ("c", "y"),
+        ("b", "z"),
+        ("d", "x"),
+    ];
+    for (number, (namespace, lock)) in locks.iter().enumerate() {
+        token(&store, &LockName::parse(namespace, lock).unwrap(), number as u128).await;
+    }
+    let list = async |prefix: &str, after: Option<(&str, &str)>, limit| {
+        let after = after.map(|(namespace, lock)| LockName::parse(namespace, lock).unwrap());
+        let page = Page { namespace: None, prefix: prefix.to_owned(), after, limit };
+        let page = store.list(&page).await.unwrap();
+        let names = page.iter().map(|info| (info.name.namespace(), info.name.name()));
+        names.map(|(namespace, lock)| format!("{namespace}/{lock}")).collect::<Vec<_>>()
+    };
+    let all = ["a-b/x-3", "a/w", "a/x-2", "b/x-1", "b/z", "c/y", "d/x"];
+    assert_eq!(list("", None, 100).await, all);
+    assert_eq!(list("", None, 3).await, all[..3]);
+    assert_eq!(list("", Some(("a", "x-2")), 100).await, all[3..]);
+    assert_eq!(list("x", None, 100).await, ["a-b/x-3", "a/x-2", "b/x-1", "d/x"]);
+    assert_eq!(list("x", Some(("a", "x-2")), 1).await, ["b/x-1"]);
+    assert_eq!(list("zzz", None, 100).await, [""; 0]);
+}
+
 async fn strange_names_are_kept_apart(shelf: &impl Shelf) {
     let store = shelf.open().await;
     let longest = "x".repeat(256);
@@ -304,7 +337,9 @@ async fn strange_names_are_kept_apart(shelf: &impl Shelf) {
     for lock in strange {
         assert!(is_held(&store, &name(lock), 1000).await, "{lock}");
     }
-    let page = store.list("default", "", None, 100).await.unwrap();
+    let namespace = Some(Namespace::parse("").unwrap());
+    let page = Page { namespace, prefix: String::new(), after: None, limit: 100 };
+    let page = store.list(&page).await.unwrap();
     let listed: Vec<_> = page.iter().map(|info| info.name.name()).collect();
     let mut sorted = strange.to_vec();
     sorted.sort_unstable();

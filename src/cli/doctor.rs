@@ -1,14 +1,15 @@
-//! `doctor`: whether the store can be used.
+//! `doctor`: checks that the store is usable.
 
 use std::process::ExitCode;
 
-use clap::ArgMatches;
 use serde_json::json;
 
 use super::{
     configuration::Configuration,
     exit::{FAILED, Failure},
+    options::OutputOption,
     output::{Output, line, printable},
+    palette::Palette,
 };
 use crate::{
     clock::Entropy,
@@ -22,19 +23,19 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "It takes the configuration of `serve`, and tries what a daemon with it would \
-do. In a storage account it creates the container if that is not there, and a blob that it removes \
-again; a data directory that a daemon uses is only looked at.
+    after_help = "Takes the configuration of `serve`, and does what a daemon with it would do. In a \
+storage account it creates the container if it is missing, and a blob that it deletes again. A data \
+directory that a daemon uses is only read.
 
-Each finding is a line: ok, note (worth knowing), warning (it works, but not as well as it could) \
-or FAILED, followed by what to do. With --output json it is an object with the keys check, verdict \
-(ok, note, warning, failed), text and remedy (null if there is none).
+Prints one line per check: ok, note (worth knowing), warning (works, but not as well as it could) \
+or FAILED, followed by the fix. With --output json, each line is an object with the keys check, \
+verdict (ok, note, warning, failed), text and remedy (null if there is none).
 
 Exit codes:
-  0    nothing failed
-  1    something failed
-  64   the command line is wrong
-  78   the configuration has mistakes; all of them are listed
+  0    no check failed
+  1    a check failed
+  64   usage error
+  78   invalid configuration; all errors are listed
 
 Examples:
   leasehold doctor --config leasehold.toml
@@ -45,20 +46,21 @@ Examples:
 pub(super) struct Doctor {
     #[command(flatten)]
     configuration: Configuration,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 impl Doctor {
-    /// Examines the store. `matches` tells flags from the environment.
-    pub(super) async fn run(
-        self,
-        matches: &ArgMatches,
-        output: Output,
-    ) -> Result<ExitCode, Failure> {
-        let config = self.configuration.load(matches)?.config;
-        let report = examine(&config).await?;
+    /// Checks the store.
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
+        let output = self.output.output;
+        let effective = self.configuration.load()?;
+        effective.warnings.iter().for_each(|warning| output.note(warning));
+        let report = examine(&effective.config).await?;
+        let palette = Palette::stdout(output);
         for finding in report.findings() {
             match output {
-                Output::Text => line(text(finding))?,
+                Output::Text => line(text(finding, palette))?,
                 Output::Json => line(json!({
                     "check": finding.check,
                     "verdict": finding.verdict.name(),
@@ -82,15 +84,18 @@ async fn examine(config: &Config) -> Result<Report, Failure> {
     }
 }
 
-/// A line, and an indented one with what to do.
-fn text(finding: &Finding) -> String {
+/// A line, and an indented one with the fix.
+fn text(finding: &Finding, palette: Palette) -> String {
     let mark = match finding.verdict {
-        Verdict::Failed => "FAILED",
-        verdict => verdict.name(),
+        Verdict::Ok => palette.good("ok      "),
+        Verdict::Note => palette.dim("note    "),
+        Verdict::Warning => palette.notable("warning "),
+        Verdict::Failed => palette.bad("FAILED  "),
     };
-    let found = format!("{mark:<8} {}: {}", finding.check, finding.text);
-    printable(&match &finding.remedy {
+    let found = format!("{}: {}", finding.check, finding.text);
+    let found = printable(&match &finding.remedy {
         Some(remedy) => format!("{found}\n{:9}{remedy}", ""),
         None => found,
-    })
+    });
+    format!("{mark} {found}")
 }

@@ -7,10 +7,14 @@ use std::{
     time::Duration,
 };
 
-use leasehold_client::{Error, Holder, Reason};
+use leasehold_client::{Error, Holder, Operator, Reason};
 use serde_json::{Map, Value, json};
 
-use super::output::{Output, Unwritten, holder_json, millis, printable};
+use super::{
+    output::{Output, Unwritten, holder_json, length, lock_name, millis, printable, quoted},
+    palette::Palette,
+    times,
+};
 use crate::config::Mistakes;
 
 /// Something went wrong that has no code of its own.
@@ -75,7 +79,8 @@ impl Failure {
             Self::ReaderGone => ExitCode::SUCCESS,
             Self::Told(report) => {
                 // There is nowhere left to complain to.
-                let _ = writeln!(io::stderr(), "{}", report.text(output));
+                let palette = Palette::stderr(output);
+                let _ = writeln!(io::stderr(), "{}", report.text(output, palette));
                 ExitCode::from(report.code)
             }
         }
@@ -83,9 +88,11 @@ impl Failure {
 }
 
 impl Report {
-    fn text(&self, output: Output) -> String {
+    fn text(&self, output: Output, palette: Palette) -> String {
         match output {
-            Output::Text => format!("leasehold: {}", printable(&self.message)),
+            Output::Text => {
+                format!("{} {}", palette.bad("leasehold:"), printable(&self.message))
+            }
             Output::Json => {
                 let mut error = self.details.clone();
                 error.insert("kind".to_owned(), self.kind.into());
@@ -120,10 +127,19 @@ impl From<Mistakes> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        Self::refused(error, "", None)
+    }
+}
+
+impl Failure {
+    /// A failed request, about a lock of this namespace, that waited for this long.
+    pub(super) fn refused(error: Error, namespace: &str, waited: Option<Duration>) -> Self {
         let message = error.to_string();
         match error {
             Error::NotGranted { lock, reason, holder, held_for, retry_after, .. } => {
-                let message = not_granted(&message, holder.as_deref(), held_for);
+                let name = lock_name(namespace, &lock);
+                let held = (holder.as_deref(), held_for);
+                let message = not_granted(&message, &name, reason, held, waited);
                 let details = details([
                     ("lock", Some(lock.into())),
                     ("reason", Some(reason_name(reason).into())),
@@ -133,12 +149,13 @@ impl From<Error> for Failure {
                 ]);
                 Self::with(NOT_GRANTED, "not_granted", message, details)
             }
-            Error::Lost { lock, reason, .. } => Self::lost(&lock, Some(reason), message),
+            Error::Lost { lock, reason, .. } => Self::lost(&lock, Some(reason), None, message),
             Error::Unavailable { retry_after, .. } => {
                 let details = details([("retry_after_ms", retry_after.map(millis))]);
                 Self::with(UNAVAILABLE, "unavailable", message, details)
             }
             Error::Invalid { field, .. } => {
+                let message = by_flag(&field, message);
                 let details = details([("field", Some(field.into()))]);
                 Self::with(INVALID, "invalid", message, details)
             }
@@ -154,24 +171,71 @@ impl From<Error> for Failure {
 
 impl Failure {
     /// The lock was lost.
-    pub(super) fn lost(lock: &str, reason: Option<Reason>, message: impl fmt::Display) -> Self {
+    pub(super) fn lost(
+        lock: &str,
+        reason: Option<Reason>,
+        operator: Option<&Operator>,
+        message: impl fmt::Display,
+    ) -> Self {
+        let operator =
+            operator.map(|Operator { by, reason }| json!({ "by": by, "reason": reason }));
         let details = details([
             ("lock", Some(lock.into())),
             ("reason", reason.map(|reason| reason_name(reason).into())),
+            ("operator", operator),
         ]);
         Self::with(LOST, "lost", message, details)
     }
 }
 
-/// The message, and who holds the lock unless it says so itself.
-fn not_granted(message: &str, holder: Option<&Holder>, held_for: Option<Duration>) -> String {
-    match holder {
-        Some(holder) if !message.contains(&holder.client) => {
-            let held_for = held_for.map(super::output::length);
-            let held_for = held_for.map(|length| format!(" for {length}")).unwrap_or_default();
-            format!("{message} (held by {holder}{held_for})")
+/// The message of an acquire that was not granted, with the local time since which
+/// the lock is held: the daemon does not know the reader's time zone.
+fn not_granted(
+    message: &str,
+    name: &str,
+    reason: Reason,
+    (holder, held_for): (Option<&Holder>, Option<Duration>),
+    waited: Option<Duration>,
+) -> String {
+    // Without a holder, the message has another cause.
+    let Some(holder) = holder.map(quoted) else { return message.to_owned() };
+    match reason {
+        Reason::Held => {
+            let since = held_for.map(|held_for| format!(" {}", times::since(held_for)));
+            let since = since.unwrap_or_default();
+            format!("lock {name} is held by {holder}{since}; use --wait to wait for it")
+        }
+        Reason::TimedOut => {
+            let start = held_for.and_then(times::start);
+            let since = start.map(|start| format!(" since {start}")).unwrap_or_default();
+            let after = waited.map(|waited| format!(" after {}", length(waited)));
+            let after = after.unwrap_or_default();
+            format!("timed out{after} waiting for lock {name}, held by {holder}{since}")
         }
         _ => message.to_owned(),
+    }
+}
+
+/// Flags that set a field of a request.
+const FLAGS: [(&str, &str); 10] = [
+    ("endpoint", "--endpoint"),
+    ("lease_duration_ms", "--lease-duration"),
+    ("longest_hold_ms", "--longest-hold"),
+    ("namespace", "--namespace"),
+    ("prefix", "PREFIX"),
+    ("reason", "--reason"),
+    ("ttl_ms", "--ttl"),
+    ("value", "--value"),
+    ("wait_ms", "--wait"),
+    ("within_ms", "--within"),
+];
+
+/// Names the flag instead of the field of the protocol.
+fn by_flag(field: &str, message: String) -> String {
+    let flag = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| flag);
+    match (flag, message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "))) {
+        (Some(flag), Some(problem)) => format!("{flag} {problem}"),
+        _ => message,
     }
 }
 
@@ -249,17 +313,31 @@ mod tests {
             retry_after: None,
         });
         assert_eq!(refused.code, 75);
-        assert_eq!(
-            refused.text(Output::Text),
-            "leasehold: not free within 3s (held by billing for 12s)"
-        );
-        let json: Value = serde_json::from_str(&refused.text(Output::Json)).unwrap();
+        let text = refused.text(Output::Text, Palette::PLAIN);
+        let begin = "leasehold: timed out waiting for lock \"orders\", held by \"billing\" since ";
+        assert!(text.starts_with(begin), "{text}");
+        let json = refused.text(Output::Json, Palette::PLAIN);
+        let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["error"]["kind"], "not_granted");
         assert_eq!(json["error"]["lock"], "orders");
         assert_eq!(json["error"]["reason"], "timed_out");
         assert_eq!(json["error"]["holder"]["client"], "billing");
         assert_eq!(json["error"]["held_for_ms"], 12_000);
         assert!(json["error"].get("retry_after_ms").is_none());
+    }
+
+    #[test]
+    fn invalid_values_are_named_by_flag() {
+        let problem = "5s is out of range: use whole seconds from 15s to 60s";
+        let invalid = |field: &str, message: String| {
+            let error = Error::Invalid { field: field.to_owned(), message };
+            report(error).text(Output::Text, Palette::PLAIN)
+        };
+        assert_eq!(
+            invalid("lease_duration_ms", format!("lease_duration_ms: {problem}")),
+            format!("leasehold: --lease-duration {problem}")
+        );
+        assert_eq!(invalid("name", "invalid lock name".to_owned()), "leasehold: invalid lock name");
     }
 
     #[test]

@@ -1,44 +1,60 @@
-//! `lock`: run a command while holding a lock.
+//! `lock`: hold a lock, while a command runs or until interrupted.
 
-use std::{ffi::OsString, process::ExitCode, time::Duration};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+    process::ExitCode,
+    time::Duration,
+};
 
-use leasehold_client::{Client, LockRequest};
+use leasehold_client::{Client, Error, Guard, LockRequest};
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::{
     Globals,
     designated::Which,
     exit::Failure,
-    output::Output,
+    options::connected,
+    output::{Output, lock_name, offer},
     process::{self, Signals},
-    run::{self, Aim, Denied, Ended, Notes, Program, Seen, Supervisor, Terms, Waiting},
+    run::{
+        self, Aim, Cause, Denied, Ended, Held, Notes, Program, Seen, Supervisor, Terms, Waiting,
+    },
 };
 use crate::clock::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The command sees LEASEHOLD_LOCK, LEASEHOLD_NAMESPACE and LEASEHOLD_TOKEN in its \
-environment. No shell is in between; signals are passed on to it.
+    after_help = "With COMMAND: runs it while holding the lock. The command sees LEASEHOLD_LOCK, \
+LEASEHOLD_NAMESPACE and LEASEHOLD_TOKEN in its environment. There is no shell in between; signals \
+are forwarded to the command.
 
-Hand LEASEHOLD_TOKEN to the resource that NAME protects, and let the resource refuse a token that \
-is smaller than one it has seen. No lock service can stop a command that was paused while it was \
+Without COMMAND: prints the token, one line, and holds the lock until SIGINT (Ctrl-C), SIGTERM, \
+SIGHUP or SIGQUIT; then releases it and exits with 0. With --output json, the line is an object with \
+the keys lock, namespace and token. If the lock is lost, it exits with 73 and leaves the lock to \
+expire: the work that the lock protects has until then to stop.
+
+Pass LEASEHOLD_TOKEN to the resource that the lock protects, and let the resource refuse a token \
+lower than the highest it has seen. No lock service can stop a command that was paused while it was \
 writing; the token can.
 
-A lock can be designated for a resource of a storage account (--table and the like): its name \
-follows from the resource, so that all programs that touch it agree without talking. The locks of a \
-table and of one of its partitions are two, and so are those of a container and of a blob in it.
+A lock can be designated for a resource of a storage account (--table and others): its name is \
+derived from the resource, so that all programs that use the resource agree on it. A table and one of \
+its partitions have two different locks, and so have a container and a blob in it.
 
 When the lock is lost, or can't be kept alive, the command and its whole process group get SIGTERM \
-early, and SIGKILL shortly before the lock could be granted to somebody else. This holds also if \
-`leasehold lock` itself is stopped or killed. What the command leaves running in the background \
-when it ends is not waited for, and not protected.
+early, and SIGKILL shortly before the lock could be granted to another client. This holds also if \
+`leasehold lock` itself is stopped or killed. Processes that the command leaves in the background \
+when it exits are not waited for, and not protected.
 
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
-  64   the command line is wrong
-  65   NAME, --ttl or the like is not acceptable
-  69   the daemon can't be reached, or can't serve this now
-  73   the lock was lost while the command ran
+  0    without COMMAND: released after a signal
+  64   usage error
+  65   invalid NAME, --ttl or other value
+  69   daemon unreachable or unable to serve the request
+  73   the lock was lost
   75   the lock was not granted in time
   126  the command can't be run
   127  the command was not found
@@ -46,8 +62,9 @@ Exit codes:
 Examples:
   leasehold lock nightly-report -- ./report.sh
   leasehold lock deploy --no-wait -- make deploy
+  leasehold lock maintenance
   leasehold lock --table orders --account acme -- ./import
-  leasehold lock orders --wait 30s --longest-hold 5m -- sh -c './import --fence $LEASEHOLD_TOKEN'"
+  leasehold lock orders -w 30s --longest-hold 5m -- sh -c './import --fence $LEASEHOLD_TOKEN'"
 )]
 pub(super) struct Lock {
     #[command(flatten)]
@@ -55,35 +72,39 @@ pub(super) struct Lock {
     /// What that comes to.
     #[arg(skip)]
     name: String,
-    /// How long to wait for it; without this, for ever
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Namespace of the lock.
+    #[arg(skip)]
+    namespace: String,
+    /// Maximum time to wait for the lock [default: no limit]
+    #[arg(long, short, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
-    /// Give up at once if it is held
+    /// Fail immediately if the lock is held
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
-    /// How long the lock outlives this process if it dies: 1s to 60s; without this, as the daemon
-    /// is set
+    /// Session TTL: how long the lock stays held if this process dies (1s to 60s) [default: the
+    /// daemon's default_ttl]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// Lose the lock after this time at the latest, at least 1s
+    /// End the grant and stop the command after this time (minimum 1s)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     longest_hold: Option<Duration>,
-    /// How long the storage lease lasts without a renewal, 15s to 60s, if it
-    /// must be acquired for this; else as the daemon is configured
+    /// Duration of the storage lease without a renewal, if it must be acquired (15s to 60s)
+    /// [default: the daemon's lease_duration]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease_duration: Option<Duration>,
-    /// Tell others something about the holder; several are possible
-    #[arg(long, value_name = "KEY=VALUE", value_parser = run::parse_label)]
+    /// Label shown with the holder in `ls`, `get` and errors (repeatable)
+    #[arg(long, short, value_name = "KEY=VALUE", value_parser = run::parse_label)]
     label: Vec<(String, String)>,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// Command and its arguments; without it, hold the lock until interrupted
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 impl Lock {
     pub(super) async fn run(mut self, globals: &Globals) -> Result<ExitCode, Failure> {
         self.name = self.which.lock_name()?;
-        let client = self.connect(globals).await?;
+        self.namespace = globals.namespace();
+        let client = connected(self.connect(globals).await)?;
         let notes = Notes::begin(globals.output)?;
         process::reap_orphans()?;
         let ended = self.run_with(&client, globals.output, &notes).await;
@@ -110,7 +131,9 @@ impl Lock {
             Err(denied) => {
                 run::close(client, &mut signals).await;
                 return match denied {
-                    Denied::Refused(error) => Err((*error).into()),
+                    Denied::Refused(error) => {
+                        Err(Failure::refused(*error, &self.namespace, self.wait))
+                    }
                     Denied::Interrupted(signal) => Ok(ExitCode::from(run::code_of(signal))),
                 };
             }
@@ -122,6 +145,13 @@ impl Lock {
             drain: None,
             notes,
         };
+        if self.command.is_empty() {
+            return self.hold(guard, client, output, &terms, &mut signals).await;
+        }
+        if output == Output::Text && io::stderr().is_terminal() {
+            let name = lock_name(guard.namespace(), guard.name());
+            notes.tell(format_args!("acquired lock {name} with token {}", guard.token()));
+        }
         let program = Program { command: &self.command, environment: &[], output };
         let mut supervisor = Supervisor::new(&guard, &terms);
         let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
@@ -130,13 +160,49 @@ impl Lock {
         match ended? {
             Ended::Itself(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
             Ended::Lost(cause) => {
-                let message = format!("lock {:?}: {}", self.name, cause.message);
-                Err(Failure::lost(&self.name, cause.reason, message))
+                let Cause { reason, message, operator } = cause;
+                Err(Failure::lost(&self.name, reason, operator.as_ref(), message))
             }
         }
     }
 
-    async fn connect(&self, globals: &Globals) -> Result<Client, Failure> {
+    /// Holds the lock without a command.
+    async fn hold(
+        &self,
+        guard: Guard,
+        client: &Client,
+        output: Output,
+        terms: &Terms<'_>,
+        signals: &mut Signals,
+    ) -> Result<ExitCode, Failure> {
+        match output {
+            Output::Text => offer(guard.token())?,
+            Output::Json => offer(json!({
+                "lock": guard.name(),
+                "namespace": guard.namespace(),
+                "token": guard.token().get(),
+            }))?,
+        }
+        if output == Output::Text && io::stderr().is_terminal() {
+            let name = lock_name(guard.namespace(), guard.name());
+            terms.notes.tell(format_args!("holding lock {name}; press Ctrl-C to release it"));
+        }
+        match Supervisor::new(&guard, terms).hold(signals).await? {
+            Held::Interrupted => {
+                run::give_back(guard, signals, terms.notes).await;
+                run::close(client, signals).await;
+                Ok(ExitCode::SUCCESS)
+            }
+            Held::Lost(Cause { reason, message, operator }) => {
+                // Not released: the work that the lock protects is elsewhere, and has
+                // until the deadline to stop.
+                std::mem::forget(guard);
+                Err(Failure::lost(&self.name, reason, operator.as_ref(), message))
+            }
+        }
+    }
+
+    async fn connect(&self, globals: &Globals) -> Result<Client, Error> {
         let mut builder = globals.builder().client_name(run::client_name("lock", &self.command));
         if let Some(ttl) = self.ttl {
             builder = builder.ttl(ttl);
@@ -144,7 +210,7 @@ impl Lock {
         for (key, value) in &self.label {
             builder = builder.label(key, value);
         }
-        Ok(builder.connect().await?)
+        builder.connect().await
     }
 
     fn request(&self, client: &Client) -> LockRequest {

@@ -1,6 +1,6 @@
 //! Looking at locks, and breaking one: `ls`, `get`, `watch`, `check`, `break`.
 
-use std::process::ExitCode;
+use std::{num::NonZeroUsize, process::ExitCode};
 
 use leasehold_client::{TokenState, Watch};
 use serde_json::json;
@@ -9,42 +9,68 @@ use super::{
     Globals,
     exit::{FAILED, Failure, UNKNOWN},
     output::{Output, length, line, millis, offer},
+    palette::Palette,
     peer, process,
     show::{Shown, Table, stored_json, stored_paragraph},
+    times,
 };
 
 /// As many rows as decide the widths of the columns.
 const ROWS_TO_FIT: usize = 1_000;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Sorted by name; with --all-namespaces, by namespace and name, compared as \
+the text NAMESPACE/NAME.
+
+Examples:
   leasehold ls
   leasehold ls billing/
-  leasehold ls --output json | jq -r 'select(.waiting > 0).name'")]
+  leasehold ls --all-namespaces --limit 100
+  leasehold ls -o json | jq -r 'select(.waiting > 0).name'"
+)]
 pub(super) struct Ls {
     /// Only names that begin with this
     #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
+    /// List the locks of all namespaces
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Maximum number of locks to print [default: no limit]
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<NonZeroUsize>,
 }
 
 impl Ls {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let mut list = client.list(&self.prefix);
-        let mut table = None;
+        let mut list = match self.all_namespaces {
+            true => client.list_all_namespaces(&self.prefix),
+            false => client.list(&self.prefix),
+        };
+        let mut left = self.limit.map_or(usize::MAX, NonZeroUsize::get);
+        let mut table = Table::new(self.all_namespaces, Palette::stdout(globals.output));
         let mut rows = Vec::new();
         loop {
             let row = list.next().await.transpose()?.map(Shown::from);
+            let more = row.is_some() && left == 0;
+            let row = row.filter(|_| left > 0);
             let last = row.is_none();
+            left = left.saturating_sub(1);
             match globals.output {
                 Output::Json => row.map_or(Ok(()), |row| line(row.json()))?,
                 Output::Text => {
                     rows.extend(row);
                     if (last && !rows.is_empty()) || rows.len() == ROWS_TO_FIT {
-                        print_rows(&mut table, &rows)?;
+                        table.lines(&rows).iter().try_for_each(line)?;
                         rows.clear();
                     }
                 }
+            }
+            if more && let Some(limit) = self.limit {
+                globals
+                    .output
+                    .note(format_args!("printed the first {limit} locks; there are more"));
             }
             if last {
                 return Ok(ExitCode::SUCCESS);
@@ -53,30 +79,17 @@ impl Ls {
     }
 }
 
-fn print_rows(table: &mut Option<Table>, rows: &[Shown]) -> Result<(), Failure> {
-    if table.is_none() {
-        line(table.insert(Table::fitting(rows)).head())?;
-    }
-    if let Some(table) = table {
-        for row in rows {
-            line(table.row(row))?;
-        }
-    }
-    Ok(())
-}
-
 #[derive(Debug, clap::Args)]
-#[command(after_help = "A name that nobody has used is shown as free.
+#[command(after_help = "A lock that no client has used is printed as free.
 
 Examples:
   leasehold get orders
   leasehold get orders --output json | jq .token
   leasehold get orders --verbose")]
 pub(super) struct Get {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Also show where it is stored, who broke it last, and how often the
-    /// daemon has called its storage since it was started, and why
+    /// Also print where the lock is stored, its last break, and the daemon's storage calls
     #[arg(long, short)]
     verbose: bool,
 }
@@ -87,14 +100,14 @@ impl Get {
         if self.verbose {
             let stored = client.inspect_stored(&self.name).await?;
             match globals.output {
-                Output::Text => line(stored_paragraph(&stored))?,
+                Output::Text => line(stored_paragraph(&stored, Palette::stdout(globals.output)))?,
                 Output::Json => line(stored_json(&stored))?,
             }
             return Ok(ExitCode::SUCCESS);
         }
         let shown = Shown::from(client.inspect(&self.name).await?);
         match globals.output {
-            Output::Text => line(shown.paragraph())?,
+            Output::Text => line(shown.paragraph(Palette::stdout(globals.output)))?,
             Output::Json => line(shown.json())?,
         }
         Ok(ExitCode::SUCCESS)
@@ -102,19 +115,20 @@ impl Get {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The present state comes first, then a line for every change, until it is \
-interrupted. A slow reader gets the latest state of each lock, not a backlog. With --output json, \
-\"initial\" is true for the present state.
+#[command(after_help = "The current state comes first, then a line for every change, until \
+interrupted. A slow reader gets the latest state of each changed lock, not every state in between. \
+Each line begins with the local time at which it arrived. With --output json, \"time\" has it in UTC \
+(RFC 3339), and \"initial\" is true for the current state.
 
 Examples:
   leasehold watch orders
   leasehold watch --prefix billing/
-  leasehold watch                     everything in the namespace")]
+  leasehold watch                     all locks of the namespace")]
 pub(super) struct WatchArgs {
-    /// The lock; without it, all of the namespace
+    /// Name of the lock [default: all locks of the namespace]
     #[arg(conflicts_with = "prefix")]
     name: Option<String>,
-    /// All locks whose name begins with this
+    /// Watch all locks whose name begins with this
     #[arg(long)]
     prefix: Option<String>,
 }
@@ -124,12 +138,17 @@ impl WatchArgs {
         let client = globals.connect().await?;
         let prefix = Watch::Prefix(self.prefix.unwrap_or_default());
         let mut watching = client.watch(self.name.map_or(prefix, Watch::Name)).await?;
+        let palette = Palette::stdout(globals.output);
         while let Some(change) = watching.next().await.transpose()? {
             let shown = Shown::from(change.lock);
             match globals.output {
-                Output::Text => line(shown.line())?,
+                Output::Text => {
+                    let time = palette.dim(&times::local_now());
+                    line(format_args!("{time} {}", shown.line(palette)))?;
+                }
                 Output::Json => {
                     let mut object = shown.json();
+                    object["time"] = times::utc_now().into();
                     object["initial"] = change.initial.into();
                     line(object)?;
                 }
@@ -162,7 +181,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let check = client.check(&self.name, self.token).await?;
+        let check = client.check(&self.name, self.token.into()).await?;
         let Self { name, token } = self;
         let (state, sentence) = match check.state {
             TokenState::Current => ("current", "is the token of the present holder"),
@@ -182,7 +201,10 @@ impl Check {
         let shown = Shown::from(check.lock);
         // The exit code is the answer, also if nobody reads why.
         match globals.output {
-            Output::Text => offer(format!("token {token} {sentence}{advice}\n{}", shown.line()))?,
+            Output::Text => {
+                let line = shown.line(Palette::stdout(globals.output));
+                offer(format!("token {token} {sentence}{advice}\n{line}"))?;
+            }
             Output::Json => offer(json!({
                 "name": name, "token": token, "state": state, "lock": shown.json(),
             }))?,
@@ -196,36 +218,41 @@ impl Check {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The holder is told at once that it has lost the lock. Others get it as \
-soon as the holder has let go, at the latest when its grant has run out. The reason and who asked \
-are shown to the holder, logged by the daemon and noted with the lock (see `get --verbose`).
+#[command(
+    after_help = "The holder is notified immediately that it has lost the lock. The next waiter \
+gets it when the holder has released it, and no later than at the holder's deadline. The reason and \
+the operator (user@host) are sent to the holder, logged by the daemon and stored with the lock (see \
+`get --verbose`).
 
-A lock that is held through another daemon is broken too: that daemon can't renew its lease any \
-more and tells its holder so; others get the lock when the lease's term is over.
+A lock that is held through another daemon is broken too: that daemon can't renew its lease and \
+notifies the holder; the lock is free when the lease expires.
 
-Breaking a lock that nobody holds does nothing and is no error.
+Breaking a lock that has no holder does nothing and is no error.
 
 Examples:
-  leasehold break orders --reason 'worker stuck, see incident 4711'")]
+  leasehold break orders --reason 'worker stuck, see incident 4711'"
+)]
 pub(super) struct Break {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Why: shown to the holder and logged
-    #[arg(long)]
+    /// Reason, sent to the holder and logged
+    #[arg(long, short)]
     reason: String,
 }
 
 impl Break {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let broken = client.break_lock(&self.name, &self.reason, &process::who()).await?;
+        let broken = client.break_lock(&self.name).by(process::who()).reason(&self.reason).await?;
         let shown = Shown::from(broken.lock);
+        let palette = Palette::stdout(globals.output);
         match globals.output {
             Output::Text if broken.broken => {
                 let within = length(broken.free_within);
-                line(format!("broken; free within {within}. It was:\n{}", shown.line()))?;
+                let before = shown.line(palette);
+                line(format!("broken; free within {within}. State before:\n{before}"))?;
             }
-            Output::Text => line(format!("nothing to break: {}", shown.line()))?,
+            Output::Text => line(format!("nothing to break: {}", shown.line(palette)))?,
             Output::Json => line(json!({
                 "broken": broken.broken,
                 "free_within_ms": millis(broken.free_within),

@@ -10,127 +10,108 @@ mod exit;
 mod keeper;
 mod lock;
 mod look;
+mod options;
 mod output;
+mod palette;
 mod peer;
 mod process;
 mod run;
 mod serve;
 mod settings;
 mod show;
+mod times;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use anstyle::{AnsiColor, Style};
+use clap::{
+    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, builder::styling::Styles,
+};
 use clap_complete::Shell;
-use leasehold_client::{Client, ClientBuilder};
 use tokio::runtime::Builder;
 
 use self::{
     exit::{Failure, USAGE},
+    options::{Globals, On},
     output::Output,
 };
 
-/// Named locks and elected leaders, with fencing tokens.
+/// Distributed locks and leader election with fencing tokens.
 ///
-/// `leasehold serve` runs the daemon. `leasehold lock` runs a command while it
-/// holds a lock, `leasehold elect` runs one whenever it leads an election. The
-/// other commands look at locks and elections.
+/// `leasehold serve` runs the daemon. `leasehold lock` holds a lock, and `leasehold elect`
+/// leads an election, while a command runs. The other commands inspect locks and elections.
 #[derive(Debug, Parser)]
 #[command(
     name = "leasehold",
     version,
-    after_help = "Exit codes:
-  0    done
-  1    failed
-  64   the command line is wrong
-  65   a name, a ttl or the like is not acceptable; the message names the field and its limit
-  69   the daemon can't be reached, or can't serve this now
-  73   `lock`, `elect --once`: the lock or the leadership was lost while the command ran
+    styles = STYLES,
+    after_help = "Commands that talk to a daemon take -e/--endpoint, -n/--namespace and -o/--output, \
+before or after the command.
+
+Exit codes:
+  0    success
+  1    failure without a code of its own
+  64   usage error
+  65   invalid name, TTL or other value
+  69   daemon unreachable or unable to serve the request
+  73   `lock`, `elect --once`: the lock or the leadership was lost
   75   `lock`: the lock was not granted in time
-  78   `serve`, `doctor`: the configuration has mistakes
-`lock` and `elect` otherwise end as their commands did.
+  78   `serve`, `doctor`: invalid configuration
+`lock` and `elect` otherwise exit as their commands did.
 
 With --output json, standard error has one JSON object per line too:
-  {\"error\":{\"kind\":…,\"message\":…,…}}   why it failed
-  {\"note\":{\"message\":…}}               a warning; it goes on
+  {\"error\":{\"kind\":…,\"message\":…,…}}   the failure
+  {\"note\":{\"message\":…}}               a warning; the command continues
+
+Colors are used on terminals only. NO_COLOR turns them off, CLICOLOR_FORCE=1 on.
 
 Examples:
   leasehold serve
   leasehold lock nightly-report -- ./report.sh
   leasehold elect scheduler -- ./scheduler
-  leasehold ls"
+  leasehold ls -A"
 )]
 struct Cli {
-    #[command(flatten)]
-    globals: Globals,
     #[command(subcommand)]
     command: Command,
 }
 
-/// What all commands that talk to a daemon need to know.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Global options")]
-struct Globals {
-    /// The daemon: http://HOST:PORT or unix:/PATH
-    #[arg(
-        long,
-        global = true,
-        value_name = "ENDPOINT",
-        env = "LEASEHOLD_ENDPOINT",
-        default_value = "http://127.0.0.1:7420"
-    )]
-    endpoint: String,
-    /// The namespace of the locks
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAMESPACE",
-        env = "LEASEHOLD_NAMESPACE",
-        default_value = "default"
-    )]
-    namespace: String,
-    /// For people, or one JSON object per line
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    output: Output,
-}
-
-impl Globals {
-    fn builder(&self) -> ClientBuilder {
-        Client::builder(&self.endpoint).namespace(&self.namespace)
-    }
-
-    /// For looking only: no session is opened.
-    async fn connect(&self) -> Result<Client, Failure> {
-        Ok(self.builder().connect().await?)
-    }
-}
+/// Colors of the help texts.
+const STYLES: Styles = Styles::styled()
+    .header(Style::new().bold())
+    .usage(Style::new().bold())
+    .literal(AnsiColor::Cyan.on_default())
+    .placeholder(Style::new())
+    .error(AnsiColor::Red.on_default().bold())
+    .valid(AnsiColor::Green.on_default())
+    .invalid(AnsiColor::Yellow.on_default());
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the daemon
     Serve(serve::Serve),
-    /// Say whether the store can be used, and what to do about it
+    /// Check that the store is usable, and print a fix for each failure
     Doctor(doctor::Doctor),
-    /// Run a command while holding a lock
-    Lock(Box<lock::Lock>),
+    /// Hold a lock, while a command runs or until interrupted
+    Lock(Box<On<lock::Lock>>),
     /// Run a command while leading an election
-    Elect(Box<elect::Elect>),
-    /// Say who leads an election
-    Leader(election::LeaderArgs),
-    /// Show who leads an election, and every change
-    Observe(election::Observe),
-    /// Ask the leader of an election to hand over
-    StepDown(election::StepDown),
-    /// List the locks that are held or waited for
-    Ls(look::Ls),
-    /// Show one lock
-    Get(look::Get),
-    /// Show locks, and every change
-    Watch(look::WatchArgs),
+    Elect(Box<On<elect::Elect>>),
+    /// Print the leader of an election
+    Leader(On<election::LeaderArgs>),
+    /// Print the leader of an election, and every change
+    Observe(On<election::Observe>),
+    /// Ask the leader of an election to step down
+    StepDown(On<election::StepDown>),
+    /// List the locks that have a holder or a waiter
+    Ls(On<look::Ls>),
+    /// Print one lock
+    Get(On<look::Get>),
+    /// Print locks, and every change
+    Watch(On<look::WatchArgs>),
     /// Take a lock from its holder
-    Break(look::Break),
-    /// Say whether a token is that of the lock's present holder
-    Check(look::Check),
+    Break(On<look::Break>),
+    /// Check whether a token belongs to the current holder of a lock
+    Check(On<look::Check>),
     /// Measure a daemon
     Bench(bench::Bench),
     /// Write shell completions to standard output
@@ -138,7 +119,7 @@ enum Command {
   leasehold completions bash > /etc/bash_completion.d/leasehold
   leasehold completions zsh > ~/.zfunc/_leasehold")]
     Completions {
-        /// The shell
+        /// Shell
         shell: Shell,
     },
 }
@@ -167,20 +148,32 @@ pub fn main() -> ExitCode {
             Err(error) => complain(&error),
         };
     }
+    let arguments = options::reorder(std::env::args_os());
+    let wants_json = wants_json(arguments.iter());
     let parsed = Cli::command()
-        .try_get_matches()
+        .try_get_matches_from(arguments)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     match parsed {
         Ok((cli, matches)) => {
-            let output = cli.globals.output;
-            cli.run(&matches).unwrap_or_else(|failure| failure.report(output))
+            let output = output_of(&matches);
+            cli.run().unwrap_or_else(|failure| failure.report(output))
         }
-        Err(error) if error.use_stderr() && wants_json(std::env::args_os()) => {
+        Err(error) if error.use_stderr() && wants_json => {
             let message = error.to_string();
             Failure::new(USAGE, "usage", message.trim_end()).report(Output::Json)
         }
         Err(error) => complain(&error),
     }
+}
+
+/// Output format of the command that was given.
+fn output_of(matches: &ArgMatches) -> Output {
+    let mut command = matches;
+    while let Some((_, inner)) = command.subcommand() {
+        command = inner;
+    }
+    let given = command.try_get_one::<Output>("output").ok().flatten();
+    given.copied().unwrap_or(Output::Text)
 }
 
 /// Shows the help that was asked for, or what is wrong.
@@ -191,24 +184,22 @@ fn complain(error: &clap::Error) -> ExitCode {
 }
 
 impl Cli {
-    fn run(self, matches: &ArgMatches) -> Result<ExitCode, Failure> {
-        let globals = self.globals;
-        let given = matches.subcommand().map_or(matches, |(_, given)| given);
+    fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
-            Command::Serve(serve) => serve.run(given, globals.output),
-            Command::Doctor(doctor) => block_on(doctor.run(given, globals.output)),
+            Command::Serve(serve) => serve.run(),
+            Command::Doctor(doctor) => block_on(doctor.run()),
             Command::Completions { shell } => completions(shell),
-            Command::Lock(lock) => block_on(lock.run(&globals)),
-            Command::Elect(elect) => block_on(elect.run(&globals)),
-            Command::Leader(leader) => block_on(leader.run(&globals)),
-            Command::Observe(observe) => block_on(observe.run(&globals)),
-            Command::StepDown(step_down) => block_on(step_down.run(&globals)),
-            Command::Ls(ls) => block_on(ls.run(&globals)),
-            Command::Get(get) => block_on(get.run(&globals)),
-            Command::Watch(watch) => block_on(watch.run(&globals)),
-            Command::Break(broken) => block_on(broken.run(&globals)),
-            Command::Check(check) => block_on(check.run(&globals)),
-            Command::Bench(bench) => block_on(bench.run(&globals)),
+            Command::Lock(on) => block_on(on.command.run(&on.globals)),
+            Command::Elect(on) => block_on(on.command.run(&on.globals)),
+            Command::Leader(on) => block_on(on.command.run(&on.globals)),
+            Command::Observe(on) => block_on(on.command.run(&on.globals)),
+            Command::StepDown(on) => block_on(on.command.run(&on.globals)),
+            Command::Ls(on) => block_on(on.command.run(&on.globals)),
+            Command::Get(on) => block_on(on.command.run(&on.globals)),
+            Command::Watch(on) => block_on(on.command.run(&on.globals)),
+            Command::Break(on) => block_on(on.command.run(&on.globals)),
+            Command::Check(on) => block_on(on.command.run(&on.globals)),
+            Command::Bench(bench) => block_on(bench.run()),
         }
     }
 }
@@ -224,11 +215,14 @@ fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was asked for on a command line that could not be understood.
-fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
-    let ours: Vec<OsString> = arguments.take_while(|argument| argument != "--").collect();
-    ours.iter().any(|argument| argument == "--output=json")
-        || ours.windows(2).any(|pair| pair[0] == "--output" && pair[1] == "json")
+/// Whether a command line that could not be parsed asks for JSON.
+fn wants_json<'a>(arguments: impl Iterator<Item = &'a OsString>) -> bool {
+    let ours: Vec<&OsString> = arguments.take_while(|argument| *argument != "--").collect();
+    let whole = ["--output=json", "-ojson", "-o=json"];
+    ours.iter().any(|argument| whole.iter().any(|whole| argument == whole))
+        || ours
+            .windows(2)
+            .any(|pair| (pair[0] == "--output" || pair[0] == "-o") && pair[1] == "json")
 }
 
 #[cfg(test)]
@@ -244,11 +238,23 @@ mod tests {
 
     #[test]
     fn json_is_recognised_before_the_command_only() {
-        let wants = |line: &str| wants_json(line.split(' ').map(OsString::from));
+        let wants =
+            |line: &str| wants_json(line.split(' ').map(OsString::from).collect::<Vec<_>>().iter());
+        assert!(wants("leasehold ls -o json --no-such-flag"));
+        assert!(wants("leasehold ls -ojson --no-such-flag"));
         assert!(wants("leasehold ls --output json --no-such-flag"));
         assert!(wants("leasehold --output=json"));
         assert!(!wants("leasehold lock x --bad -- cmd --output json"));
         assert!(!wants("leasehold ls --output text"));
+    }
+
+    #[test]
+    fn lock_needs_no_command() {
+        for line in ["leasehold lock x", "leasehold lock x -w 1s", "leasehold lock x -w 1s -- true"]
+        {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        assert!(Cli::try_parse_from(["leasehold", "lock", "x", "--"]).is_ok());
     }
 
     #[test]
@@ -271,8 +277,15 @@ mod tests {
     fn wrong_command_lines_are_refused() {
         for line in [
             "leasehold",
-            "leasehold lock x",
+            "leasehold lock",
             "leasehold lock -- true",
+            "leasehold completions bash --endpoint http://a:1",
+            "leasehold completions bash -o json",
+            "leasehold serve --endpoint http://a:1",
+            "leasehold serve --namespace a",
+            "leasehold doctor -n a",
+            "leasehold ls --limit 0",
+            "leasehold ls -A -n a",
             "leasehold lock x --table orders -- true",
             "leasehold lock --table orders --blob a/b -- true",
             "leasehold lock x --account acme -- true",
@@ -316,6 +329,10 @@ mod tests {
         "completions",
         "--",
         "--output",
+        "-o",
+        "-n",
+        "-A",
+        "--limit",
         "json",
         "--wait",
         "--ttl",
@@ -350,7 +367,8 @@ mod tests {
             let words = input.split(|byte| *byte == b'\n').take(12);
             let words = words.map(|word| OsString::from_vec(word.to_vec()));
             let words: Vec<OsString> = std::iter::once("leasehold".into()).chain(words).collect();
-            wants_json(words.iter().cloned());
+            let words = options::reorder(words);
+            wants_json(words.iter());
             _ = Internal::try_parse_from(&words);
             match Cli::try_parse_from(&words) {
                 Ok(cli) => {

@@ -11,12 +11,14 @@ use leasehold_client::Holder;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// Who reads the output.
+use super::palette::Palette;
+
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// People.
+    /// Human-readable
     Text,
-    /// Programs: one JSON object per line.
+    /// One JSON object per line
     Json,
 }
 
@@ -30,17 +32,20 @@ impl Output {
     }
 
     /// A note, as a line of standard error.
-    pub(super) fn noted(self, text: impl fmt::Display) -> String {
+    pub(super) fn noted(self, text: impl fmt::Display, palette: Palette) -> String {
         let text = text.to_string();
         match self {
-            Self::Text => format!("leasehold: {}\n", printable(&text)),
+            Self::Text => {
+                let prefix = palette.bold("leasehold:");
+                format!("{prefix} {}\n", printable(&text))
+            }
             Self::Json => format!("{}\n", json!({ "note": { "message": text } })),
         }
     }
 
     /// Tells something on standard error. A failure to do so changes nothing.
     pub(super) fn note(self, text: impl fmt::Display) {
-        let _ = io::stderr().write_all(self.noted(text).as_bytes());
+        let _ = io::stderr().write_all(self.noted(text, Palette::stderr(self)).as_bytes());
     }
 }
 
@@ -117,6 +122,25 @@ fn millis_of(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A lock's name in a sentence: quoted, with its namespace unless that is the
+/// default one.
+pub(super) fn lock_name(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" | "default" => format!("{name:?}"),
+        namespace => format!("{name:?} in namespace {namespace}"),
+    }
+}
+
+/// A holder in a sentence, with the client's name in quotes: a name may consist
+/// of several words.
+pub(super) fn quoted(holder: &Holder) -> String {
+    let text = holder.to_string();
+    match text.strip_prefix(holder.client.as_str()) {
+        Some(rest) if !holder.client.is_empty() => format!("{:?}{rest}", holder.client),
+        _ => text,
+    }
+}
+
 /// A holder for programs. What is not known is null, so that the keys are
 /// always the same.
 pub(super) fn holder_json(holder: &Holder) -> Value {
@@ -143,11 +167,19 @@ mod tests {
 
     #[test]
     fn notes_are_lines_for_people_and_objects_for_programs() {
-        assert_eq!(Output::Text.noted("may end"), "leasehold: may end\n");
-        let line = Output::Json.noted("may\nend");
+        assert_eq!(Output::Text.noted("may end", Palette::PLAIN), "leasehold: may end\n");
+        let line = Output::Json.noted("may\nend", Palette::PLAIN);
         assert_eq!(line.trim_end().lines().count(), 1, "{line}");
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["note"]["message"], "may\nend");
+    }
+
+    #[test]
+    fn client_name_is_quoted_in_sentences() {
+        let client = "leasehold lock: sleep".to_owned();
+        let holder = Holder { client, host: "vm".to_owned(), ..Holder::default() };
+        assert_eq!(quoted(&holder), "\"leasehold lock: sleep\" on vm");
+        assert_eq!(quoted(&Holder::default()), "an unnamed client");
     }
 
     #[test]

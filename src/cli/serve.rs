@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::ArgMatches;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::watch,
@@ -11,28 +10,37 @@ use tokio::{
 use super::{
     configuration::Configuration,
     exit::{FAILED, Failure},
+    options::OutputOption,
     output::{Output, line, offer},
+    palette::is_log_colored,
     process::StopSignals,
 };
-use crate::{config::Config, daemon::Daemon, telemetry};
+use crate::{
+    config::{Config, Effective},
+    daemon::Daemon,
+    telemetry,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Settings come from the file, the environment (LEASEHOLD_<KEY>) and flags, \
-in rising precedence; the file's keys are the flags with underscores. Secrets are best given by \
-the environment, and are never shown. Once it can be reached, one \
-line \"listening on ADDRESS\" per listener is written to standard output, then one line \
-\"listening for HTTP on ADDRESS\" per HTTP listener.
+in increasing precedence; the file's keys are the flags with underscores. Give secrets by \
+environment variable or file; they are never printed. A variable LEASEHOLD_<…> that is no setting \
+is reported as a warning.
 
-The first SIGTERM or SIGINT drains: nothing more is granted, holders are told and waited for, then \
-it ends with 0. A second one stops it at once, and the next start has to wait until no holder can \
-still believe in its grant.
+Once the daemon accepts connections, it writes one line \"listening on ADDRESS\" per listener to \
+standard output, then one line \"listening for HTTP on ADDRESS\" per HTTP listener. Its log goes to \
+standard error.
+
+The first SIGTERM or SIGINT drains: the daemon stops granting, notifies all holders and waits for \
+their releases, then exits with 0. A second one exits immediately; the next start then has to wait \
+until no earlier grant can still be valid.
 
 Exit codes:
-  0    stopped after draining; with --check: the configuration is valid
-  1    could not start, failed, or was stopped at once
-  64   the command line is wrong
-  78   the configuration has mistakes; all of them are listed
+  0    exited after draining; with --check: the configuration is valid
+  1    could not start, failed, or was stopped by a second signal
+  64   usage error
+  78   invalid configuration; all errors are listed
 
 Examples:
   leasehold serve
@@ -42,26 +50,32 @@ Examples:
   leasehold serve --config leasehold.toml --check"
 )]
 pub(super) struct Serve {
-    /// Only check the configuration and show what would be in effect
+    /// Check the configuration, print the effective values with their sources, and exit
     #[arg(long)]
     check: bool,
     #[command(flatten)]
     configuration: Configuration,
+    #[command(flatten)]
+    output: OutputOption,
 }
 
 impl Serve {
-    /// Runs the daemon. `matches` tells flags from the environment.
-    pub(super) fn run(self, matches: &ArgMatches, output: Output) -> Result<ExitCode, Failure> {
-        let effective = self.configuration.load(matches)?;
+    /// Runs the daemon.
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let output = self.output.output;
+        let effective = self.configuration.load()?;
         if self.check {
+            effective.warnings.iter().for_each(|warning| output.note(warning));
             match output {
                 Output::Text => line(effective.to_toml().trim_end())?,
                 Output::Json => line(effective.to_json())?,
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let config = effective.config;
-        telemetry::init(&config).map_err(|error| Failure::new(FAILED, "telemetry", error))?;
+        let Effective { config, warnings, .. } = effective;
+        telemetry::init(&config, is_log_colored())
+            .map_err(|error| Failure::new(FAILED, "telemetry", error))?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let runtime = runtime(config.threads)?;
         let ended = runtime.block_on(serve(config));
         // A write that hangs must not keep a daemon that was told to stop.

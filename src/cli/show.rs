@@ -5,7 +5,11 @@ use std::time::Duration;
 use leasehold_client::{Holder, LockInfo, StoredInfo};
 use serde_json::{Value, json};
 
-use super::output::{holder_json, length, millis, printable};
+use super::{
+    output::{holder_json, length, millis, printable},
+    palette::Palette,
+    times,
+};
 
 /// What is shown of a lock.
 #[derive(Debug, Clone)]
@@ -29,7 +33,7 @@ impl From<LockInfo> for Shown {
             held: lock.held,
             holder: lock.holder,
             session_id: lock.session_id,
-            token: lock.token,
+            token: lock.token.map(u64::from),
             held_for: lock.held_for,
             waiting: lock.waiting,
             ending: lock.ending,
@@ -55,33 +59,45 @@ impl Shown {
     }
 
     /// For people, on one line.
-    pub(super) fn line(&self) -> String {
-        let mut parts = vec![format!("{}: {}", printable(&self.name), self.state())];
+    pub(super) fn line(&self, palette: Palette) -> String {
+        let name = palette.bold(&printable(&self.name));
+        let mut parts = vec![format!("{name}: {}", self.painted(self.state(), palette))];
         if self.held {
             parts[0].push_str(&format!(" by {}", self.holder()));
         }
-        parts.extend(self.held_for.map(|held_for| format!("held for {}", length(held_for))));
+        if let Some(held_for) = self.held_for {
+            parts[0].push_str(&format!(" {}", times::since(held_for)));
+        }
         parts.extend(self.token.map(|token| format!("token {token}")));
         parts.extend((self.waiting > 0).then(|| format!("{} waiting", self.waiting)));
         parts.join(", ")
     }
 
     /// For people, all that is known.
-    pub(super) fn paragraph(&self) -> String {
+    pub(super) fn paragraph(&self, palette: Palette) -> String {
         let mut lines = vec![
-            ("name", printable(&self.name)),
+            ("name", palette.bold(&printable(&self.name))),
             ("namespace", self.namespace.clone()),
-            ("state", self.state().to_owned()),
+            ("state", self.painted(self.state(), palette)),
         ];
         if self.held {
             lines.push(("holder", self.holder()));
         }
-        lines.extend(self.held_for.map(|held_for| ("held for", length(held_for))));
+        lines.extend(self.held_for.map(|held_for| ("held", times::since(held_for))));
         lines.extend(self.token.map(|token| ("token", token.to_string())));
         lines.extend(self.session_id.as_ref().map(|id| ("session", printable(id))));
         lines.push(("waiting", self.waiting.to_string()));
-        let lines = lines.into_iter().map(|(key, value)| format!("{key:<10} {value}"));
+        let lines = lines.into_iter().map(|(key, value)| entry(key, &value, palette));
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// A text about the state, in its color.
+    fn painted(&self, text: &str, palette: Palette) -> String {
+        match (self.held, self.ending) {
+            (true, true) => palette.bad(text),
+            (true, false) => palette.notable(text),
+            (false, _) => palette.good(text),
+        }
     }
 
     fn state(&self) -> &'static str {
@@ -97,9 +113,10 @@ impl Shown {
         known.unwrap_or_else(|| "an unknown holder".to_owned())
     }
 
-    fn columns(&self) -> [String; 6] {
+    fn columns(&self) -> [String; 7] {
         let unknown = || "-".to_owned();
         [
+            self.namespace.clone(),
             printable(&self.name),
             if self.ending { "ending" } else { self.state() }.to_owned(),
             self.held_for.map_or_else(unknown, length),
@@ -110,21 +127,27 @@ impl Shown {
     }
 }
 
+/// A line of a paragraph.
+fn entry(key: &str, value: &str, palette: Palette) -> String {
+    format!("{} {value}", palette.dim(&format!("{key:<10}")))
+}
+
 /// A lock and how it is stored, for people.
-pub(super) fn stored_paragraph(stored: &StoredInfo) -> String {
+pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String {
     let mut lines = vec![
-        Shown::from(stored.lock.clone()).paragraph(),
-        format!("{:<10} {}", "store", printable(&stored.store)),
+        Shown::from(stored.lock.clone()).paragraph(palette),
+        entry("store", &printable(&stored.store), palette),
     ];
     if let Some(place) = &stored.place {
-        lines.push(format!("{:<10} {}", "place", printable(place)));
+        lines.push(entry("place", &printable(place), palette));
     }
     if let Some((by, reason)) = &stored.last_break {
-        let note = format!("by {by}: {reason}");
-        lines.push(format!("{:<10} {}", "last break", printable(&note)));
+        let note = format!("by {by} ({reason:?})");
+        lines.push(entry("last break", &printable(&note), palette));
     }
     if !stored.calls.is_empty() {
-        lines.push(format!("\n{:<10} {:<10} {:>10}", "CALL", "CAUSE", "COUNT"));
+        let head = format!("{:<10} {:<10} {:>10}", "CALL", "CAUSE", "COUNT");
+        lines.push(format!("\n{}", palette.bold(&head)));
         for calls in &stored.calls {
             let (kind, cause) = (printable(&calls.kind), printable(&calls.cause));
             lines.push(format!("{kind:<10} {cause:<10} {:>10}", calls.count));
@@ -149,46 +172,67 @@ pub(super) fn stored_json(stored: &StoredInfo) -> Value {
     object
 }
 
-const HEADINGS: [&str; 6] = ["NAME", "STATE", "HELD FOR", "TOKEN", "WAITING", "HOLDER"];
+const HEADINGS: [&str; 7] =
+    ["NAMESPACE", "NAME", "STATE", "HELD FOR", "TOKEN", "WAITING", "HOLDER"];
 
-/// Lines with aligned columns. The widths follow from the first rows and stay,
-/// so that a long list can be shown while it is fetched.
+/// Index of the column that has a color.
+const STATE: usize = 2;
+
+/// Lines with aligned columns. The first rows decide the widths, so that a long
+/// list can be printed while it is fetched.
 #[derive(Debug)]
 pub(super) struct Table {
-    widths: [usize; 6],
+    first_column: usize,
+    palette: Palette,
+    /// `None` before the first rows.
+    widths: Option<[usize; 7]>,
 }
 
 impl Table {
-    /// A table that fits these rows.
-    pub(super) fn fitting(rows: &[Shown]) -> Self {
-        let mut widths = HEADINGS.map(str::len);
-        for row in rows {
-            for (width, text) in widths.iter_mut().zip(row.columns()) {
-                *width = text.chars().count().max(*width);
+    /// A table without rows.
+    pub(super) const fn new(has_namespaces: bool, palette: Palette) -> Self {
+        let first_column = if has_namespaces { 0 } else { 1 };
+        Self { first_column, palette, widths: None }
+    }
+
+    /// The next lines: these rows, and the headings before the first of all.
+    pub(super) fn lines(&mut self, rows: &[Shown]) -> Vec<String> {
+        let mut lines = Vec::with_capacity(rows.len() + 1);
+        let widths = *self.widths.get_or_insert_with(|| {
+            let mut widths = HEADINGS.map(str::len);
+            for row in rows {
+                for (width, text) in widths.iter_mut().zip(row.columns()) {
+                    *width = text.chars().count().max(*width);
+                }
             }
-        }
-        Self { widths }
+            let head = align(
+                &HEADINGS.map(str::to_owned)[self.first_column..],
+                &widths[self.first_column..],
+            );
+            lines.push(self.palette.bold(&head));
+            widths
+        });
+        lines.extend(rows.iter().map(|row| {
+            let mut columns = row.columns();
+            let state = &columns[STATE];
+            let padding = " ".repeat(widths[STATE].saturating_sub(state.chars().count()));
+            columns[STATE] = format!("{}{padding}", row.painted(state, self.palette));
+            align(&columns[self.first_column..], &widths[self.first_column..])
+        }));
+        lines
     }
+}
 
-    /// The headings.
-    pub(super) fn head(&self) -> String {
-        self.align(HEADINGS.map(str::to_owned))
-    }
-
-    /// One lock.
-    pub(super) fn row(&self, row: &Shown) -> String {
-        self.align(row.columns())
-    }
-
-    fn align(&self, columns: [String; 6]) -> String {
-        let padded = columns.iter().zip(self.widths).map(|(text, width)| format!("{text:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    }
+fn align(columns: &[String], widths: &[usize]) -> String {
+    let padded = columns.iter().zip(widths).map(|(text, width)| format!("{text:<width$}"));
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLAIN: Palette = Palette::PLAIN;
 
     fn held() -> Shown {
         let holder = Holder {
@@ -224,22 +268,32 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_known() {
-        let line = "orders: held by billing 2.3 on web-1, held for 12s, token 1048577, 2 waiting";
-        assert_eq!(held().line(), line);
-        assert_eq!(free().line(), "a-longer-name: free");
-        assert!(Shown { ending: true, ..held() }.line().starts_with("orders: ending, still held"));
+        let line = held().line(PLAIN);
+        assert!(line.starts_with("orders: held by billing 2.3 on web-1 since "), "{line}");
+        assert!(line.ends_with(" (12s), token 1048577, 2 waiting"), "{line}");
+        assert_eq!(free().line(PLAIN), "a-longer-name: free");
+        let ending = Shown { ending: true, ..held() }.line(PLAIN);
+        assert!(ending.starts_with("orders: ending, still held"), "{ending}");
     }
 
     #[test]
     fn columns_are_aligned() {
-        let rows = [held(), free()];
-        let table = Table::fitting(&rows);
+        let mut table = Table::new(false, PLAIN);
         assert_eq!(
-            [table.head(), table.row(&rows[0]), table.row(&rows[1])],
+            table.lines(&[held(), free()]),
             [
                 "NAME           STATE  HELD FOR  TOKEN    WAITING  HOLDER",
                 "orders         held   12s       1048577  2        billing 2.3 on web-1",
                 "a-longer-name  free   -         -        0        -",
+            ]
+        );
+        assert_eq!(table.lines(&[free()]).len(), 1, "headings are printed once");
+        let mut table = Table::new(true, PLAIN);
+        assert_eq!(
+            table.lines(&[free()]),
+            [
+                "NAMESPACE  NAME           STATE  HELD FOR  TOKEN  WAITING  HOLDER",
+                "default    a-longer-name  free   -         -      0        -",
             ]
         );
     }
@@ -257,9 +311,9 @@ mod tests {
 
     #[test]
     fn the_paragraph_has_a_line_per_fact() {
-        let text = held().paragraph();
-        assert!(text.contains("held for   12s\n"), "{text}");
+        let text = held().paragraph(PLAIN);
+        assert!(text.contains("held       since ") && text.contains(" (12s)\n"), "{text}");
         assert!(text.contains("holder     billing 2.3 on web-1\n"), "{text}");
-        assert!(!free().paragraph().contains("token"));
+        assert!(!free().paragraph(PLAIN).contains("token"));
     }
 }

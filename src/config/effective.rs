@@ -10,29 +10,35 @@ use crate::lease::azure::{Address, Problem};
 pub struct Effective {
     /// The values.
     pub config: Config,
+    /// Findings that do not keep the daemon from starting.
+    pub warnings: Vec<String>,
     sources: BTreeMap<&'static str, Source>,
 }
 
 /// Lays the layers over each other, the last on top, and checks the whole.
 pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
-    let mut effective = Effective { config: Config::default(), sources: BTreeMap::new() };
+    let mut effective =
+        Effective { config: Config::default(), warnings: Vec::new(), sources: BTreeMap::new() };
     let mut mistakes = Vec::new();
     for layer in layers {
         mistakes.extend(layer.mistakes);
+        effective.warnings.extend(layer.warnings);
         if let Some(identity) = layer.identity {
             effective.config.azure.identity = identity;
         }
         for (setting, source, given) in layer.entries {
-            match setting.apply(&mut effective.config, &given) {
-                Ok(()) => {
-                    effective.sources.insert(setting.key, source);
-                }
-                Err(problem) => mistakes.push(Mistake {
+            let applied = setting.apply(&mut effective.config, &given);
+            if let Err(problem) = &applied {
+                mistakes.push(Mistake {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
                     value: setting.conceal(&given),
-                    problem,
-                }),
+                    problem: problem.clone(),
+                });
+            }
+            // Of a list, the valid entries are checked too.
+            if applied.is_ok() || setting.is_list() {
+                effective.sources.insert(setting.key, source);
             }
         }
     }

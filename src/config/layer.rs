@@ -107,6 +107,8 @@ fn has_keys(value: &toml::Value) -> bool {
 pub struct Layer {
     pub(super) entries: Vec<(&'static Setting, Source, Given)>,
     pub(super) mistakes: Vec<Mistake>,
+    /// Findings that do not keep the daemon from starting.
+    pub(super) warnings: Vec<String>,
     /// What this place says about an identity, if it is the one that can.
     pub(super) identity: Option<Identity>,
 }
@@ -154,8 +156,8 @@ impl Layer {
         layer
     }
 
-    /// The environment. Only known variables are looked at, since orchestrators
-    /// put others with our prefix there. An empty one counts as not set.
+    /// Reads the settings from the environment. An empty variable counts as not
+    /// set.
     #[must_use]
     pub fn environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
         let identity = Some(Identity::from_environment(&lookup));
@@ -179,6 +181,24 @@ impl Layer {
         layer
     }
 
+    /// Adds a warning for each of these variables that has our prefix and no
+    /// meaning. A warning, not an error: images and orchestrators set variables
+    /// with the prefix of a name that they chose themselves, such as
+    /// `LEASEHOLD_VERSION`.
+    #[must_use]
+    pub fn with_variables(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        let mut unknown: Vec<String> =
+            names.into_iter().filter(|name| is_unknown_variable(name)).collect();
+        unknown.sort_unstable();
+        self.warnings.extend(unknown.iter().map(|name| {
+            let near = name.strip_prefix(PREFIX).and_then(nearest).and_then(Setting::find);
+            let hint = near.map(|near| format!("; did you mean {}?", near.variable()));
+            let name = quoted_if_odd(name.clone());
+            format!("environment variable {name} is no setting{}", hint.unwrap_or_default())
+        }));
+        self
+    }
+
     /// Flags, with all that was given for each.
     #[must_use]
     pub fn flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
@@ -187,6 +207,36 @@ impl Layer {
         };
         Self { entries: given.into_iter().map(entry).collect(), ..Self::default() }
     }
+}
+
+/// Prefix of the environment variables of this program.
+const PREFIX: &str = "LEASEHOLD_";
+
+/// Variables that are no settings of the daemon: those of the command line, and
+/// those that `lock` and `elect` set for their commands.
+const OTHER_VARIABLES: [&str; 7] =
+    ["CONFIG", "ELECTION", "ENDPOINT", "LOCK", "NAMESPACE", "PROGRESS_FILE", "TOKEN"];
+
+fn is_unknown_variable(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+    Setting::find(&rest.to_ascii_lowercase()).is_none_or(|setting| setting.variable() != name)
+        && !OTHER_VARIABLES.contains(&rest)
+        && !is_service_variable(rest)
+}
+
+/// Whether Kubernetes sets this variable for a service named `leasehold` or
+/// `leasehold-…`: `…SERVICE_HOST`, `…SERVICE_PORT…`, `…PORT`, `…PORT_7420_TCP…`.
+fn is_service_variable(rest: &str) -> bool {
+    let rest = format!("_{rest}");
+    let numbered = rest.split("_PORT_").skip(1).any(|port| {
+        let mut parts = port.split('_');
+        let number = parts.next().is_some_and(|number| number.parse::<u16>().is_ok());
+        number && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    });
+    rest.ends_with("_SERVICE_HOST")
+        || rest.contains("_SERVICE_PORT")
+        || rest.ends_with("_PORT")
+        || numbered
 }
 
 /// A key as a file has to write it: with quotes unless it is plain. So an empty

@@ -44,8 +44,8 @@ impl Mistakes {
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
-            1 => write!(f, "the configuration has a mistake:")?,
-            count => write!(f, "the configuration has {count} mistakes:")?,
+            1 => write!(f, "invalid configuration:")?,
+            count => write!(f, "invalid configuration ({count} errors):")?,
         }
         self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
     }

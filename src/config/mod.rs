@@ -118,7 +118,9 @@ pub enum Store {
 }
 
 impl Store {
-    const fn name(self) -> &'static str {
+    /// Name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
             Self::Azure => "azure",

@@ -163,7 +163,11 @@ impl Setting {
                 } else if texts.is_empty() {
                     return Err("names no listener; at least one is needed".to_owned());
                 }
-                *field(config) = parse_listeners(&texts)?;
+                let (listeners, problems) = parse_listeners(&texts);
+                *field(config) = listeners;
+                if !problems.is_empty() {
+                    return Err(problems.join("; "));
+                }
             }
             Kind::Account => {
                 let text = given.as_text().ok_or_else(refused)?.trim();
@@ -203,7 +207,8 @@ impl Setting {
     }
 }
 
-fn parse_listeners(texts: &[String]) -> Result<Vec<Listen>, String> {
+/// The valid listeners, and the problems of the others.
+fn parse_listeners(texts: &[String]) -> (Vec<Listen>, Vec<String>) {
     let mut listeners = Vec::with_capacity(texts.len());
     let mut problems = Vec::new();
     for text in texts {
@@ -215,5 +220,5 @@ fn parse_listeners(texts: &[String]) -> Result<Vec<Listen>, String> {
             Err(problem) => problems.push(format!("{text:?} {problem}")),
         }
     }
-    if problems.is_empty() { Ok(listeners) } else { Err(problems.join("; ")) }
+    (listeners, problems)
 }

@@ -12,8 +12,8 @@ use crate::clock::Anchor;
 use crate::{
     clock::{Moment, sleep_until_any},
     error::Problem,
-    lease::{self, CallCount, LeaseInfo},
-    name::{LockName, Namespace},
+    lease::{self, CallCount, LeaseInfo, Page},
+    name::LockName,
     session::{HeldView, LockView},
     task,
     watch::{Target, WatchId},
@@ -104,28 +104,19 @@ impl Driver {
         (self.shared.store.describe(), self.shared.store.calls())
     }
 
-    /// Locks that are held or waited for, in the order of their names.
-    pub async fn list(
-        &self,
-        namespace: &Namespace,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<LockView>, lease::Error> {
-        let stored = self.shared.store.list(namespace.as_str(), prefix, after, limit).await?;
+    /// One page of the locks that have a holder or a waiter, in the order of their
+    /// names.
+    pub async fn list(&self, page: &Page) -> Result<Vec<LockView>, lease::Error> {
+        let stored = self.shared.store.list(page).await?;
         let mut names: BTreeMap<_, _> =
             stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
-        let stranded: Vec<_> = {
-            let state = self.settled();
-            let stranded = state.sessions.stranded(namespace.as_str(), prefix, after);
-            stranded.take(limit).cloned().collect()
-        };
+        let stranded = self.settled().sessions.stranded(page);
         for name in stranded {
             names.entry(name).or_default();
         }
         Ok(names
             .into_iter()
-            .take(limit)
+            .take(page.limit)
             .map(|(name, info)| self.overlay(info.as_ref(), &name))
             .collect())
     }

@@ -15,7 +15,7 @@ use crate::{
     holder::Holder,
     lease::{
         Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-        Publication, Publish, Release, Renew, embedded::Embedded,
+        Page, Publication, Publish, Release, Renew, embedded::Embedded,
     },
     lock,
     name::LockName,
@@ -64,14 +64,8 @@ impl LeaseStore for Panicking {
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         self.store.inspect(name)
     }
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        self.store.list(namespace, prefix, after, limit)
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        self.store.list(page)
     }
     fn cover(&self, ttl: Duration) -> Call<()> {
         self.store.cover(ttl)

@@ -133,7 +133,7 @@ pub(super) fn refused(refusal: Refusal) -> Answer {
         }
         Refusal::Method => {
             let status = StatusCode::METHOD_NOT_ALLOWED;
-            let message = "there is nothing to do here but to read: GET or HEAD";
+            let message = "method not allowed; use GET or HEAD";
             let answer = failed(status, "METHOD_NOT_ALLOWED", None, message);
             with(answer, ALLOW, HeaderValue::from_static("GET, HEAD"))
         }
@@ -169,7 +169,7 @@ pub(super) fn trouble(error: &lease::Error) -> Answer {
 
 /// The daemon is about to end.
 pub(super) fn stopping() -> Answer {
-    let message = "the daemon is stopping: nothing more is granted";
+    let message = "the daemon is shutting down and grants no locks";
     failed(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN", None, message)
 }
 

@@ -9,11 +9,21 @@ pub mod embedded;
 pub mod finding;
 mod token;
 
-use std::{ops::RangeInclusive, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    ops::{Bound, RangeInclusive},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 pub use token::{Token, Tokens};
 
-use crate::{clock::Moment, holder::Holder, name::LockName, secret::secret};
+use crate::{
+    clock::Moment,
+    holder::Holder,
+    name::{LockName, Namespace},
+    secret::secret,
+};
 
 secret! {
     /// Names one acquisition of a lease. A fresh random one for each, so that a
@@ -221,11 +231,66 @@ impl LeaseInfo {
     }
 }
 
+/// One page of a listing of locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Namespace of the locks; `None` for all namespaces.
+    pub namespace: Option<Namespace>,
+    /// Prefix of the names within their namespace.
+    pub prefix: String,
+    /// Last name of the page before.
+    pub after: Option<LockName>,
+    /// Maximum number of locks.
+    pub limit: usize,
+}
+
+impl Page {
+    /// Whether a lock belongs to this page or to one after it.
+    #[must_use]
+    pub fn contains(&self, name: &LockName) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| name.namespace() == namespace.as_str())
+            && name.name().starts_with(&self.prefix)
+            && self.after.as_ref().is_none_or(|after| name > after)
+    }
+
+    /// The names of the page, in order. `next` returns the first name of a range.
+    /// Names without the prefix are skipped, not read one by one.
+    pub fn names(
+        &self,
+        next: impl Fn((Bound<LockName>, Bound<LockName>)) -> Option<LockName>,
+    ) -> Vec<LockName> {
+        let prefix = self.prefix.as_str();
+        let mut found = Vec::new();
+        let mut from = match (&self.after, &self.namespace) {
+            (Some(after), _) => Bound::Excluded(after.clone()),
+            (None, Some(namespace)) => {
+                Bound::Included(LockName::start_of(namespace.as_str(), prefix))
+            }
+            (None, None) => Bound::Unbounded,
+        };
+        while found.len() < self.limit
+            && let Some(name) = next((from, Bound::Unbounded))
+        {
+            from = if self.contains(&name) {
+                found.push(name.clone());
+                Bound::Excluded(name)
+            } else if self.namespace.is_some() {
+                break;
+            } else if name.name() < prefix {
+                Bound::Included(LockName::start_of(name.namespace(), prefix))
+            } else {
+                Bound::Included(LockName::end_of(name.namespace()))
+            };
+        }
+        found
+    }
+}
+
 /// A store said no, and nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It can't be reached, or does not take writes.
-    #[error("the store is not available: {why}")]
+    #[error("the store is unavailable: {why}")]
     Unavailable {
         /// What went wrong, and what to do.
         why: String,
@@ -234,24 +299,28 @@ pub enum Error {
     },
     /// It waits until no holder from before a crash can believe in its grant.
     #[error(
-        "the daemon did not stop cleanly before; nothing is granted for another {}",
-        humantime::format_duration(round(*.remaining))
+        "the daemon is recovering from an unclean shutdown and grants no locks for another {}",
+        tenths(*.remaining)
     )]
     Recovering {
         /// For how much longer.
         remaining: Duration,
     },
     /// What is stored contradicts what was seen before.
-    #[error("what is stored for this lock can't be trusted: {why}")]
+    #[error("{why}")]
     DataLoss {
         /// What was found, and what to do.
         why: String,
     },
 }
 
-/// To a tenth of a second, and never down to nothing.
-fn round(length: Duration) -> Duration {
-    Duration::from_millis((length.as_millis() as u64).next_multiple_of(100).max(100))
+/// Formats a remaining time in tenths of a second, rounded up, as in "9.6s".
+fn tenths(remaining: Duration) -> String {
+    let tenths = remaining.as_millis().div_ceil(100).max(1);
+    match tenths % 10 {
+        0 => format!("{}s", tenths / 10),
+        rest => format!("{}.{rest}s", tenths / 10),
+    }
 }
 
 /// How often the storage was called since the daemon was started.
@@ -314,15 +383,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()>;
     /// Looks at one lease.
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>>;
-    /// Leases of a namespace whose name begins with `prefix` and comes after
-    /// `after`, in order, at most `limit`.
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>>;
+    /// Leases of one page of a listing, in order.
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>>;
     /// Sees to it that a crash from now on is followed by a wait of at least
     /// this long before anything is granted, where the store needs that. Must
     /// have succeeded before a session with this ttl is given anything.

@@ -11,7 +11,7 @@ mod queue;
 mod renew;
 mod state;
 
-use std::{collections::BTreeSet, ops::Bound, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 // Its hasher is fast, and seeded at random for each table.
 
@@ -24,7 +24,7 @@ pub use state::Obstacle;
 
 use crate::{
     clock::{Entropy, HashMap, Moment},
-    lease::{self, LeaseId, Token, Value},
+    lease::{self, LeaseId, Page, Token, Value},
     name::LockName,
     schedule::Schedule,
 };
@@ -410,21 +410,11 @@ impl Locks {
         Some(self.get(self.find(name)?)?.state())
     }
 
-    /// Locks of a namespace that are waited for while their lease is not to be
-    /// had, in order, after `after`.
-    pub fn stranded(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-    ) -> impl Iterator<Item = &LockName> {
-        let from = match after {
-            Some(after) => Bound::Excluded(LockName::start_of(namespace, after)),
-            None => Bound::Included(LockName::start_of(namespace, prefix)),
-        };
-        self.stranded
-            .range((from, Bound::Unbounded))
-            .take_while(move |name| name.begins_with(namespace, prefix))
+    /// Locks of a page that have waiters while their lease is unavailable, in
+    /// order.
+    #[must_use]
+    pub fn stranded(&self, page: &Page) -> Vec<LockName> {
+        page.names(|range| self.stranded.range(range).next().cloned())
     }
 
     /// How many locks are held or waited for.
@@ -447,11 +437,10 @@ impl Locks {
             Some(Refusal::ShuttingDown)
         } else if found.is_none() && self.locks.len() >= self.settings.max_locks {
             let most = self.settings.max_locks;
-            Some(Refusal::Limit(format!("this daemon keeps at most {most} locks (max_locks)")))
+            Some(Refusal::Limit(format!("max_locks ({most})")))
         } else if found.is_some_and(|id| self.waiting(id) >= self.settings.max_waiters_per_lock) {
             let most = self.settings.max_waiters_per_lock;
-            let limit = format!("at most {most} may wait for one lock (max_waiters_per_lock)");
-            Some(Refusal::Limit(limit))
+            Some(Refusal::Limit(format!("max_waiters_per_lock ({most})")))
         } else {
             None
         };

@@ -24,7 +24,7 @@ use crate::{
 const FIRST_POLL: Duration = Duration::from_millis(250);
 
 /// Why a grant is lost after the clock has leapt.
-const LEAPT: &str = "the clock stood still while time went on";
+const LEAPT: &str = "this machine was paused, and its lease may have expired";
 
 /// The longest that a store may ask to be left alone.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -446,7 +446,7 @@ impl Lock {
 
     /// The lease's deadline has passed: so has its holder's.
     fn lose_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
-        self.end(cx.now, Cause::LeaseLost { why: "it was not renewed in time".into() }, cx);
+        self.end(cx.now, Cause::LeaseLost { why: "its lease was not renewed in time".into() }, cx);
         self.give_up_lease(id, cx);
     }
 

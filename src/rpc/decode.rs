@@ -2,6 +2,8 @@
 
 use std::{cmp, time::Duration};
 
+use humantime::format_duration;
+
 use super::{PROTOCOL_VERSIONS, pb};
 use crate::{
     error::{Problem, Reason},
@@ -138,18 +140,19 @@ fn number(request: u64) -> Result<u64, Problem> {
 fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
     if longest_hold.is_some_and(|hold| hold < SHORTEST_HOLD) {
-        let least = SHORTEST_HOLD.as_millis();
-        return Err(Problem::invalid("longest_hold_ms", format_args!("is less than {least}")));
+        let [asked, least] = [longest_hold.unwrap_or_default(), SHORTEST_HOLD].map(format_duration);
+        let problem = format_args!("{asked} is too short; the minimum is {least}");
+        return Err(Problem::invalid("longest_hold_ms", problem));
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
         && (!DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
     {
-        let (least, most) = (DURATIONS.start().as_millis(), DURATIONS.end().as_millis());
-        let asked = asked.as_millis();
+        let [asked, least, most] =
+            [asked, *DURATIONS.start(), *DURATIONS.end()].map(format_duration);
         return Err(Problem::invalid(
             "lease_duration_ms",
-            format_args!("{asked} is not a whole number of seconds from {least} to {most} ms"),
+            format_args!("{asked} is out of range: use whole seconds from {least} to {most}"),
         ));
     }
     Ok(Request::Acquire {

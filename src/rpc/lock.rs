@@ -16,8 +16,8 @@ use super::{
 use crate::{
     driver::{Driver, Watch},
     error::Problem,
-    lease,
-    name::{Namespace, check_text},
+    lease::{self, Page},
+    name::{LockName, Namespace, check_text},
     session::{HeldView, LockView},
     watch::Target,
 };
@@ -68,27 +68,18 @@ impl pb::lock_service_server::LockService for Service {
         request: Request<pb::ListRequest>,
     ) -> Result<Response<pb::ListResponse>, Status> {
         let request = request.into_inner();
-        let (namespace, prefix) = target(&request.namespace, &request.prefix).map_err(status)?;
+        let mut page = page(&request).map_err(status)?;
         let limit = match request.page_size {
             0 => PAGE.0,
             size => size.min(PAGE.1),
         } as usize;
-        // A page token is the last name of the page before: it stays right
-        // whatever happens to locks in between.
-        let after = (!request.page_token.is_empty()).then_some(&*request.page_token);
-        if let Some(after) = after
-            && !after.starts_with(&prefix)
-        {
-            let problem = "is not from a page with this prefix";
-            return Err(status(Problem::invalid("page_token", problem)));
-        }
-        let mut page =
-            self.driver.list(&namespace, &prefix, after, limit + 1).await.map_err(store_status)?;
-        let more = page.len() > limit;
-        page.truncate(limit);
-        let last = page.last().filter(|_| more).map(|view| view.name.name().to_owned());
+        page.limit = limit + 1;
+        let mut locks = self.driver.list(&page).await.map_err(store_status)?;
+        let more = locks.len() > limit;
+        locks.truncate(limit);
+        let last = locks.last().filter(|_| more).map(|view| page_token(&page, &view.name));
         Ok(Response::new(pb::ListResponse {
-            locks: page.iter().map(encode::lock_info).collect(),
+            locks: locks.iter().map(encode::lock_info).collect(),
             next_page_token: last.unwrap_or_default(),
         }))
     }
@@ -175,6 +166,41 @@ fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), Problem>
     Ok((namespace, prefix.to_owned()))
 }
 
+/// The page that a request asks for, without its limit.
+fn page(request: &pb::ListRequest) -> Result<Page, Problem> {
+    let pb::ListRequest { namespace, prefix, page_token, all_namespaces, .. } = request;
+    if *all_namespaces && !namespace.is_empty() {
+        return Err(Problem::invalid("namespace", "must be empty with all_namespaces"));
+    }
+    let (namespace, prefix) = target(namespace, prefix)?;
+    let foreign = || Problem::invalid("page_token", "is not from a page of this listing");
+    let after = if page_token.is_empty() {
+        None
+    } else {
+        let (namespace, name) = match page_token.split_once('/') {
+            Some(parts) if *all_namespaces => parts,
+            None if *all_namespaces => return Err(foreign()),
+            _ => (namespace.as_str(), page_token.as_str()),
+        };
+        // A prefix can be a page token too: no lock has to have that name.
+        Some(LockName::parse(namespace, name).map_err(|_| foreign())?)
+    };
+    if after.as_ref().is_some_and(|after| !after.name().starts_with(&prefix)) {
+        return Err(foreign());
+    }
+    let namespace = (!all_namespaces).then_some(namespace);
+    Ok(Page { namespace, prefix, after, limit: 0 })
+}
+
+/// Position after a lock: its name, so that locks may come and go between two
+/// pages.
+fn page_token(page: &Page, last: &LockName) -> String {
+    match page.namespace {
+        Some(_) => last.name().to_owned(),
+        None => format!("{}/{}", last.namespace(), last.name()),
+    }
+}
+
 /// The state at first, then the changes.
 pub(super) struct Watching {
     /// What is left of the page.
@@ -187,25 +213,24 @@ pub(super) struct Watching {
 /// All states of a prefix, a page at a time.
 struct Pages {
     driver: Driver,
-    namespace: Namespace,
-    prefix: String,
+    page: Page,
     next: Pin<Box<dyn Future<Output = Result<Vec<LockView>, lease::Error>> + Send>>,
 }
 
 impl Pages {
     fn new(driver: Driver, namespace: Namespace, prefix: String) -> Self {
         let next = Box::pin(std::future::ready(Ok(Vec::new())));
-        let mut pages = Self { driver, namespace, prefix, next };
+        let limit = PAGE.1 as usize;
+        let page = Page { namespace: Some(namespace), prefix, after: None, limit };
+        let mut pages = Self { driver, page, next };
         pages.fetch(None);
         pages
     }
 
-    fn fetch(&mut self, after: Option<String>) {
-        let (driver, namespace) = (self.driver.clone(), self.namespace.clone());
-        let prefix = self.prefix.clone();
-        self.next = Box::pin(async move {
-            driver.list(&namespace, &prefix, after.as_deref(), PAGE.1 as usize).await
-        });
+    fn fetch(&mut self, after: Option<LockName>) {
+        self.page.after = after;
+        let (driver, page) = (self.driver.clone(), self.page.clone());
+        self.next = Box::pin(async move { driver.list(&page).await });
     }
 }
 
@@ -224,7 +249,7 @@ impl Stream for Watching {
                 }
             };
             match page.last().filter(|_| page.len() == PAGE.1 as usize) {
-                Some(last) => pages.fetch(Some(last.name.name().to_owned())),
+                Some(last) => pages.fetch(Some(last.name.clone())),
                 None => self.pages = None,
             }
             self.states = page.into();

@@ -1,6 +1,6 @@
 //! What happens to sessions, and what is to be done about it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Message, Secret};
 use crate::{
@@ -53,11 +53,11 @@ impl Settings {
             return Ok(self.default_ttl);
         }
         if asked < SHORTEST_TTL || asked > self.longest_ttl {
-            let (least, most) = (SHORTEST_TTL.as_millis(), self.longest_ttl.as_millis());
-            let asked = asked.as_millis();
+            let [asked, least, most] =
+                [asked, SHORTEST_TTL, self.longest_ttl].map(humantime::format_duration);
             return Err(Problem::invalid(
                 "ttl_ms",
-                format_args!("{asked} is outside of what this daemon allows, {least} to {most}"),
+                format_args!("{asked} is out of range: this daemon allows {least} to {most}"),
             ));
         }
         Ok(asked)
@@ -186,6 +186,21 @@ pub enum Action {
     Call(LockId, StoreCall),
     /// A lock's state, as seen from outside, may have changed.
     Changed(LockName),
+    /// A session expired while it held locks; for the log.
+    Expired(Box<ExpiredSession>),
+}
+
+/// A session that expired while it held locks.
+#[derive(Debug)]
+pub struct ExpiredSession {
+    /// Public name of the session.
+    pub id: SessionId,
+    /// Description of its client.
+    pub holder: Arc<Holder>,
+    /// Time without a keep-alive after which it expired.
+    pub ttl: Duration,
+    /// Locks that it held, in no particular order.
+    pub locks: Vec<LockName>,
 }
 
 /// What to ask the store.

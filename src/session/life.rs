@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Action, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId, Sessions, StreamId,
-    view,
+    Action, ExpiredSession, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId,
+    Sessions, StreamId, view,
 };
 use crate::{
     clock::{HashMap, Moment},
@@ -58,7 +58,7 @@ impl Sessions {
         out: &mut Vec<Action>,
     ) {
         if self.draining.is_some() {
-            let problem = Problem::new(Reason::ShuttingDown, "the daemon is stopping");
+            let problem = Problem::new(Reason::ShuttingDown, "the daemon is shutting down");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         if self.sessions.len() >= self.settings.max_sessions {
@@ -67,7 +67,7 @@ impl Sessions {
                 retry_after: Some(self.settings.default_ttl),
                 ..Problem::new(
                     Reason::Limit,
-                    format!("this daemon keeps at most {most} sessions (max_sessions)"),
+                    format!("session refused: the daemon has reached max_sessions ({most})"),
                 )
             };
             return out.push(Action::End(stream, Some(Box::new(problem))));
@@ -230,8 +230,9 @@ impl Sessions {
         let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
         for held in session.grants.values() {
             if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+                && let Some(name) = self.locks.name(held.lock)
             {
-                let message = view::stopping(grant.handle, until.since(now));
+                let message = view::stopping(grant.handle, name, until.since(now));
                 out.push(Action::Send(stream, message));
             }
         }
@@ -324,7 +325,14 @@ impl Sessions {
         self.secrets.remove(&session.secret);
         self.leave_queues(key, now, out);
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
-        for (handle, held) in std::mem::take(&mut session.grants) {
+        let grants = std::mem::take(&mut session.grants);
+        if cause == Some(Cause::Expired) && !grants.is_empty() {
+            let locks = grants.values().filter_map(|held| self.locks.name(held.lock).cloned());
+            let (id, holder, ttl) = (session.id, Arc::clone(&session.holder), session.ttl);
+            let expired = ExpiredSession { id, holder, ttl, locks: locks.collect() };
+            out.push(Action::Expired(Box::new(expired)));
+        }
+        for (handle, held) in grants {
             if let Some(cause) = &cause
                 && let Some(name) = self.locks.name(held.lock).cloned()
             {
@@ -337,9 +345,7 @@ impl Sessions {
             self.bind(stream, None);
             let problem = cause.map(|_| {
                 let ttl = humantime::format_duration(session.ttl);
-                let message = format!(
-                    "the session was silent for longer than its ttl of {ttl} and has expired"
-                );
+                let message = format!("the session expired: no keep-alive within its TTL ({ttl})");
                 Box::new(Problem::new(Reason::Expired, message))
             });
             out.push(Action::End(stream, problem));

@@ -20,8 +20,8 @@ use std::{sync::Arc, time::Duration};
 // concerns one session only.
 
 pub use event::{
-    Action, Event, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings, StoreCall,
-    StreamId,
+    Action, Event, ExpiredSession, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings,
+    StoreCall, StreamId,
 };
 pub use message::{Message, Opened, Queued, Secret};
 use numbers::RequestNumbers;
@@ -31,6 +31,7 @@ pub use view::{HeldView, LockView};
 use crate::{
     clock::{Entropy, HashMap, Moment},
     holder::Holder,
+    lease::Page,
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
     mutant::{self, Mutant},
     name::LockName,
@@ -208,15 +209,11 @@ impl Sessions {
         self.locks.is_empty()
     }
 
-    /// Locks of a namespace that are waited for while their lease is not to be
-    /// had: the store does not know of them. In order, after `after`.
-    pub fn stranded(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-    ) -> impl Iterator<Item = &LockName> {
-        self.locks.stranded(namespace, prefix, after)
+    /// Locks of a page that have waiters while their lease is unavailable, in
+    /// order. The store does not list them.
+    #[must_use]
+    pub fn stranded(&self, page: &Page) -> Vec<LockName> {
+        self.locks.stranded(page)
     }
 
     /// Whether this daemon has the lease of a lock.

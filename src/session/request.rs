@@ -163,8 +163,9 @@ impl Sessions {
         let Some(session) = self.sessions.get(key.0 as usize) else { return };
         let most = self.settings.max_locks_per_session;
         if session.grants.len() + session.waits.len() >= most {
+            let name = &acquire.name;
             let message = format!(
-                "a session may hold or wait for at most {most} locks (max_locks_per_session)"
+                "lock {name} refused: the session has reached max_locks_per_session ({most})"
             );
             let problem =
                 Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };

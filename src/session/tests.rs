@@ -214,7 +214,7 @@ impl World {
                     }
                     self.event(daemon, Event::Detached(stream));
                 }
-                Action::Supersede(_) => {}
+                Action::Supersede(_) | Action::Expired(_) => {}
                 Action::Call(lock, call) => self.store.asked.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }

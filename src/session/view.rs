@@ -163,40 +163,35 @@ impl Sessions {
         let (reason, message, retry_after) = match why {
             Refusal::Held if same_session => {
                 let text = format!(
-                    "lock {name} is held by another acquire of the same session; release it first, \
-                     or wait for it"
+                    "lock {name} is held by another acquire of the same session; release that \
+                     grant first, or wait for it"
                 );
                 (Reason::Held, text, None)
             }
-            Refusal::Held => {
-                let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
-                (Reason::Held, text, None)
-            }
+            Refusal::Held => (Reason::Held, format!("lock {name} is {}", held_by(&held)), None),
             Refusal::TimedOut(obstacle) => {
                 let text = match obstacle {
                     Some(Obstacle::Trouble(error)) => {
-                        format!("lock {name} could not be granted in time: {error}")
+                        format!("timed out waiting for lock {name}: {error}")
                     }
-                    _ if held.is_none() => format!("lock {name} was not granted in time"),
                     _ if same_session => format!(
-                        "lock {name} was not granted in time: it is held by another acquire of \
-                         the same session"
+                        "timed out waiting for lock {name}, held by another acquire of the same \
+                         session"
                     ),
-                    _ => {
-                        let held_by = held_by(&held);
-                        format!(
-                            "lock {name} was not granted in time: it is {held_by}; wait longer or try again"
-                        )
-                    }
+                    _ if held.is_none() => format!("timed out waiting for lock {name}"),
+                    _ => format!("timed out waiting for lock {name}, {}", held_by(&held)),
                 };
                 (Reason::TimedOut, text, None)
             }
             Refusal::Obstacle(Obstacle::Elsewhere { .. }) => {
-                let text = format!("lock {name} is {}; wait for it or try again", held_by(&held));
-                (Reason::Held, text, None)
+                (Reason::Held, format!("lock {name} is {}", held_by(&held)), None)
             }
             Refusal::Obstacle(Obstacle::Trouble(error)) => {
-                let text = format!("lock {name} can't be granted: {error}");
+                let state = match error {
+                    lease::Error::DataLoss { .. } => "is frozen",
+                    _ => "is not available yet",
+                };
+                let text = format!("lock {name} {state}: {error}");
                 let (reason, retry_after) = match error {
                     lease::Error::Unavailable { retry_after, .. } => {
                         (Reason::StoreUnavailable, retry_after)
@@ -207,11 +202,12 @@ impl Sessions {
                 (reason, text, retry_after)
             }
             Refusal::ShuttingDown => {
-                let text = format!("lock {name} can't be granted: the daemon is stopping");
+                let text = format!("lock {name} refused: the daemon is shutting down");
                 (Reason::ShuttingDown, text, None)
             }
             Refusal::Limit(limit) => {
-                (Reason::Limit, format!("lock {name} can't be granted: {limit}"), None)
+                let text = format!("lock {name} refused: the daemon has reached {limit}");
+                (Reason::Limit, text, None)
             }
         };
         Problem {
@@ -238,7 +234,7 @@ fn elsewhere(obstacle: &Obstacle) -> Option<HeldView> {
 fn held_by(held: &Option<HeldView>) -> String {
     let mut text = String::from("held by ");
     match held.as_ref().map(|held| (held.holder.as_ref(), held.session)) {
-        Some((Some(holder), _)) => _ = write!(text, "{holder}"),
+        Some((Some(holder), _)) => _ = write!(text, "{}", holder.quoted()),
         Some((None, None)) => text.push_str("another daemon"),
         _ => text.push_str("another session"),
     }
@@ -249,24 +245,29 @@ fn held_by(held: &Option<HeldView>) -> String {
     text
 }
 
+/// The end of a grant that its holder did not ask for. The message says what
+/// happened and why; the holder stops and releases.
 pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
-    let (reason, why) = match cause {
-        Cause::Expired => (
-            Reason::Expired,
-            "its session was silent for longer than its ttl; the lock is free for others".into(),
-        ),
-        Cause::Broken { by, reason } => (
-            Reason::Broken,
-            format!("{by} broke it ({reason}); stop, and release it to let others have it"),
-        ),
-        Cause::HeldTooLong => (Reason::HeldTooLong, "its longest hold is over".into()),
-        Cause::LeaseLost { why } => (Reason::LeaseLost, format!("its lease is lost: {why}")),
+    let (reason, message) = match cause {
+        Cause::Expired => {
+            (Reason::Expired, format!("lost lock {name}: the session expired without a keep-alive"))
+        }
+        Cause::Broken { by, reason } => {
+            (Reason::Broken, format!("lock {name} was broken by {by} ({reason:?})"))
+        }
+        Cause::HeldTooLong => {
+            (Reason::HeldTooLong, format!("lost lock {name}: its maximum hold time is over"))
+        }
+        Cause::LeaseLost { why } => (Reason::LeaseLost, format!("lost lock {name}: {why}")),
         Cause::SteppedDown { by, reason } => (
             Reason::StepDown,
-            format!("{by} asked to hand over ({reason}), and the time for that is over"),
+            format!(
+                "lost lock {name}: {by} asked the leader to step down ({reason:?}), and the time \
+                 for it is over"
+            ),
         ),
         Cause::ShuttingDown => {
-            (Reason::ShuttingDown, "the daemon is stopping; stop, and release it".into())
+            (Reason::ShuttingDown, format!("lost lock {name}: the daemon is shutting down"))
         }
     };
     let operator = match cause {
@@ -275,26 +276,18 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
         }
         Cause::Expired | Cause::HeldTooLong | Cause::LeaseLost { .. } | Cause::ShuttingDown => None,
     };
-    Message::Lost {
-        handle,
-        reason,
-        message: format!("lock {name} is lost: {why}").into(),
-        operator,
-    }
+    Message::Lost { handle, reason, message: message.into(), operator }
 }
 
 fn operator(by: &str, reason: &str) -> Box<Breaker> {
     Box::new(Breaker { by: by.into(), reason: reason.into() })
 }
 
-pub(super) fn stopping(handle: Handle, ends_in: Duration) -> Message {
-    Message::AtRisk {
-        handle,
-        reason: Reason::ShuttingDown,
-        message: "the daemon is stopping: finish and release the lock".into(),
-        ends_in,
-        operator: None,
-    }
+/// A warning's message leaves out its time: `ends_in` has it.
+pub(super) fn stopping(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
+    let message = format!("the daemon is shutting down: release lock {name}").into();
+    let reason = Reason::ShuttingDown;
+    Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }
 
 pub(super) fn asked_to_step_down(
@@ -304,31 +297,13 @@ pub(super) fn asked_to_step_down(
     reason: &str,
     ends_in: Duration,
 ) -> Message {
-    let seconds = ends_in.as_secs();
-    let message = format!(
-        "{by} asks to hand over {name} ({reason}): finish and release it within {seconds} s, when \
-         it is lost"
-    );
-    Message::AtRisk {
-        handle,
-        reason: Reason::StepDown,
-        message: message.into(),
-        ends_in,
-        operator: Some(operator(by, reason)),
-    }
+    let message = format!("{by} asked the leader of {name} to step down ({reason:?})").into();
+    let operator = Some(operator(by, reason));
+    Message::AtRisk { handle, reason: Reason::StepDown, message, ends_in, operator }
 }
 
 pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
-    let seconds = ends_in.as_secs();
-    let message = format!(
-        "lock {name} is at risk: its lease could not be renewed of late; it is lost in {seconds} s \
-         unless the storage answers"
-    );
-    Message::AtRisk {
-        handle,
-        reason: Reason::StoreUnavailable,
-        message: message.into(),
-        ends_in,
-        operator: None,
-    }
+    let message = format!("lock {name} is at risk: lease renewals are failing").into();
+    let reason = Reason::StoreUnavailable;
+    Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }

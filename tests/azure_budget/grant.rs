@@ -68,10 +68,10 @@ async fn a_lock_is_handed_on_within_a_daemon_for_nothing() {
     scene.proxy.clear();
     for _ in 0..5 {
         let waiter = queue(&client.new_session(), "a").await;
-        let token = guard.token();
+        let token = guard.token().get();
         guard.release().await.unwrap();
         guard = comes("the grant", waiter).await.unwrap().unwrap();
-        assert_eq!(guard.token(), token + 1, "the next of the same hold");
+        assert_eq!(guard.token().get(), token + 1, "the next of the same hold");
     }
     let calls = scene.proxy.calls();
     // It may take long enough for a renewal on a busy machine.

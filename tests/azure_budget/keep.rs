@@ -52,11 +52,11 @@ pub(crate) async fn a_lease_that_lingers_serves_the_next_holder_for_nothing() {
     let daemon = scene.daemon(&["--linger", "3s"]);
     let client = connect(&daemon).await;
     let first = client.lock("a").acquire().await.unwrap();
-    let token = first.token();
+    let token = first.token().get();
     first.release().await.unwrap();
     scene.proxy.clear();
     let second = client.new_session().lock("a").no_wait().acquire().await.unwrap();
-    assert_eq!(second.token(), token + 1, "the next of the same hold");
+    assert_eq!(second.token().get(), token + 1, "the next of the same hold");
     assert_eq!(scene.kinds("a"), []);
     assert_eq!(scene.lease_state("a").await, "leased");
     let let_go = Moment::now();
@@ -67,7 +67,7 @@ pub(crate) async fn a_lease_that_lingers_serves_the_next_holder_for_nothing() {
     assert_eq!(scene.kinds("a"), [Kind::Release]);
     // The next has to acquire it.
     let third = client.lock("a").acquire().await.unwrap();
-    assert!(third.token() > token + 1);
+    assert!(third.token().get() > token + 1);
     assert_eq!(scene.kinds("a"), [Kind::Release, Kind::Acquire, Kind::Write]);
 }
 

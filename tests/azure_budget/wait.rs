@@ -51,7 +51,11 @@ pub(crate) async fn waiting_costs_at_most_a_call_per_second_however_many_wait() 
             release(&scene, guard).await;
         }
     }
-    assert_eq!(granted.last().unwrap() - granted[0], WAITERS as u64 - 1, "all within one hold");
+    assert_eq!(
+        granted.last().unwrap().get() - granted[0].get(),
+        WAITERS as u64 - 1,
+        "all within one hold"
+    );
     for (kind, count) in [(Kind::Acquire, 1), (Kind::Write, 1), (Kind::Release, 1)] {
         assert_eq!(scene.proxy.count(kind), count, "{kind:?}");
     }

@@ -31,7 +31,7 @@ struct Lock {
 impl History {
     /// Somebody writes under a lock. False if that is refused.
     pub(crate) fn write(&self, guard: &Guard) -> bool {
-        self.write_with(guard.name(), guard.token())
+        self.write_with(guard.name(), guard.token().get())
     }
 
     /// The same, with a token that may have been kept for too long.
@@ -56,7 +56,7 @@ impl History {
     }
 
     fn ended(&self, guard: &Guard, from: Moment, to: Moment, who: &str) {
-        let turn = Turn { token: guard.token(), from, to, who: who.to_owned() };
+        let turn = Turn { token: guard.token().get(), from, to, who: who.to_owned() };
         self.locks().entry(guard.name().to_owned()).or_default().turns.push(turn);
     }
 

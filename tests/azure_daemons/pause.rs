@@ -69,7 +69,7 @@ async fn when_the_client_process_stands_still_its_command_is_dead_before_another
     held.signal(Signal::SIGSTOP);
     let (guard, _) = waiter.granted().await;
     assert!(is_dead(&command), "the keeper has killed it");
-    assert!(guard.token() > token);
+    assert!(guard.token().get() > token);
     held.signal(Signal::SIGCONT);
     assert_eq!(held.code(), Some(73));
     assert!(guard.is_valid());

@@ -44,5 +44,5 @@ pub(crate) async fn a_container_that_is_deleted_is_missed_and_used_again_once_it
     let held = comes("the grant", queued).await.unwrap().unwrap();
     assert!(held.token() > token);
     let next = comes("the grant", waiting).await.unwrap().unwrap();
-    assert!(next.token() > free);
+    assert!(next.token().get() > free);
 }

@@ -40,7 +40,7 @@ pub(crate) async fn a_blob_that_is_deleted_under_a_holder_is_lost_and_goes_on() 
     assert!(next.token() > guard.token());
     lost(&guard).await;
     drop(guard);
-    let token = next.token();
+    let token = next.token().get();
     next.release().await.unwrap();
     assert!(granted(&client, "a").await > token);
 }

@@ -50,7 +50,7 @@ async fn connect(daemon: &Daemon) -> Client {
 async fn use_once(scene: &Scene, client: &Client, name: &str) -> u64 {
     let before = scene.proxy.count(Kind::Release.of(name));
     let guard = client.lock(name).acquire().await.unwrap();
-    let token = guard.token();
+    let token = guard.token().get();
     guard.release().await.unwrap();
     let released = scene.proxy.wait_for_many(before + 1, |seen| {
         seen.kind == Kind::Release && seen.blob.ends_with(name) && seen.is_over()
@@ -62,7 +62,7 @@ async fn use_once(scene: &Scene, client: &Client, name: &str) -> u64 {
 /// The token of a grant that is given back at once.
 async fn granted(client: &Client, name: &str) -> u64 {
     let guard = comes("the grant", client.lock(name).acquire()).await.unwrap();
-    let token = guard.token();
+    let token = guard.token().get();
     guard.release().await.unwrap();
     token
 }

@@ -179,7 +179,7 @@ pub(crate) async fn what_is_damaged_under_a_holder_is_lost_and_then_frozen() {
     for (name, guard) in held {
         let message = lost(&guard).await;
         assert!(message.contains(name) && message.contains("broken"), "{message}");
-        let token = guard.token();
+        let token = guard.token().get();
         drop(guard);
         frozen(&client, name).await;
         scene.blob(name).delete().await.ok();

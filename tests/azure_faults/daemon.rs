@@ -34,7 +34,7 @@ async fn answers_that_are_lost_on_the_way_to_a_grant_cost_nothing_but_time() {
         scene.proxy.when(kind).times(1).then(Fault::DropAnswer);
     }
     let guard = client.lock("a").acquire().await.unwrap();
-    assert_eq!(scene.token("a").await, guard.token());
+    assert_eq!(scene.token("a").await, guard.token().get());
     let first = scene.calls("a")[0].came;
     assert!(guard.deadline() <= first + COUNTED_ON, "it counts from the first attempt");
     guard.release().await.unwrap();
@@ -145,8 +145,8 @@ pub(crate) async fn a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile() {
     let resumed = Moment::now();
     daemon.process.signal(Signal::SIGCONT);
     let guard = comes("the grant", acquire).await.unwrap().unwrap();
-    assert!(guard.token() > written, "granted on a lease that had run out");
-    assert_eq!(scene.token("a").await, guard.token());
+    assert!(guard.token().get() > written, "granted on a lease that had run out");
+    assert_eq!(scene.token("a").await, guard.token().get());
     let acquired: Vec<_> =
         scene.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire).collect();
     assert!(acquired.last().unwrap().came >= resumed);

@@ -203,7 +203,7 @@ impl User {
         };
         match answer {
             Ok(guard) => {
-                self.recorder.now(Event::Granted { op, token: guard.token() });
+                self.recorder.now(Event::Granted { op, token: guard.token().get() });
                 Some(guard)
             }
             Err((why, faulty)) => {
@@ -242,7 +242,7 @@ impl User {
 
     async fn hold(&mut self, guard: Guard, lock: u32) {
         let mut ending = self.ending.clone();
-        let (client, token) = (self.number, guard.token());
+        let (client, token) = (self.number, guard.token().get());
         let length = self.length(lock);
         let mut until = guard.deadline();
         self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
@@ -315,7 +315,9 @@ impl Refusal {
         let (why, faulty, beyond_excuse) = match error {
             Error::NotGranted { reason: Reason::Held, .. } => ("held", false, false),
             Error::NotGranted { .. } => ("timed out", false, false),
-            Error::Unavailable { message, .. } if message.ends_with("the daemon is stopping") => {
+            Error::Unavailable { message, .. }
+                if message.ends_with("the daemon is shutting down") =>
+            {
                 ("the daemon is stopping", false, false)
             }
             Error::Unavailable { .. } => ("unavailable", true, false),

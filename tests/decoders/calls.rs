@@ -89,6 +89,7 @@ fn scripts() -> Vec<Vec<u8>> {
         prefix: "he".into(),
         page_size: 1,
         page_token: "held".into(),
+        all_namespaces: false,
     };
     let target = Some(pb::watch_request::Target::Prefix("he".into()));
     let watch = pb::WatchRequest { namespace: String::new(), target };

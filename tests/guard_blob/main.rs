@@ -14,7 +14,7 @@ mod update;
 use std::time::Duration;
 
 use leasehold_client::{
-    Fence,
+    Fence, Token,
     azure::Account,
     guard_azure::blob::{Blob, GuardedBlob},
 };
@@ -53,7 +53,7 @@ fn proxy() -> Proxy {
 }
 
 fn fence(token: u64) -> Fence {
-    Fence::new("", "azure/devstoreaccount1/blob/x", token)
+    Fence::new("", "azure/devstoreaccount1/blob/x", Token::new(token))
 }
 
 async fn held(blob: &Blob, token: u64) -> GuardedBlob {

@@ -39,7 +39,7 @@ async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
                     match guarded.append(format!("{token}\n")).await {
                         Ok(_) => written += 1,
                         Err(Error::Fenced { newer, .. }) => {
-                            assert!(newer > token);
+                            assert!(newer.get() > token);
                             break;
                         }
                         Err(other) => panic!("{other}"),
@@ -88,7 +88,7 @@ async fn of_sixteen_that_come_at_once_the_greatest_stays() {
     for comer in comers {
         match comer.await.unwrap() {
             (token, Ok(guarded)) => through.push((token, guarded)),
-            (token, Err(Error::Fenced { newer, .. })) => assert!(newer > token),
+            (token, Err(Error::Fenced { newer, .. })) => assert!(newer.get() > token),
             (_, Err(other)) => panic!("{other}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold_client::Token;
 use leasehold_client::guard_azure::blob::{Error, Written};
 
 use crate::{
@@ -118,9 +119,8 @@ async fn who_is_overtaken_while_unclear_finds_out_what_was_written() {
     let guarded = held(&blob, 3).await;
     proxy.when(puts()).times(1).then(Fault::Hold);
     let (error, new) = tokio::join!(guarded.write("3"), takes_over(4, Fault::Hold));
-    let Err(Error::Fenced { newer: 4, written: Written::No, .. }) = error else {
-        panic!("{error:?}")
-    };
+    let Err(Error::Fenced { newer, written: Written::No, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(newer, Token::new(4));
     proxy.let_go();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream.is_some()).await;
     assert_eq!(&new.read().await.unwrap().unwrap().bytes[..], b"1", "and it is true");

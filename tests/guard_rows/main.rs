@@ -11,7 +11,7 @@ mod page;
 mod queue;
 mod table;
 
-use leasehold_client::{Fence, azure::Account};
+use leasehold_client::{Fence, Token, azure::Account};
 use support::{
     azurite::Azurite,
     rest::{Container, Rest},
@@ -36,5 +36,5 @@ async fn container(name: &str) -> Container {
 }
 
 fn fence(token: u64) -> Fence {
-    Fence::new("", "rows", token)
+    Fence::new("", "rows", Token::new(token))
 }

@@ -1,7 +1,7 @@
 //! Newer holders, older holders, and what is in their way.
 
 use leasehold_client::{
-    Fence,
+    Fence, Token,
     guard_azure::table::{Error, Table, Transaction, Written},
 };
 use serde_json::{Value, json};
@@ -30,7 +30,10 @@ async fn guard_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
 
 fn is_fenced(error: &Error, token: u64, by: u64) {
     let Error::Fenced { place, newer, written } = error else { panic!("{error:?}") };
-    assert_eq!((place.token, *newer, *written), (Some(token), Some(by), Written::No));
+    assert_eq!(
+        (place.token, *newer, *written),
+        (Some(Token::new(token)), Some(Token::new(by)), Written::No)
+    );
     assert_eq!(place.partition.as_deref(), Some("p"));
     let text = error.to_string();
     for part in ["partition \"p\"", &format!("token {token}"), &format!("token {by}"), "Stop"] {
@@ -114,13 +117,19 @@ async fn those_with_the_same_token_share_the_fence() {
 async fn another_lock_is_refused() {
     let table = table("anotherlock").await;
     held(&table, 5).await;
-    for fence in [Fence::new("", "orders", 9), Fence::new("team", fence_name(), 9)] {
+    for fence in
+        [Fence::new("", "orders", Token::new(9)), Fence::new("team", fence_name(), Token::new(9))]
+    {
         let error = table.guarded(fence).partition("p").await.unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("\"default/azure/devstoreaccount1/table/x\""), "{text}");
     }
-    let error = table.guarded(Fence::new("", fence_name(), 0)).partition("p").await.unwrap_err();
+    let error = table
+        .guarded(Fence::new("", fence_name(), Token::new(0)))
+        .partition("p")
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("no token"), "{error}");
 }
 

@@ -17,7 +17,7 @@ mod unclear;
 use std::time::Duration;
 
 use leasehold_client::{
-    Fence,
+    Fence, Token,
     azure::Account,
     guard_azure::table::{GuardedPartition, GuardedTable, Table},
 };
@@ -54,7 +54,7 @@ async fn table_behind(proxy: &Proxy, name: &str) -> Table {
 }
 
 fn fence(token: u64) -> Fence {
-    Fence::new("", "azure/devstoreaccount1/table/x", token)
+    Fence::new("", "azure/devstoreaccount1/table/x", Token::new(token))
 }
 
 fn guarded(table: &Table, token: u64) -> GuardedTable {

@@ -50,7 +50,7 @@ async fn writes(partition: &GuardedPartition, token: u64, most: usize) -> usize 
             Ok(_) => written += 1,
             Err(Error::Conflict { conflict, .. }) if conflict != Conflict::Missing => {}
             Err(Error::Fenced { newer, .. }) => {
-                assert!(newer.unwrap() > token);
+                assert!(newer.unwrap().get() > token);
                 break;
             }
             Err(other) => panic!("{other}"),
@@ -121,7 +121,7 @@ async fn of_sixteen_that_come_at_once_the_greatest_stays() {
     for (comer, token) in comers.into_iter().zip((1..=16).rev()) {
         match comer.await.unwrap() {
             Ok(()) => {}
-            Err(Error::Fenced { newer, .. }) => assert!(newer.unwrap() > token),
+            Err(Error::Fenced { newer, .. }) => assert!(newer.unwrap().get() > token),
             Err(other) => panic!("{other}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use leasehold_client::Token;
 use leasehold_client::guard_azure::table::{
     Binary, Conflict, DateTime, Error, Guid, OffsetDateTime, Transaction, Uuid,
 };
@@ -71,7 +72,7 @@ async fn each_kind_of_change_does_what_it_says() {
             Error::Conflict { place, conflict } => {
                 assert_eq!(conflict, expected, "{place}");
                 assert_eq!(place.row.as_deref(), Some(row));
-                assert_eq!(place.token, guarded.then_some(1));
+                assert_eq!(place.token, guarded.then_some(Token::new(1)));
             }
             other => panic!("{other}"),
         };

@@ -1,6 +1,7 @@
 //! Guards that share one token: they do not exclude each other, but none
 //! overwrites what it has not seen.
 
+use leasehold_client::Token;
 use leasehold_client::guard_azure::table::{Conflict, Error, Table, Transaction, Written};
 
 use crate::{
@@ -61,7 +62,7 @@ async fn what_another_guard_wrote_is_not_overwritten_unseen() {
     one.commit(&upsert(1)).await.unwrap();
     let error = other.commit(&upsert(2)).await.unwrap_err();
     let Error::Conflict { place, .. } = &error else { panic!("{error:?}") };
-    assert_eq!((place.token, place.partition.as_deref()), (Some(1), Some("p")));
+    assert_eq!((place.token, place.partition.as_deref()), (Some(Token::new(1)), Some("p")));
     assert!(error.to_string().contains("same token"), "{error}");
     assert_eq!(amount(&table, "a").await, Some(1));
     // Who has read again may go on.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use leasehold::clock;
-use leasehold_client::guard_azure::table::{Error, Table, Transaction, Written};
+use leasehold_client::{
+    Token,
+    guard_azure::table::{Error, Table, Transaction, Written},
+};
 
 use crate::{
     Stock, account, amount, guarded, held, stock,
@@ -95,7 +98,7 @@ async fn what_can_t_be_found_out_is_not_claimed() {
     let error = partition.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap_err();
     let Error::Unavailable { written, place, .. } = &error else { panic!("{error:?}") };
     assert_eq!(*written, Written::Unknown, "{error}");
-    assert_eq!((place.token, place.partition.as_deref()), (Some(1), Some("p")));
+    assert_eq!((place.token, place.partition.as_deref()), (Some(Token::new(1)), Some("p")));
     assert!(error.to_string().contains("not known whether it was written"), "{error}");
     proxy.heal();
     assert_eq!(amount(&table, "a").await, Some(1), "it was");
@@ -135,9 +138,10 @@ async fn who_is_overtaken_while_unclear_is_told_so() {
         proxy.wait_for(|seen| seen.fault == Some(Fault::Hold)).await;
         held(&past, 2).await
     });
-    let Err(Error::Fenced { newer: Some(2), written: Written::Unknown, .. }) = error else {
+    let Err(Error::Fenced { newer, written: Written::Unknown, .. }) = error else {
         panic!("{error:?}")
     };
+    assert_eq!(newer, Some(Token::new(2)));
     proxy.let_go();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream.is_some()).await;
     assert_eq!(new.get::<Stock>("a").await.unwrap(), None);
@@ -201,7 +205,7 @@ async fn a_service_that_wants_to_be_left_alone_is_and_nothing_is_written() {
         panic!("{error:?}")
     };
     assert_eq!((*written, *retry_after), (Written::No, Duration::from_secs(30)), "{error}");
-    assert_eq!(place.token, Some(1));
+    assert_eq!(place.token, Some(Token::new(1)));
     partition.commit(&change).await.unwrap();
 }
 

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use leasehold_client::Client;
+use leasehold_client::{Client, Token};
 
 /// A file that remembers the greatest token that it has seen.
 ///
@@ -34,7 +34,7 @@ impl FencedFile {
         Self { path: directory.join("orders") }
     }
 
-    fn write(&mut self, token: u64, text: &str) -> io::Result<()> {
+    fn write(&mut self, token: Token, text: &str) -> io::Result<()> {
         let greatest = self.greatest_token()?;
         if token < greatest {
             return Err(io::Error::other(format!("token {token} is stale: {greatest} was seen")));
@@ -45,13 +45,13 @@ impl FencedFile {
         fs::rename(new, &self.path)
     }
 
-    fn greatest_token(&self) -> io::Result<u64> {
+    fn greatest_token(&self) -> io::Result<Token> {
         match fs::read_to_string(&self.path) {
             Ok(stored) => {
                 let token = stored.lines().next().and_then(|line| line.parse().ok());
                 token.ok_or_else(|| io::Error::other("the stored token can't be read"))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Token::default()),
             Err(error) => Err(error),
         }
     }
@@ -70,7 +70,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     file.write(paused.token(), "from the first worker")?;
     println!("the first worker wrote with token {}", paused.token());
 
-    let broken = first.break_lock("orders", "the first worker is stuck", "example").await?;
+    let broken =
+        first.break_lock("orders").by("example").reason("the first worker is stuck").await?;
     println!("the lock was taken from it; free within {:?}", broken.free_within);
 
     // It has not let go, so the second waits until its deadline has passed.

@@ -15,7 +15,7 @@
 
 use std::{env, process, time::Duration};
 
-use leasehold_client::{Client, Holder, Leadership};
+use leasehold_client::{Client, Holder, Leadership, Token};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -71,7 +71,7 @@ async fn work(leadership: &Leadership) {
 
 /// A resource that must be safe takes the token, and refuses one that is lower
 /// than the greatest it has seen.
-async fn step(_token: u64) {
+async fn step(_token: Token) {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 

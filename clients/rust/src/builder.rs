@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Client, Error, Holder, connection::Connection, name, session::Profile};
+use crate::{Client, Endpoints, Error, Holder, connection::Connection, name, session::Profile};
 
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `connect`"]
 pub struct ClientBuilder {
-    endpoint: String,
+    endpoints: Endpoints,
     namespace: String,
     ttl: Option<Duration>,
     client_name: Option<String>,
@@ -22,9 +22,9 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    pub(crate) fn new(endpoint: String) -> Self {
+    pub(crate) fn new(endpoints: Endpoints) -> Self {
         Self {
-            endpoint,
+            endpoints,
             namespace: "default".to_owned(),
             ttl: None,
             client_name: None,
@@ -74,7 +74,8 @@ impl ClientBuilder {
     }
 
     /// How long to wait for a connection, and for answers that need no wait.
-    /// 5 s if it is not set.
+    /// 5 s if it is not set. Several endpoints share it in equal parts while the
+    /// client looks for one that answers.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -87,7 +88,7 @@ impl ClientBuilder {
     /// [`Error::Unavailable`] if there is no daemon.
     pub async fn connect(self) -> Result<Client, Error> {
         let profile = self.profile()?;
-        let connection = Connection::open(&self.endpoint, self.connect_timeout).await?;
+        let connection = Connection::open(&self.endpoints, self.connect_timeout).await?;
         Ok(Client::new(Arc::new(connection), Arc::new(profile), self.namespace.into()))
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    ClientBuilder, Election, Error, Guard, Leadership, LockRequest, SessionInfo,
+    ClientBuilder, Election, Endpoints, Error, Guard, Leadership, LockRequest, SessionInfo,
     connection::Connection,
     session::{Profile, Session},
 };
@@ -34,18 +34,26 @@ struct Shared {
 }
 
 impl Client {
-    /// Connects to `http://HOST:PORT` or `unix:/PATH`.
+    /// Connects to a daemon at `http://HOST:PORT` or, on Unix, `unix:/PATH`, or
+    /// to the first of [several](Endpoints) that answers.
+    ///
+    /// With several endpoints, a new session and every other call go to the
+    /// daemon that answered last, and to the next in the list if it can't be
+    /// reached. A session belongs to one daemon: after a broken connection the
+    /// client resumes it there. If that daemon has been silent for the session's
+    /// TTL, its grants are lost; the client then opens a new session at another
+    /// endpoint, and waiting acquires continue there.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an endpoint of another form, and
-    /// [`Error::Unavailable`] if there is no daemon.
-    pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
-        Self::builder(endpoint).connect().await
+    /// [`Error::Unavailable`] if no daemon answers.
+    pub async fn connect(endpoints: impl Into<Endpoints>) -> Result<Self, Error> {
+        Self::builder(endpoints).connect().await
     }
 
-    /// A client that is not as [`connect`](Self::connect) makes it.
-    pub fn builder(endpoint: impl Into<String>) -> ClientBuilder {
-        ClientBuilder::new(endpoint.into())
+    /// Creates a client with other settings than [`connect`](Self::connect).
+    pub fn builder(endpoints: impl Into<Endpoints>) -> ClientBuilder {
+        ClientBuilder::new(endpoints.into())
     }
 
     pub(crate) fn new(

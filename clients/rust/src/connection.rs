@@ -1,10 +1,12 @@
-//! The connection to the daemon that all sessions of a client share.
+//! The connections to the daemons that all sessions of a client share.
 
-#[cfg(feature = "simulation")]
-use std::sync::Arc;
 use std::{
+    error::Error as StdError,
     pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -18,12 +20,12 @@ use tokio::runtime::Handle;
 use tokio_stream::StreamExt as _;
 use tokio_stream::{Stream, wrappers::UnboundedReceiverStream};
 use tonic::{
-    Status, Streaming,
+    ConnectError, Request, Response, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 
 use crate::{
-    Error, pb,
+    Endpoints, Error, pb,
     pb::{
         election_service_client::ElectionServiceClient, lock_service_client::LockServiceClient,
         session_service_client::SessionServiceClient,
@@ -42,20 +44,34 @@ const LARGEST_FROM_SESSION: usize = 32 << 20;
 /// Names and descriptions are short, and checked before they get here.
 const LARGEST_SENT: usize = 64 << 10;
 
-/// Shared by a client's sessions and calls. Comes back by itself when it
-/// breaks.
+/// Connections of a client, one for each endpoint, shared by its sessions and
+/// calls. A broken connection is replaced at its next use.
+///
+/// New sessions and calls go to the daemon that answered last, at first to the
+/// first endpoint. If that one can't be reached, they go to the next in the
+/// list. A fixed order brings the clients of one list together at one daemon,
+/// where a handoff costs no storage call.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    endpoint: Endpoint,
+    daemons: Vec<Daemon>,
+    /// Index of the daemon that answered last.
+    preferred: AtomicUsize,
     timeout: Duration,
-    current: Mutex<Current>,
     /// Guards may be dropped outside of it.
     runtime: Handle,
     #[cfg(feature = "simulation")]
-    link: Option<Link>,
-    #[cfg(feature = "simulation")]
-    dial: Option<Dial>,
+    route: SimulatedRoute,
 }
+
+#[derive(Debug)]
+struct Daemon {
+    endpoint: Endpoint,
+    current: Mutex<Current>,
+}
+
+/// A daemon among those that the client may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target(usize);
 
 /// What a daemon says on a stream.
 #[cfg_attr(feature = "simulation", allow(clippy::large_enum_variant, reason = "one per session"))]
@@ -87,25 +103,14 @@ struct Current {
     generation: Generation,
 }
 
-/// A way to a daemon that is made up.
+/// Replaces the network in a simulation.
 #[cfg(feature = "simulation")]
-struct Link(Arc<dyn leasehold_time::simulation::Link>);
+struct SimulatedRoute(Option<Route>);
 
 #[cfg(feature = "simulation")]
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for SimulatedRoute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Link")
-    }
-}
-
-/// How connections are made in a network that is made up.
-#[cfg(feature = "simulation")]
-struct Dial(Arc<dyn leasehold_time::simulation::Dial>);
-
-#[cfg(feature = "simulation")]
-impl std::fmt::Debug for Dial {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Dial")
+        f.write_str("SimulatedRoute")
     }
 }
 
@@ -114,58 +119,71 @@ impl std::fmt::Debug for Dial {
 pub(crate) struct Generation(u64);
 
 impl Connection {
-    /// Connects now, so that a daemon that is not there is found out early.
-    pub(crate) async fn open(endpoint: &str, timeout: Duration) -> Result<Self, Error> {
+    /// Connects to the first daemon that answers, so that a missing daemon is
+    /// found out early.
+    pub(crate) async fn open(endpoints: &Endpoints, timeout: Duration) -> Result<Self, Error> {
         let runtime = Handle::try_current().map_err(|error| {
             Error::invalid("runtime", format!("the client needs a tokio runtime: {error}"))
         })?;
-        #[cfg(feature = "simulation")]
-        match leasehold_time::simulation::route() {
-            Some(Route::Link(link)) => return Self::simulated(link, timeout),
-            Some(Route::Dial(dial)) => return Self::dialled(endpoint, timeout, dial),
-            None => {}
+        let addresses = endpoints.as_slice();
+        let attempt = attempt_timeout(timeout, addresses.len());
+        let parsed: Vec<Endpoint> = (addresses.iter())
+            .map(|address| Ok(watched(parse(address)?, attempt)))
+            .collect::<Result<_, Error>>()?;
+        if parsed.is_empty() {
+            return Err(Error::invalid("endpoint", "at least one endpoint is required"));
         }
-        let shown = endpoint;
-        let endpoint = watched(parse(endpoint)?, timeout);
-        let channel = endpoint.connect().await.map_err(|error| {
-            Error::unavailable(format!("no daemon at {shown}: {}", status::causes(&error)))
-        })?;
-        let current = Current { channel, generation: Generation(0) };
-        Ok(Self {
-            endpoint,
-            timeout,
-            current: Mutex::new(current),
-            runtime,
-            #[cfg(feature = "simulation")]
-            link: None,
-            #[cfg(feature = "simulation")]
-            dial: None,
-        })
+        #[cfg(feature = "simulation")]
+        if let route @ Some(_) = leasehold_time::simulation::route() {
+            return Ok(Self::simulated(parsed, timeout, runtime, SimulatedRoute(route)));
+        }
+        let mut failures = Vec::new();
+        for (index, endpoint) in parsed.iter().enumerate() {
+            match endpoint.connect().await {
+                Ok(channel) => {
+                    let daemons = (parsed.iter().enumerate())
+                        .map(|(other, endpoint)| {
+                            let same = other == index;
+                            let channel =
+                                if same { channel.clone() } else { endpoint.connect_lazy() };
+                            Daemon::new(endpoint.clone(), channel)
+                        })
+                        .collect();
+                    return Ok(Self {
+                        daemons,
+                        preferred: AtomicUsize::new(index),
+                        timeout,
+                        runtime,
+                        #[cfg(feature = "simulation")]
+                        route: SimulatedRoute(None),
+                    });
+                }
+                Err(error) => {
+                    failures.push(format!("{}: {}", addresses[index], status::root_cause(&error)));
+                }
+            }
+        }
+        Err(Error::unavailable(format!("can't connect to the daemon at {}", failures.join("; "))))
     }
 
-    /// A connection through a network that is made up; made when it is needed.
-    #[cfg(feature = "simulation")]
-    fn dialled(
-        endpoint: &str,
-        timeout: Duration,
-        dial: Arc<dyn leasehold_time::simulation::Dial>,
-    ) -> Result<Self, Error> {
-        let endpoint = watched(parse(endpoint)?, timeout);
-        let current = Current { channel: dial.channel(&endpoint), generation: Generation(0) };
-        let (current, dial) = (Mutex::new(current), Some(Dial(dial)));
-        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link: None, dial })
-    }
-
-    /// A connection whose sessions go another way.
+    /// Connections through a simulated network; made when they are needed.
     #[cfg(feature = "simulation")]
     fn simulated(
-        link: Arc<dyn leasehold_time::simulation::Link>,
+        endpoints: Vec<Endpoint>,
         timeout: Duration,
-    ) -> Result<Self, Error> {
-        let endpoint = parse("http://127.0.0.1:1")?;
-        let current = Current { channel: endpoint.connect_lazy(), generation: Generation(0) };
-        let (current, link) = (Mutex::new(current), Some(Link(link)));
-        Ok(Self { endpoint, timeout, current, runtime: Handle::current(), link, dial: None })
+        runtime: Handle,
+        route: SimulatedRoute,
+    ) -> Self {
+        let daemons = (endpoints.into_iter())
+            .map(|endpoint| {
+                let channel = match &route.0 {
+                    Some(Route::Dial(dial)) => dial.channel(&endpoint),
+                    _ => endpoint.connect_lazy(),
+                };
+                Daemon::new(endpoint, channel)
+            })
+            .collect();
+        Self { daemons, preferred: AtomicUsize::new(0), timeout, runtime, route }
     }
 
     /// How long to wait for a connection, or for an answer that needs no wait.
@@ -173,65 +191,174 @@ impl Connection {
         self.timeout
     }
 
+    /// Timeout of one of several attempts: together they take no longer than
+    /// [`timeout`](Self::timeout), so that an unreachable daemon leaves time for
+    /// the others.
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        attempt_timeout(self.timeout, self.daemons.len())
+    }
+
     pub(crate) const fn runtime(&self) -> &Handle {
         &self.runtime
+    }
+
+    /// Number of endpoints.
+    pub(crate) fn endpoints(&self) -> usize {
+        self.daemons.len()
+    }
+
+    /// Returns the daemon that new sessions and calls go to.
+    pub(crate) fn preferred(&self) -> Target {
+        Target(self.preferred.load(Ordering::Relaxed))
+    }
+
+    /// Records that a daemon has answered.
+    pub(crate) fn prefer(&self, target: Target) {
+        self.preferred.store(target.0, Ordering::Relaxed);
+    }
+
+    /// Records that a daemon could not be used: the next one is tried, unless
+    /// another task has moved on already.
+    pub(crate) fn pass_over(&self, target: Target) {
+        let next = self.after(target);
+        let (from, to) = (target.0, next.0);
+        let _ = self.preferred.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn after(&self, target: Target) -> Target {
+        Target((target.0 + 1) % self.daemons.len())
     }
 
     /// Begins a session's stream.
     pub(crate) async fn attach(
         &self,
+        target: Target,
         messages: UnboundedReceiverStream<pb::AttachRequest>,
     ) -> Result<Incoming, Status> {
         #[cfg(feature = "simulation")]
-        if let Some(Link(link)) = &self.link {
+        if let Some(Route::Link(link)) = &self.route.0 {
             let messages = messages.map(|message| Ok(message.encode_to_vec()));
             let incoming = link.attach(Box::pin(messages)).await?;
             return Ok(Incoming::Simulated(incoming));
         }
-        let mut sessions = SessionServiceClient::new(self.current().channel.clone())
+        let mut sessions = SessionServiceClient::new(self.channel(target))
             .max_decoding_message_size(LARGEST_FROM_SESSION)
             .max_encoding_message_size(LARGEST_SENT);
         Ok(Incoming::Stream(sessions.attach(messages).await?.into_inner()))
     }
 
-    pub(crate) fn locks(&self) -> LockServiceClient<Channel> {
-        LockServiceClient::new(self.current().channel.clone())
-            .max_decoding_message_size(LARGEST_LOOK)
-            .max_encoding_message_size(LARGEST_SENT)
+    /// Calls a daemon, with the client's timeout. If no connection can be made,
+    /// calls the next one. A request that may have arrived is not repeated.
+    pub(crate) async fn call<Q, A, F>(
+        &self,
+        request: Q,
+        call: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let answer = self.on_any(|channel| {
+            let mut request = Request::new(request.clone());
+            request.set_timeout(self.timeout);
+            call(channel, request)
+        });
+        answer.await.map(Response::into_inner).map_err(|status| status::error(&status))
     }
 
-    pub(crate) fn elections(&self) -> ElectionServiceClient<Channel> {
-        ElectionServiceClient::new(self.current().channel.clone())
-            .max_decoding_message_size(LARGEST_LOOK)
-            .max_encoding_message_size(LARGEST_SENT)
+    /// The same, for a call that sets its own time limit.
+    pub(crate) async fn on_any<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let mut target = self.preferred();
+        let mut attempts = 1;
+        loop {
+            let outcome = call(self.channel(target)).await;
+            match outcome {
+                Err(status) if is_unsent(&status) => {
+                    self.pass_over(target);
+                    if attempts == self.daemons.len() {
+                        return Err(status);
+                    }
+                    attempts += 1;
+                    target = self.after(target);
+                }
+                Err(status) => return Err(status),
+                Ok(answer) => {
+                    self.prefer(target);
+                    return Ok(answer);
+                }
+            }
+        }
     }
 
-    pub(crate) fn generation(&self) -> Generation {
-        self.current().generation
+    pub(crate) fn generation(&self, target: Target) -> Generation {
+        self.daemons[target.0].current().generation
     }
 
-    /// Turns to a new connection: on this one the daemon has fallen silent, and
-    /// it may take long until the system notices. If many sessions find that
-    /// out together, one new connection serves them all.
-    pub(crate) fn renew(&self, silent: Generation) {
-        let mut current = self.current();
+    /// Replaces a connection on which the daemon has fallen silent, because it
+    /// may take long until the system notices. If many sessions find that out
+    /// together, one new connection serves them all.
+    pub(crate) fn renew(&self, target: Target, silent: Generation) {
+        let daemon = &self.daemons[target.0];
+        let mut current = daemon.current();
         if current.generation == silent {
-            current.channel = self.channel();
+            current.channel = self.new_channel(&daemon.endpoint);
             current.generation = Generation(silent.0 + 1);
         }
     }
 
-    fn channel(&self) -> Channel {
+    fn new_channel(&self, endpoint: &Endpoint) -> Channel {
         #[cfg(feature = "simulation")]
-        if let Some(Dial(dial)) = &self.dial {
-            return dial.channel(&self.endpoint);
+        if let Some(Route::Dial(dial)) = &self.route.0 {
+            return dial.channel(endpoint);
         }
-        self.endpoint.connect_lazy()
+        endpoint.connect_lazy()
+    }
+
+    fn channel(&self, target: Target) -> Channel {
+        self.daemons[target.0].current().channel.clone()
+    }
+}
+
+impl Daemon {
+    fn new(endpoint: Endpoint, channel: Channel) -> Self {
+        let current = Current { channel, generation: Generation(0) };
+        Self { endpoint, current: Mutex::new(current) }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(crate) fn locks(channel: Channel) -> LockServiceClient<Channel> {
+    LockServiceClient::new(channel)
+        .max_decoding_message_size(LARGEST_LOOK)
+        .max_encoding_message_size(LARGEST_SENT)
+}
+
+pub(crate) fn elections(channel: Channel) -> ElectionServiceClient<Channel> {
+    ElectionServiceClient::new(channel)
+        .max_decoding_message_size(LARGEST_LOOK)
+        .max_encoding_message_size(LARGEST_SENT)
+}
+
+fn attempt_timeout(timeout: Duration, endpoints: usize) -> Duration {
+    timeout / u32::try_from(endpoints.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Whether a call failed because no connection could be made.
+fn is_unsent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// With connections that notice when the daemon is gone.
@@ -268,7 +395,7 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
         _ => {}
     }
     Endpoint::from_shared(endpoint.to_owned())
-        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::causes(&error))))
+        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::root_cause(&error))))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{env, fmt};
 
-use crate::{Error, Guard, Leadership};
+use crate::{Error, Guard, Leadership, ParseTokenError, Token};
 
 /// The lock under which something is written, and the token of its holder. A
 /// guarded resource refuses a token that is lower than the greatest that it has
@@ -11,12 +11,12 @@ use crate::{Error, Guard, Leadership};
 pub struct Fence {
     namespace: String,
     lock: String,
-    token: u64,
+    token: Token,
 }
 
 impl Fence {
     /// By name. An empty namespace is the default one.
-    pub fn new(namespace: impl Into<String>, lock: impl Into<String>, token: u64) -> Self {
+    pub fn new(namespace: impl Into<String>, lock: impl Into<String>, token: Token) -> Self {
         let namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         Self { namespace, lock: lock.into(), token }
@@ -40,8 +40,8 @@ impl Fence {
             })
         };
         let token = read("LEASEHOLD_TOKEN")?;
-        let token = exact(&token).ok_or_else(|| {
-            Error::invalid("LEASEHOLD_TOKEN", format!("LEASEHOLD_TOKEN is no number: {token:?}"))
+        let token = token.parse().map_err(|error: ParseTokenError| {
+            Error::invalid("LEASEHOLD_TOKEN", format!("LEASEHOLD_TOKEN: {error}"))
         })?;
         Ok(Self::new(read("LEASEHOLD_NAMESPACE")?, read("LEASEHOLD_LOCK")?, token))
     }
@@ -60,7 +60,7 @@ impl Fence {
 
     /// The holder's token.
     #[must_use]
-    pub const fn token(&self) -> u64 {
+    pub const fn token(&self) -> Token {
         self.token
     }
 
@@ -88,12 +88,6 @@ impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "lock {:?} in namespace {}, token {}", self.lock, self.namespace, self.token)
     }
-}
-
-/// A token as it is written, and not otherwise: without a sign, without zeros
-/// before it.
-pub(crate) fn exact(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|token: &u64| token.to_string() == text)
 }
 
 /// Everything but letters, digits, `-._~` and what is named besides is escaped.

@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    Error, Reason,
+    Error, Reason, Token,
     clock::{self, Moment},
     pb,
     session::{GrantId, Session},
@@ -89,7 +89,7 @@ pub struct Guard {
     session: Arc<Session>,
     grant: GrantId,
     lock: pb::LockRef,
-    token: u64,
+    token: Token,
     /// Rings when there is news of the grant.
     bell: Arc<Notify>,
     /// The number of the last warning that was handed out.
@@ -102,7 +102,7 @@ impl Guard {
         session: Arc<Session>,
         grant: GrantId,
         lock: pb::LockRef,
-        token: u64,
+        token: Token,
         bell: Arc<Notify>,
     ) -> Self {
         Self { session, grant, lock, token, bell, warned: AtomicU64::new(0), let_go: false }
@@ -124,7 +124,7 @@ impl Guard {
     /// the guarded resource, which refuses one that is lower than the greatest
     /// that it has seen.
     #[must_use]
-    pub const fn token(&self) -> u64 {
+    pub const fn token(&self) -> Token {
         self.token
     }
 
@@ -138,6 +138,13 @@ impl Guard {
     #[must_use]
     pub fn deadline(&self) -> Moment {
         self.session.deadline(self.grant)
+    }
+
+    /// Returns the time until the [deadline](Self::deadline); zero once it has
+    /// passed.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline().remaining()
     }
 
     /// Whether the grant stands at this moment, by this machine's clock. Once

@@ -1,5 +1,7 @@
 //! The comparison that every guarded resource makes.
 
+use crate::Token;
+
 /// The greatest token that a resource has seen of one lock. For resources that
 /// have a place of their own to keep it in.
 ///
@@ -9,15 +11,15 @@
 /// may come after a newer one's.
 ///
 /// ```
-/// use leasehold_client::{Admitted, HighestToken};
+/// use leasehold_client::{Admitted, HighestToken, Token};
 ///
-/// let mut highest = HighestToken::new(0);     // or what was persisted
-/// assert_eq!(highest.admit(7), Ok(Admitted::Raised));     // persist 7, then act
-/// assert_eq!(highest.admit(7), Ok(Admitted::Known));      // act
-/// assert!(highest.admit(6).is_err());                     // refuse
+/// let mut highest = HighestToken::default();     // or what was persisted
+/// assert_eq!(highest.admit(Token::new(7)), Ok(Admitted::Raised));     // persist 7, then act
+/// assert_eq!(highest.admit(Token::new(7)), Ok(Admitted::Known));      // act
+/// assert!(highest.admit(Token::new(6)).is_err());                     // refuse
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct HighestToken(u64);
+pub struct HighestToken(Token);
 
 /// Why somebody was let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,21 +35,21 @@ pub enum Admitted {
 #[error("token {token} is stale: {newer} was seen. Stop, and acquire the lock again")]
 pub struct Overtaken {
     /// What was presented.
-    pub token: u64,
+    pub token: Token,
     /// The greatest that was seen.
-    pub newer: u64,
+    pub newer: Token,
 }
 
 impl HighestToken {
     /// What is known of old; 0 if nothing is.
     #[must_use]
-    pub const fn new(token: u64) -> Self {
+    pub const fn new(token: Token) -> Self {
         Self(token)
     }
 
     /// The greatest so far; 0 if there was none.
     #[must_use]
-    pub const fn get(self) -> u64 {
+    pub const fn get(self) -> Token {
         self.0
     }
 
@@ -55,11 +57,11 @@ impl HighestToken {
     ///
     /// # Errors
     /// [`Overtaken`] if a greater one was seen. Nothing has changed then.
-    pub const fn admit(&mut self, token: u64) -> Result<Admitted, Overtaken> {
-        if token < self.0 {
+    pub const fn admit(&mut self, token: Token) -> Result<Admitted, Overtaken> {
+        if token.get() < self.0.get() {
             return Err(Overtaken { token, newer: self.0 });
         }
-        if token == self.0 {
+        if token.get() == self.0.get() {
             return Ok(Admitted::Known);
         }
         self.0 = token;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Holder, holder, pb};
+use crate::{Holder, Token, holder, pb};
 
 /// A lock as the daemon saw it when it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct LockInfo {
     /// The holding session, if it is a session of this daemon.
     pub session_id: Option<String>,
     /// The holder's token, if it is held and known.
-    pub token: Option<u64>,
+    pub token: Option<Token>,
     /// For how long it has been held, if it is known.
     pub held_for: Option<Duration>,
     /// How many acquires wait for it at this daemon.
@@ -70,7 +70,7 @@ impl From<pb::LockInfo> for LockInfo {
             held: info.held,
             holder: info.holder.map(Holder::from),
             session_id: Some(info.session_id).filter(|id| !id.is_empty()),
-            token: info.token,
+            token: info.token.map(Token::new),
             held_for: info.held_for_ms.map(Duration::from_millis),
             waiting: info.waiting,
             ending: info.ending,
@@ -150,7 +150,7 @@ pub struct Check {
     pub lock: LockInfo,
 }
 
-/// The answer to [`Client::break_lock`](crate::Client::break_lock).
+/// Response to [`Client::break_lock`](crate::Client::break_lock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// False if nobody held the lock: then nothing was done.

@@ -33,10 +33,10 @@
 //! # Use
 //!
 //! ```no_run
-//! # async fn write_orders(token: u64) {}
+//! # async fn write_orders(token: leasehold_client::Token) {}
 //! # async fn example() -> Result<(), leasehold_client::Error> {
 //! let client = leasehold_client::Client::connect("http://127.0.0.1:7420").await?;
-//! let guard = client.lock("orders").acquire().await?;
+//! let guard = client.lock("orders").await?;
 //! write_orders(guard.token()).await;
 //! guard.release().await?;
 //! # Ok(())
@@ -46,7 +46,7 @@
 //! Or with work that is dropped where it stands when the lock is lost:
 //!
 //! ```no_run
-//! # async fn write_orders(token: u64) -> usize { 0 }
+//! # async fn write_orders(token: leasehold_client::Token) -> usize { 0 }
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
 //! let written = client.with_lock("orders", async |guard| write_orders(guard.token()).await).await?;
 //! # Ok(())
@@ -97,10 +97,10 @@
 //!
 //! An election is a lock whose holder shows a value: "exactly one of my
 //! replicas does this, and the others know which". What is not guaranteed for
-//! locks is not guaranteed here: pass the [token](Leadership::token) on.
+//! locks is not guaranteed here: pass the [token](Guard::token) on.
 //!
 //! ```no_run
-//! # async fn schedule(token: u64) {}
+//! # async fn schedule(token: leasehold_client::Token) {}
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
 //! let election = client.election("scheduler").value("10.0.0.7:8080");
 //! // Whenever this worker leads, until the work ends by itself.
@@ -137,10 +137,12 @@ pub mod guard_sql;
 use leasehold_time::{clock, mutant, task};
 
 mod backoff;
+mod break_request;
 mod builder;
 mod client;
 mod connection;
 mod election;
+mod endpoints;
 mod error;
 mod fence;
 mod guard;
@@ -152,11 +154,17 @@ mod name;
 mod request;
 mod session;
 mod status;
+mod token;
 mod value;
+mod wait_options;
 
+pub use break_request::BreakRequest;
 pub use builder::ClientBuilder;
 pub use client::Client;
-pub use election::{Election, ElectionState, Leader, Leadership, Observer, SteppedDown};
+pub use election::{
+    Campaign, Election, ElectionState, Leader, Leadership, Observer, StepDownRequest, SteppedDown,
+};
+pub use endpoints::Endpoints;
 pub use error::{Error, Reason};
 pub use fence::Fence;
 pub use guard::{Guard, Loss, Operator, Risk};
@@ -170,6 +178,7 @@ pub use leasehold_time::Moment;
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;
+pub use token::{ParseTokenError, Token};
 
 /// The protocol, as generated from `proto/leasehold/v1`.
 #[allow(missing_docs, unreachable_pub, reason = "generated")]

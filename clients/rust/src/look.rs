@@ -1,12 +1,22 @@
 //! Looking at locks, and an operator's means.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
-use tonic::{Request, Streaming};
+use tokio_stream::Stream;
+use tonic::Streaming;
 
 use crate::{
-    Broken, Change, Check, Client, DaemonInfo, Error, LockInfo, StoredInfo, TokenState, Watch,
-    connection::Connection, name, pb, status,
+    BreakRequest, Change, Check, Client, DaemonInfo, Endpoints, Error, LockInfo, StoredInfo, Token,
+    TokenState, Watch,
+    connection::{Connection, locks},
+    name, pb, status,
 };
 
 const PAGE_SIZE: u32 = 500;
@@ -20,9 +30,11 @@ impl Client {
     /// if the daemon does not answer.
     pub async fn inspect(&self, name: &str) -> Result<LockInfo, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = self.timed(pb::InspectRequest { lock, stored: false });
-        let response = self.connection().locks().inspect(request).await;
-        Ok(response.map_err(|s| status::error(&s))?.into_inner().lock.unwrap_or_default().into())
+        let request = pb::InspectRequest { lock, stored: false };
+        let response = self
+            .connection()
+            .call(request, |channel, request| async move { locks(channel).inspect(request).await });
+        Ok(response.await?.lock.unwrap_or_default().into())
     }
 
     /// One lock as it is now and as it is stored, and what the daemon's storage
@@ -33,25 +45,30 @@ impl Client {
     /// As [`inspect`](Self::inspect).
     pub async fn inspect_stored(&self, name: &str) -> Result<StoredInfo, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = self.timed(pb::InspectRequest { lock, stored: true });
-        let response = self.connection().locks().inspect(request).await;
-        Ok(response.map_err(|s| status::error(&s))?.into_inner().into())
+        let request = pb::InspectRequest { lock, stored: true };
+        let response = self
+            .connection()
+            .call(request, |channel, request| async move { locks(channel).inspect(request).await });
+        Ok(response.await?.into())
     }
 
     /// The locks that are held or waited for and whose name begins with
     /// `prefix`, in the order of their names.
-    #[must_use = "nothing is fetched before `next`"]
     pub fn list(&self, prefix: &str) -> List {
-        List {
-            connection: Arc::clone(self.connection()),
-            request: Some(pb::ListRequest {
-                namespace: self.namespace().to_owned(),
-                prefix: prefix.to_owned(),
-                page_size: PAGE_SIZE,
-                page_token: String::new(),
-            }),
-            page: VecDeque::new(),
-        }
+        let namespace = self.namespace().to_owned();
+        self.list_pages(pb::ListRequest { namespace, ..list_request(prefix) })
+    }
+
+    /// The locks of all namespaces that have a holder or a waiter and whose name
+    /// within its namespace begins with `prefix`, in the order of
+    /// "namespace/name".
+    pub fn list_all_namespaces(&self, prefix: &str) -> List {
+        self.list_pages(pb::ListRequest { all_namespaces: true, ..list_request(prefix) })
+    }
+
+    fn list_pages(&self, request: pb::ListRequest) -> List {
+        let connection = Arc::clone(self.connection());
+        List { connection, request: Some(request), page: VecDeque::new(), fetching: None }
     }
 
     /// The current state of one or more locks, and then every change.
@@ -69,28 +86,26 @@ impl Client {
         };
         let request =
             pb::WatchRequest { namespace: self.namespace().to_owned(), target: Some(target) };
-        let response = self.connection().locks().watch(request).await;
-        Ok(Watching { changes: Some(response.map_err(|s| status::error(&s))?.into_inner()) })
+        let response = self.connection().on_any(|channel| {
+            let request = request.clone();
+            async move { locks(channel).watch(request).await }
+        });
+        let changes = response.await.map_err(|status| status::error(&status))?.into_inner();
+        Ok(Watching { changes: Some(changes) })
     }
 
-    /// Takes a lock from its holder, who is told at once. The lock is free as
-    /// soon as the holder has let go, at the latest at its deadline. `reason`
-    /// is shown to the holder; `by`, who asks, is written to the daemon's log.
+    /// Breaks a lock: ends the grant of its holder, who is notified at once. The
+    /// lock is free as soon as the holder has released it, at the latest at the
+    /// holder's deadline.
     ///
-    /// # Errors
-    /// [`Error::Invalid`] for a name or reason that can't be one,
-    /// [`Error::Unavailable`] if the daemon does not answer.
-    pub async fn break_lock(&self, name: &str, reason: &str, by: &str) -> Result<Broken, Error> {
-        let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let (reason, by) = (reason.to_owned(), by.to_owned());
-        let request = self.timed(pb::BreakRequest { lock, reason, by });
-        let response = self.connection().locks().r#break(request).await;
-        let broken = response.map_err(|s| status::error(&s))?.into_inner();
-        Ok(Broken {
-            broken: broken.broken,
-            lock: broken.lock.unwrap_or_default().into(),
-            free_within: Duration::from_millis(broken.free_within_ms),
-        })
+    /// ```no_run
+    /// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+    /// client.break_lock("orders").by("root@vm").reason("worker stuck, incident 4711").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn break_lock(&self, name: &str) -> BreakRequest {
+        BreakRequest::new(self.clone(), name::lock_ref(self.namespace(), name))
     }
 
     /// Says whether a token is that of the lock's present holder. If only another
@@ -102,15 +117,15 @@ impl Client {
     /// # Errors
     /// [`Error::Invalid`] for a name that can't be one, [`Error::Unavailable`]
     /// if the daemon does not answer.
-    pub async fn check(&self, name: &str, token: u64) -> Result<Check, Error> {
-        let request =
-            pb::CheckTokenRequest { lock: Some(name::lock_ref(self.namespace(), name)?), token };
-        let first = self.send_check(self.connection(), request.clone()).await?;
+    pub async fn check(&self, name: &str, token: Token) -> Result<Check, Error> {
+        let lock = Some(name::lock_ref(self.namespace(), name)?);
+        let request = pb::CheckTokenRequest { lock, token: token.get() };
+        let first = send_check(self.connection(), request.clone()).await?;
         let peer = first.lock.daemon.as_ref().filter(|_| first.state == TokenState::Unknown);
         match self.peer(peer).await {
             // If the peer does not answer, or does not know either, the first answer
             // says what to do.
-            Some(peer) => match self.send_check(&peer, request).await {
+            Some(peer) => match send_check(&peer, request).await {
                 Ok(second) if second.state != TokenState::Unknown => Ok(second),
                 _ => Ok(first),
             },
@@ -118,109 +133,137 @@ impl Client {
         }
     }
 
-    async fn send_check(
-        &self,
-        connection: &Connection,
-        request: pb::CheckTokenRequest,
-    ) -> Result<Check, Error> {
-        let response = connection.locks().check_token(self.timed(request)).await;
-        let check = response.map_err(|s| status::error(&s))?.into_inner();
-        let state = match check.state() {
-            pb::TokenState::Current => TokenState::Current,
-            pb::TokenState::Stale => TokenState::Stale,
-            pb::TokenState::NotHeld => TokenState::NotHeld,
-            pb::TokenState::NeverGranted => TokenState::NeverGranted,
-            pb::TokenState::Unknown => TokenState::Unknown,
-            pb::TokenState::Unspecified => {
-                return Err(Error::Incompatible {
-                    message: "the daemon's answer on a token is one that this client does not know"
-                        .to_owned(),
-                });
-            }
-        };
-        Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
-    }
-
     /// Connects to the daemon that must be asked, if its address is known and can
     /// be used from here. The address is a hint from a lock's record: nothing is
     /// sent to it but the same operator's request.
     pub(crate) async fn peer(&self, peer: Option<&DaemonInfo>) -> Option<Connection> {
-        let endpoint = peer?.reachable()?;
-        Connection::open(endpoint, self.connection().timeout()).await.ok()
-    }
-
-    pub(crate) fn timed<T>(&self, message: T) -> Request<T> {
-        timed(self.connection(), message)
+        let endpoint = Endpoints::from(peer?.reachable()?);
+        Connection::open(&endpoint, self.connection().timeout()).await.ok()
     }
 }
 
-fn timed<T>(connection: &Connection, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(connection.timeout());
-    request
+async fn send_check(
+    connection: &Connection,
+    request: pb::CheckTokenRequest,
+) -> Result<Check, Error> {
+    let response = connection
+        .call(request, |channel, request| async move { locks(channel).check_token(request).await });
+    let check = response.await?;
+    let state = match check.state() {
+        pb::TokenState::Current => TokenState::Current,
+        pb::TokenState::Stale => TokenState::Stale,
+        pb::TokenState::NotHeld => TokenState::NotHeld,
+        pb::TokenState::NeverGranted => TokenState::NeverGranted,
+        pb::TokenState::Unknown => TokenState::Unknown,
+        pb::TokenState::Unspecified => {
+            return Err(Error::Incompatible {
+                message: "the daemon's answer on a token is one that this client does not know"
+                    .to_owned(),
+            });
+        }
+    };
+    Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
 }
 
-/// Locks, fetched page by page. Made by [`Client::list`].
-#[derive(Debug)]
+fn list_request(prefix: &str) -> pb::ListRequest {
+    pb::ListRequest { prefix: prefix.to_owned(), page_size: PAGE_SIZE, ..Default::default() }
+}
+
+type Fetching = Pin<Box<dyn Future<Output = Result<pb::ListResponse, Error>> + Send>>;
+
+/// Locks, fetched page by page. Made by [`Client::list`]. Also a [`Stream`].
+#[must_use = "nothing is fetched before `next`"]
 pub struct List {
     connection: Arc<Connection>,
     /// Asks for the next page; none after the last one, or after a failure.
     request: Option<pb::ListRequest>,
     page: VecDeque<pb::LockInfo>,
+    /// The next page, on its way.
+    fetching: Option<Fetching>,
 }
 
 impl List {
-    /// The next lock; `None` after the last one, or after a failure.
+    /// Returns the next lock; `None` after the last one, or after a failure.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<LockInfo, Error>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+async fn fetch(
+    connection: Arc<Connection>,
+    request: pb::ListRequest,
+) -> Result<pb::ListResponse, Error> {
+    let response = connection
+        .call(request, |channel, request| async move { locks(channel).list(request).await });
+    response.await
+}
+
+impl Stream for List {
+    type Item = Result<LockInfo, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             if let Some(lock) = self.page.pop_front() {
-                return Some(Ok(lock.into()));
+                return Poll::Ready(Some(Ok(lock.into())));
             }
-            // Only taken once the answer is here, so that a call that was
-            // dropped half-way can be repeated.
-            let request = timed(&self.connection, self.request.clone()?);
-            match self.connection.locks().list(request).await {
+            let Some(request) = self.request.clone() else { return Poll::Ready(None) };
+            let connection = Arc::clone(&self.connection);
+            let fetching =
+                self.fetching.get_or_insert_with(|| Box::pin(fetch(connection, request)));
+            let fetched = ready!(fetching.as_mut().poll(context));
+            self.fetching = None;
+            let request = self.request.take();
+            match fetched {
                 Ok(response) => {
-                    let response = response.into_inner();
                     self.page = response.locks.into();
-                    let token = response.next_page_token;
-                    self.request = (self.request.take())
-                        .filter(|_| !token.is_empty())
-                        .map(|request| pb::ListRequest { page_token: token, ..request });
+                    let page_token = response.next_page_token;
+                    self.request = request
+                        .filter(|_| !page_token.is_empty())
+                        .map(|request| pb::ListRequest { page_token, ..request });
                 }
-                Err(status) => {
-                    self.request = None;
-                    return Some(Err(status::error(&status)));
-                }
+                Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
     }
 }
 
-/// Changes of locks. Made by [`Client::watch`].
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+/// Changes of locks. Made by [`Client::watch`]. Also a [`Stream`].
 #[derive(Debug)]
+#[must_use = "nothing is received before `next`"]
 pub struct Watching {
     /// None after the end.
     changes: Option<Streaming<pb::WatchResponse>>,
 }
 
 impl Watching {
-    /// The next state or change; `None` after the daemon ended the watch, or
-    /// after a failure.
+    /// Returns the next state or change; `None` after the daemon ended the
+    /// watch, or after a failure. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Change, Error>> {
-        match self.changes.as_mut()?.message().await {
-            Ok(Some(change)) => Some(Ok(Change {
-                lock: change.lock.unwrap_or_default().into(),
-                initial: change.initial,
-            })),
-            Ok(None) => {
-                self.changes = None;
-                None
-            }
-            Err(status) => {
-                self.changes = None;
-                Some(Err(status::error(&status)))
-            }
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Watching {
+    type Item = Result<Change, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(changes) = &mut self.changes else { return Poll::Ready(None) };
+        let received = ready!(Pin::new(changes).poll_next(context));
+        if !matches!(received, Some(Ok(_))) {
+            self.changes = None;
         }
+        Poll::Ready(received.map(|received| match received {
+            Ok(change) => {
+                Ok(Change { lock: change.lock.unwrap_or_default().into(), initial: change.initial })
+            }
+            Err(status) => Err(status::error(&status)),
+        }))
     }
 }

@@ -12,19 +12,22 @@ pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error
     if name.is_empty() {
         return Err(Error::invalid(
             "name",
-            format!("a lock's name has 1 to {LONGEST_NAME} bytes; this one is empty"),
+            format!("invalid lock name \"\": a name has 1 to {LONGEST_NAME} bytes"),
         ));
     }
     if name.len() > LONGEST_NAME {
         return Err(Error::invalid(
             "name",
-            format!("a lock's name has 1 to {LONGEST_NAME} bytes; this one has {}", name.len()),
+            format!(
+                "invalid lock name: it has {} bytes; the maximum is {LONGEST_NAME}",
+                name.len()
+            ),
         ));
     }
     if name.chars().any(char::is_control) {
         return Err(Error::invalid(
             "name",
-            format!("a lock's name has no control characters: {name:?}"),
+            format!("invalid lock name {name:?}: control characters are not allowed"),
         ));
     }
     Ok(pb::LockRef { namespace: namespace.to_owned(), name: name.to_owned() })
@@ -44,7 +47,7 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     Err(Error::invalid(
         "namespace",
         format!(
-            "a namespace has 1 to {LONGEST_NAMESPACE} of a-z, 0-9 and '-', and no '-' at either end: {shown:?}"
+            "invalid namespace {shown:?}: use 1 to {LONGEST_NAMESPACE} of a-z, 0-9 and '-', with no '-' at either end"
         ),
     ))
 }

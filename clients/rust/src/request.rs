@@ -1,10 +1,10 @@
 //! Asking for a lock.
 
-use std::{fmt, time::Duration};
+use std::{fmt, pin::Pin, time::Duration};
 
 use crate::{
     Client, Error, Guard, Holder, name,
-    session::{Terms, Wait},
+    wait_options::{WaitOptions, wait_option_methods},
 };
 
 /// How a waiting acquire stands.
@@ -25,60 +25,36 @@ pub struct Progress {
 
 pub(crate) type OnProgress = Box<dyn FnMut(Progress) + Send>;
 
-/// A wish for a lock. Made by [`Client::lock`].
-#[must_use = "nothing is asked for before `acquire`"]
+/// Request for a lock. Made by [`Client::lock`].
+///
+/// Send it with [`acquire`](Self::acquire) or, which is the same, by awaiting
+/// it:
+///
+/// ```no_run
+/// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+/// let guard = client.lock("orders").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is sent before `acquire`, `try_acquire` or `.await`"]
 pub struct LockRequest {
     client: Client,
     name: String,
-    wait: Wait,
-    terms: Terms,
-    on_progress: Option<OnProgress>,
+    options: WaitOptions,
+    longest_hold: Option<Duration>,
 }
 
 impl LockRequest {
     pub(crate) fn new(client: Client, name: String) -> Self {
-        let terms = Terms::default();
-        Self { client, name, wait: Wait::Forever, terms, on_progress: None }
+        Self { client, name, options: WaitOptions::default(), longest_hold: None }
     }
 
-    /// Waits at most this long.
-    pub fn wait(mut self, limit: Duration) -> Self {
-        self.wait = if limit.is_zero() { Wait::Not } else { Wait::AtMost(limit) };
-        self
-    }
-
-    /// Does not wait: is refused if somebody else holds the lock.
-    pub fn no_wait(mut self) -> Self {
-        self.wait = Wait::Not;
-        self
-    }
-
-    /// Waits for as long as it takes, also while the daemon can't be reached.
-    /// This is the default.
-    pub fn wait_forever(mut self) -> Self {
-        self.wait = Wait::Forever;
-        self
-    }
+    wait_option_methods!();
 
     /// The longest time for which the lock may be held: at least 1 s. The
     /// grant is lost afterwards, however alive its holder is.
     pub fn longest_hold(mut self, limit: Duration) -> Self {
-        self.terms.longest_hold = Some(limit);
-        self
-    }
-
-    /// How long the storage lease lasts without a renewal, if it must be
-    /// acquired for this request: 15 to 60 whole seconds. A shorter one frees
-    /// the lock earlier after a crash of the daemon, a longer one outlasts
-    /// longer outages of the storage. Without it, as the daemon is configured.
-    pub fn lease_duration(mut self, duration: Duration) -> Self {
-        self.terms.lease_duration = Some(duration);
-        self
-    }
-
-    /// Is called while the acquire waits, whenever something has changed.
-    pub fn on_progress(mut self, tell: impl FnMut(Progress) + Send + 'static) -> Self {
-        self.on_progress = Some(Box::new(tell));
+        self.longest_hold = Some(limit);
         self
     }
 
@@ -91,7 +67,29 @@ impl LockRequest {
     /// [`Error::NeedsOperator`] and [`Error::Incompatible`] as they say.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let lock = name::lock_ref(self.client.namespace(), &self.name)?;
-        self.client.any_session().acquire(lock, self.wait, self.terms, self.on_progress).await
+        let Self { client, options, longest_hold, .. } = self;
+        let (terms, on_progress) = (options.terms(longest_hold, None), options.on_progress());
+        client.any_session().acquire(lock, options.wait, terms, on_progress).await
+    }
+
+    /// Acquires the lock if it is free, without waiting for a holder, whatever
+    /// [wait](Self::wait) is set. Returns `None` if the lock is held. To learn
+    /// by whom, use [`no_wait`](Self::no_wait) and [`acquire`](Self::acquire),
+    /// whose error names the holder.
+    ///
+    /// ```no_run
+    /// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
+    /// if let Some(guard) = client.lock("nightly-report").try_acquire().await? {
+    ///     println!("it is this program's turn, with token {}", guard.token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), except [`Error::NotGranted`].
+    pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
+        granted_or_held(self.no_wait().acquire().await)
     }
 
     /// Acquires the lock, does `work`, and gives the lock back. When the lock
@@ -120,13 +118,33 @@ impl LockRequest {
     }
 }
 
+impl IntoFuture for LockRequest {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Sends the request, as [`acquire`](LockRequest::acquire) does.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}
+
+/// Turns the refusal of a request that does not wait into `None`.
+pub(crate) fn granted_or_held<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
+    match outcome {
+        Ok(granted) => Ok(Some(granted)),
+        Err(Error::NotGranted { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockRequest")
             .field("namespace", &self.client.namespace())
             .field("name", &self.name)
-            .field("wait", &self.wait)
-            .field("terms", &self.terms)
+            .field("wait", &self.options.wait)
+            .field("lease_duration", &self.options.lease_duration)
+            .field("longest_hold", &self.longest_hold)
             .finish_non_exhaustive()
     }
 }

@@ -68,6 +68,19 @@ pub(crate) fn message(status: &Status) -> String {
     }
 }
 
+/// Innermost cause of a failed connection. An error of the operating system is
+/// reduced to its kind, as in "connection refused".
+pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
+    let mut root = error;
+    while let Some(cause) = root.source() {
+        root = cause;
+    }
+    match root.downcast_ref::<std::io::Error>() {
+        Some(error) if error.get_ref().is_none() => error.kind().to_string(),
+        _ => root.to_string(),
+    }
+}
+
 /// An error with its causes, each said once.
 pub(crate) fn causes(error: &dyn StdError) -> String {
     let mut said = error.to_string();
@@ -132,6 +145,14 @@ mod tests {
         assert_eq!(reason(&status), None);
         assert_eq!(error(&status), Error::unavailable("away"));
         assert_eq!(reason(&with_reason(Code::Unknown, "NEW_ONE")), None);
+    }
+
+    #[test]
+    fn root_cause_of_connection_failure_is_named_once() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(root_cause(&refused()), "connection refused");
+        assert_eq!(root_cause(&Status::from_error(Box::new(refused()))), "connection refused");
+        assert_eq!(root_cause(&std::io::Error::other("no route")), "no route");
     }
 
     #[test]

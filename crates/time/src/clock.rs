@@ -146,7 +146,7 @@ const READS: usize = 5;
 /// A point on both clocks, to notice when they drift apart: a machine that was
 /// frozen from outside may wake up with a wall clock that was set right and
 /// another that never noticed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     moment: Moment,
     wall: SystemTime,
@@ -178,6 +178,12 @@ impl Anchor {
     #[must_use]
     pub const fn at(&self) -> Moment {
         self.moment
+    }
+
+    /// Reading of the wall clock.
+    #[must_use]
+    pub const fn wall(&self) -> SystemTime {
+        self.wall
     }
 
     /// How far the wall clock had run ahead of the other by then.

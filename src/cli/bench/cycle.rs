@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     cli::{
-        Globals,
         exit::{FAILED, Failure},
         output::{Output, line},
     },
@@ -81,13 +80,13 @@ struct Target {
 }
 
 impl Cycle {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, endpoint: &str, output: Output) -> Result<ExitCode, Failure> {
         let daemon = if self.spawn {
             let threads = ["--threads".to_owned(), self.threads.to_string()];
             let server = Server::daemon("daemon", false, &threads)?;
             Target { endpoint: server.endpoint.clone(), server: Some(server) }
         } else {
-            Target { endpoint: globals.endpoint.clone(), server: None }
+            Target { endpoint: endpoint.to_owned(), server: None }
         };
         connect(&daemon.endpoint).await?;
         let server = Server::floor(daemon.endpoint.starts_with("unix:"))?;
@@ -104,11 +103,11 @@ impl Cycle {
                     floors.push(self.measure(&floor, workers, shared).await?);
                 }
             }
-            if globals.output == Output::Text {
+            if output == Output::Text {
                 crate::cli::output::note(format_args!("round {} of {}", round + 1, self.rounds));
             }
         }
-        report(globals.output, &rows)?;
+        report(output, &rows)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -18,7 +18,6 @@ use serde_json::json;
 use super::server::Server;
 use crate::{
     cli::{
-        Globals,
         exit::{FAILED, Failure},
         output::{Output, line, note},
     },
@@ -144,9 +143,9 @@ impl Worker {
 }
 
 impl Election {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, output: Output) -> Result<ExitCode, Failure> {
         let mut kept = true;
-        if globals.output == Output::Text {
+        if output == Output::Text {
             line(format_args!(
                 "{:<46}{:>10}{:>10}{:>10}",
                 "until the next one leads", "median", "longest", "promised"
@@ -156,7 +155,7 @@ impl Election {
             let mut times = Vec::new();
             for round in 0..self.rounds {
                 times.push(self.measure(&case, round).await?);
-                if globals.output == Output::Text {
+                if output == Output::Text {
                     note(format_args!("{}: {} of {}", case.what, round + 1, self.rounds));
                 }
             }
@@ -165,7 +164,7 @@ impl Election {
             let longest = times.last().copied().unwrap_or_default();
             kept &= longest <= case.promised;
             let (what, promised) = (case.what, case.promised);
-            match globals.output {
+            match output {
                 Output::Text => line(format_args!(
                     "{what:<46}{:>8.2} s{:>8.2} s{:>8.2} s",
                     median.as_secs_f64(),
@@ -239,7 +238,7 @@ impl Election {
         let client = Client::connect(&candidates.endpoint).await?;
         let election = client.election(&name);
         worker.until("it leads", async || Ok(election.leader().await?.leader.is_some())).await?;
-        let candidate = tokio::spawn(client.election(&name).campaign("candidate"));
+        let candidate = tokio::spawn(client.election(&name).campaign("candidate").into_future());
         worker
             .until("the candidate waits", async || Ok(election.leader().await?.candidates > 0))
             .await?;

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     cli::{
-        Globals,
         exit::{FAILED, Failure},
         output::{Output, line},
     },
@@ -55,10 +54,10 @@ struct Found {
 }
 
 impl Hold {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, output: Output) -> Result<ExitCode, Failure> {
         let row = |what: String, found: &Found| {
             let Found { held, memory, cpu, keep_alives, lost } = found;
-            match globals.output {
+            match output {
                 Output::Json => line(json!({
                     "what": what, "held": held, "memory_bytes": memory,
                     "bytes_each": memory / (*held as u64).max(1), "cpu_share": cpu,
@@ -72,7 +71,7 @@ impl Hold {
                 )),
             }
         };
-        if globals.output == Output::Text {
+        if output == Output::Text {
             line(format_args!(
                 "{:<34}{:>15}{:>13}{:>11}{:>12}{:>7}",
                 "", "over idle", "each", "of a core", "keep-alives", "lost"

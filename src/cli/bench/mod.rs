@@ -12,7 +12,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::{Globals, exit::Failure};
+use super::{
+    exit::Failure,
+    options::{EndpointOption, OutputOption},
+};
 
 /// Measures a daemon. Machines are noisy: look at the ratios.
 #[derive(Debug, clap::Args)]
@@ -24,26 +27,45 @@ pub(super) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Lock + unlock, beside an echo on the same kind of stream
-    Cycle(cycle::Cycle),
+    Cycle(OnDaemon<cycle::Cycle>),
     /// Memory and CPU of many held locks and many sessions
-    Hold(hold::Hold),
-    /// Calls to the storage: for a grant, a hand-over, a release, and to keep
-    /// many leases
-    Storage(storage::Storage),
-    /// How long until the next one leads, after a leader has ended
-    Election(election::Election),
+    Hold(Reported<hold::Hold>),
+    /// Storage calls: for a grant, a handoff, a release, and to keep many leases
+    Storage(OnDaemon<storage::Storage>),
+    /// Time until the next candidate leads, after a leader has ended
+    Election(Reported<election::Election>),
     /// Answers every message on a session stream, and does nothing else
     #[command(hide = true)]
     Floor(floor::Floor),
 }
 
+/// A benchmark with an output format.
+#[derive(Debug, clap::Args)]
+struct Reported<T: clap::Args> {
+    #[command(flatten)]
+    bench: T,
+    #[command(flatten)]
+    output: OutputOption,
+}
+
+/// A benchmark of a running daemon.
+#[derive(Debug, clap::Args)]
+struct OnDaemon<T: clap::Args> {
+    #[command(flatten)]
+    bench: T,
+    #[command(flatten)]
+    daemon: EndpointOption,
+    #[command(flatten)]
+    output: OutputOption,
+}
+
 impl Bench {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         match self.what {
-            What::Cycle(cycle) => cycle.run(globals).await,
-            What::Hold(hold) => hold.run(globals).await,
-            What::Storage(storage) => storage.run(globals).await,
-            What::Election(election) => election.run(globals).await,
+            What::Cycle(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
+            What::Hold(on) => on.bench.run(on.output.output).await,
+            What::Storage(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
+            What::Election(on) => on.bench.run(on.output.output).await,
             What::Floor(floor) => floor.run().await,
         }
     }

@@ -9,7 +9,6 @@ use tonic::transport::Channel;
 use super::stream::{Stream, broken, connect, unexpected};
 use crate::{
     cli::{
-        Globals,
         exit::{FAILED, Failure},
         output::{Output, line, note},
     },
@@ -67,25 +66,25 @@ struct Held {
 }
 
 impl Storage {
-    pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
-        let channel = connect(&globals.endpoint).await?;
+    pub(super) async fn run(self, endpoint: &str, output: Output) -> Result<ExitCode, Failure> {
+        let channel = connect(endpoint).await?;
         let (description, before) = calls(&channel).await?;
-        if globals.output == Output::Text {
+        if output == Output::Text {
             line(format_args!("store: {description}"))?;
         }
         if before.is_empty() {
             let why = "this daemon's store makes no calls: nothing to measure";
             return Err(Failure::new(FAILED, "bench", why));
         }
-        self.single(globals, &channel).await?;
-        let held = self.hold(globals, &channel).await?;
-        self.report(globals, &held)?;
+        self.single(output, &channel).await?;
+        let held = self.hold(output, &channel).await?;
+        self.report(output, &held)?;
         Ok(ExitCode::from(if held.lost == 0 { 0 } else { FAILED }))
     }
 
     /// One after the other: a grant on a lock that was used before, a hand-over
     /// to another session of this daemon, a release.
-    async fn single(&self, globals: &Globals, channel: &Channel) -> Result<(), Failure> {
+    async fn single(&self, output: Output, channel: &Channel) -> Result<(), Failure> {
         let ttl = TTL.as_millis() as u32;
         let mut one = Stream::open(channel, ttl).await?;
         let mut other = Stream::open(channel, ttl).await?;
@@ -130,12 +129,12 @@ impl Storage {
         let (_, released) = calls(channel).await?;
         rows.push(("release", difference(&handed, &released), median(&mut times)));
 
-        if globals.output == Output::Text {
+        if output == Output::Text {
             line(format_args!("\n{:<20}{:>14}{:>14}", "", "calls each", "median"))?;
         }
         for (what, calls, time) in rows {
             let each = total(&calls) as f64 / f64::from(self.cycles);
-            match globals.output {
+            match output {
                 Output::Text => {
                     let time = time.as_secs_f64() * 1e3;
                     line(format_args!("{what:<20}{each:>14.2}{time:>11.2} ms"))?;
@@ -149,7 +148,7 @@ impl Storage {
         Ok(())
     }
 
-    async fn hold(&self, globals: &Globals, channel: &Channel) -> Result<Held, Failure> {
+    async fn hold(&self, output: Output, channel: &Channel) -> Result<Held, Failure> {
         let mut stream = Stream::open(channel, TTL.as_millis() as u32).await?;
         let mut held = Held::default();
         let start = Moment::now();
@@ -172,7 +171,7 @@ impl Storage {
             }
             if held.granted == self.locks && end.is_none() {
                 held.acquired_in = Moment::now().since(start);
-                if globals.output == Output::Text {
+                if output == Output::Text {
                     note(format_args!("{} locks are held", self.locks));
                 }
                 before = Some(calls(channel).await?.1);
@@ -200,7 +199,7 @@ impl Storage {
         Ok(held)
     }
 
-    fn report(&self, globals: &Globals, held: &Held) -> Result<(), Failure> {
+    fn report(&self, output: Output, held: &Held) -> Result<(), Failure> {
         let renewals = held.calls.iter().filter(|(kind, ..)| kind == "renew");
         let renewals: u64 = renewals.map(|(.., count)| count).sum();
         // Each waits three quarters to the whole of a third.
@@ -208,7 +207,7 @@ impl Storage {
             (self.length.as_secs_f64() / wait.as_secs_f64() * self.locks as f64) as u64
         };
         let due = (turns(self.lease_duration / 3), turns(self.lease_duration / 4));
-        if globals.output == Output::Json {
+        if output == Output::Json {
             line(json!({
                 "what": "hold", "locks": self.locks, "length_s": self.length.as_secs(),
                 "lease_duration_s": self.lease_duration.as_secs(),

@@ -68,7 +68,7 @@ impl Policy {
             Ended::Stopped { code, .. } if interrupted.is_some() => Next::Exit(code),
             Ended::Stopped { why: Stop::Asked(_), .. } if self.once => Next::Exit(0),
             Ended::Stopped { why: Stop::Asked(cause), .. } => {
-                Next::Again { rest: rest_after(&cause), why: format!("handed over {name:?}") }
+                Next::Again { rest: rest_after(&cause), why: format!("stepped down from {name:?}") }
             }
             Ended::Stopped { why: Stop::Unhealthy(why), .. } if self.once => Next::Fail(
                 Failure::new(LOST, "unhealthy", format!("resigned from {name:?}: {why}")),
@@ -77,11 +77,11 @@ impl Policy {
                 Next::Again { rest: Rest::Recovery, why: format!("resigned from {name:?}") }
             }
             Ended::Lost(cause) => {
-                let why = format!("election {name:?}: {}", cause.message);
                 if quits {
-                    Next::Fail(Failure::lost(name, cause.reason, why))
+                    let Cause { reason, message, operator } = cause;
+                    Next::Fail(Failure::lost(name, reason, operator.as_ref(), message))
                 } else {
-                    Next::Again { rest: rest_after(&cause), why }
+                    Next::Again { rest: rest_after(&cause), why: cause.message }
                 }
             }
         }
@@ -161,7 +161,7 @@ mod tests {
     const RESTART: Policy = Policy { once: false, restart: true };
 
     fn cause(reason: Reason) -> Cause {
-        Cause { reason: Some(reason), message: "why".to_owned() }
+        Cause { reason: Some(reason), message: "why".to_owned(), operator: None }
     }
 
     fn stopped(why: Stop) -> Ended {

@@ -13,25 +13,26 @@ use super::{
     Globals,
     exit::{FAILED, Failure},
     output::{Output, length, line, millis, offer},
-    peer, process,
+    palette::Palette,
+    peer, process, times,
 };
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "A value that is not printable UTF-8 is shown as base64:…. With --output \
-json, \"value\" is null if it is not UTF-8, and \"value_base64\" always has it; \"local\" says \
-whether the leader is a client of the daemon that was asked.
+#[command(after_help = "A value that is not printable UTF-8 is printed as base64:…. With \
+--output json, \"value\" is null if it is not UTF-8, and \"value_base64\" always has it; \"local\" is \
+true if the leader is a client of this daemon.
 
-The answer may be out of date when it arrives: what must be safe compares tokens.
+The answer may be out of date when it arrives: let resources compare tokens.
 
 Exit codes:
-  0    somebody leads
-  1    nobody does
+  0    there is a leader
+  1    there is none
 
 Examples:
   leasehold leader scheduler
   leasehold leader scheduler --output json | jq -r .leader.value")]
 pub(super) struct LeaderArgs {
-    /// The election
+    /// Name of the election
     name: String,
 }
 
@@ -39,9 +40,9 @@ impl LeaderArgs {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let shown = Shown(client.election(&self.name).leader().await?);
-        // The exit code is the answer, also if nobody reads it.
+        // The exit code is the answer, also without a reader.
         match globals.output {
-            Output::Text => offer(shown.paragraph())?,
+            Output::Text => offer(shown.paragraph(Palette::stdout(globals.output)))?,
             Output::Json => offer(shown.json())?,
         }
         Ok(ExitCode::from(if shown.0.leader.is_some() { 0 } else { FAILED }))
@@ -49,18 +50,19 @@ impl LeaderArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The present state comes first, then a line for every change, \"nobody \
-leads\" included, until it is interrupted. A slow reader gets the latest state, not a backlog. \
-It goes on when the daemon comes back; until then, what was shown last may be out of date, which \
-is told on standard error.
+#[command(after_help = "The current state comes first, then a line for every change, \"no \
+leader\" included, until interrupted. A slow reader gets the latest state, not every state in \
+between. Each line begins with the local time at which it arrived; with --output json, \"time\" has \
+it in UTC (RFC 3339). While the daemon is unreachable, the last line may be out of date, which is \
+reported on standard error; `observe` continues when the daemon is back.
 
-Who observes does not compete. Changes at other daemons are noticed within their poll interval.
+An observer does not campaign. Changes at other daemons are seen within the poll interval.
 
 Examples:
   leasehold observe scheduler
-  leasehold observe scheduler --output json | jq -r '.leader.value // \"nobody\"'")]
+  leasehold observe scheduler --output json | jq -r '.leader.value // \"no leader\"'")]
 pub(super) struct Observe {
-    /// The election
+    /// Name of the election
     name: String,
 }
 
@@ -68,14 +70,22 @@ impl Observe {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let output = globals.output;
+        let palette = Palette::stdout(output);
         let mut observer = client.election(&self.name).observe().on_trouble(move |error| {
-            output.note(format_args!("what was shown last may be out of date: {error}"));
+            output.note(format_args!("the last line may be out of date: {error}"));
         });
         loop {
             let shown = Shown(observer.next().await?);
             match output {
-                Output::Text => line(shown.line())?,
-                Output::Json => line(shown.json())?,
+                Output::Text => {
+                    let time = palette.dim(&times::local_now());
+                    line(format_args!("{time} {}", shown.line(palette)))?;
+                }
+                Output::Json => {
+                    let mut object = shown.json();
+                    object["time"] = times::utc_now().into();
+                    line(object)?;
+                }
             }
         }
     }
@@ -101,7 +111,7 @@ Examples:
   leasehold step-down scheduler --reason 'upgrade to 2.3' --within 10m"
 )]
 pub(super) struct StepDown {
-    /// The election
+    /// Name of the election
     name: String,
     /// Why: shown to the leader and logged
     #[arg(long)]
@@ -117,20 +127,26 @@ impl StepDown {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let election = client.election(&self.name);
-        let answer = election.step_down(&self.reason, &process::who(), Some(self.within)).await?;
+        let answer = election
+            .step_down()
+            .by(process::who())
+            .reason(&self.reason)
+            .timeout(self.within)
+            .await?;
         let shown = Shown(answer.state);
+        let palette = Palette::stdout(globals.output);
         let elsewhere = !answer.asked && shown.0.leader.is_some();
         match globals.output {
             Output::Text if answer.asked => {
                 let within = length(answer.within);
-                offer(format!("asked to hand over within {within}:\n{}", shown.line()))?;
+                offer(format!("asked to step down within {within}:\n{}", shown.line(palette)))?;
             }
             Output::Text if elsewhere => {
                 let leader = shown.0.leader.as_ref();
                 let advice = peer::advice(leader.and_then(|leader| leader.peer.as_ref()));
-                offer(format!("not asked: {advice}\n{}", shown.line()))?;
+                offer(format!("not asked: {advice}\n{}", shown.line(palette)))?;
             }
-            Output::Text => offer(format!("nothing to do: {}", shown.line()))?,
+            Output::Text => offer(format!("nothing to do: {}", shown.line(palette)))?,
             Output::Json => offer(json!({
                 "asked": answer.asked,
                 "within_ms": millis(answer.within),

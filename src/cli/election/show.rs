@@ -4,7 +4,11 @@ use leasehold_client::{ElectionState, Leader};
 use serde_json::{Map, Value, json};
 
 use super::value;
-use crate::cli::output::{holder_json, length, millis, printable};
+use crate::cli::{
+    output::{holder_json, millis, printable},
+    palette::Palette,
+    times,
+};
 
 /// What is shown of an election.
 #[derive(Debug)]
@@ -23,16 +27,20 @@ impl Shown {
     }
 
     /// For people, on one line.
-    pub(super) fn line(&self) -> String {
-        let name = printable(&self.0.name);
+    pub(super) fn line(&self, palette: Palette) -> String {
+        let name = palette.bold(&printable(&self.0.name));
         let mut parts = Vec::new();
         match &self.0.leader {
-            None => parts.push(format!("{name}: nobody leads")),
+            None => parts.push(format!("{name}: {}", palette.notable("no leader"))),
             Some(leader) => {
-                let ending = if leader.ending { "ending, still " } else { "" };
-                parts.push(format!("{name}: {ending}led by {}", holder(leader)));
+                let led = match leader.ending {
+                    true => palette.bad("ending, still led"),
+                    false => palette.good("led"),
+                };
+                let since = leader.leading_for.map(|length| format!(" {}", times::since(length)));
+                let since = since.unwrap_or_default();
+                parts.push(format!("{name}: {led} by {}{since}", holder(leader)));
                 parts.extend(shown_value(leader).map(|value| format!("value {value}")));
-                parts.extend(leader.leading_for.map(|since| format!("for {}", length(since))));
                 parts.extend(leader.token.map(|token| format!("token {token}")));
                 parts.extend((!leader.local).then(|| elsewhere(leader)));
             }
@@ -43,26 +51,29 @@ impl Shown {
     }
 
     /// For people, all that is known.
-    pub(super) fn paragraph(&self) -> String {
+    pub(super) fn paragraph(&self, palette: Palette) -> String {
         let state = &self.0;
-        let mut lines =
-            vec![("name", printable(&state.name)), ("namespace", state.namespace.clone())];
+        let name = palette.bold(&printable(&state.name));
+        let mut lines = vec![("name", name), ("namespace", state.namespace.clone())];
         match &state.leader {
-            None => lines.push(("leader", "nobody leads".to_owned())),
+            None => lines.push(("leader", palette.notable("no leader"))),
             Some(leader) => {
                 lines.push(("leader", holder(leader)));
                 lines.extend(shown_value(leader).map(|value| ("value", value)));
                 lines.extend(leader.token.map(|token| ("token", token.to_string())));
-                lines.extend(leader.leading_for.map(|since| ("leads for", length(since))));
+                lines.extend(leader.leading_for.map(|length| ("leads", times::since(length))));
                 let here = || "a client of this daemon".to_owned();
                 lines.push(("where", if leader.local { here() } else { elsewhere(leader) }));
                 lines.extend(leader.session_id.as_ref().map(|id| ("session", printable(id))));
-                let ending = "has lost the leadership, and not let go yet".to_owned();
+                let ending = "has lost the leadership and not resigned yet".to_owned();
                 lines.extend(leader.ending.then_some(("ending", ending)));
             }
         }
         lines.push(("waiting", state.candidates.to_string()));
-        let lines = lines.into_iter().map(|(key, value)| format!("{key:<10} {value}"));
+        let entry = |(key, value): (&str, String)| {
+            format!("{} {value}", palette.dim(&format!("{key:<10}")))
+        };
+        let lines = lines.into_iter().map(entry);
         lines.collect::<Vec<_>>().join("\n")
     }
 }
@@ -71,7 +82,7 @@ fn leader_json(leader: &Leader) -> Value {
     let mut object = Map::new();
     object.insert("holder".to_owned(), json!(leader.holder.as_ref().map(holder_json)));
     value::insert_into(&mut object, &leader.value);
-    object.insert("token".to_owned(), json!(leader.token));
+    object.insert("token".to_owned(), json!(leader.token.map(u64::from)));
     object.insert("leading_for_ms".to_owned(), json!(leader.leading_for.map(millis)));
     object.insert("local".to_owned(), json!(leader.local));
     object.insert("session_id".to_owned(), json!(leader.session_id));
@@ -102,9 +113,11 @@ fn elsewhere(leader: &Leader) -> String {
 mod tests {
     use std::time::Duration;
 
-    use leasehold_client::Holder;
+    use leasehold_client::{Holder, Token};
 
     use super::*;
+
+    const PLAIN: Palette = Palette::PLAIN;
 
     fn led() -> Shown {
         let holder = Holder {
@@ -115,7 +128,7 @@ mod tests {
         let leader = Leader {
             holder: Some(holder),
             value: b"10.0.0.7:80".to_vec(),
-            token: Some(1_048_577),
+            token: Some(Token::new(1_048_577)),
             leading_for: Some(Duration::from_secs(12)),
             local: true,
             session_id: Some("s1".to_owned()),
@@ -143,11 +156,10 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_known() {
-        assert_eq!(
-            led().line(),
-            "jobs: led by billing 2.3 on web-1, value 10.0.0.7:80, for 12s, token 1048577, 2 waiting"
-        );
-        assert_eq!(vacant().line(), "jobs: nobody leads");
+        let line = led().line(PLAIN);
+        assert!(line.starts_with("jobs: led by billing 2.3 on web-1 since "), "{line}");
+        assert!(line.ends_with(" (12s), value 10.0.0.7:80, token 1048577, 2 waiting"), "{line}");
+        assert_eq!(vacant().line(PLAIN), "jobs: no leader");
         let shown = led_by(|leader| {
             *leader = Leader {
                 holder: None,
@@ -162,7 +174,7 @@ mod tests {
             };
         });
         assert_eq!(
-            shown.line(),
+            shown.line(PLAIN),
             "jobs: ending, still led by an unknown leader, at another daemon (node-7), 2 waiting"
         );
     }
@@ -174,8 +186,8 @@ mod tests {
             leader.daemon = Some("x\x1b[2J".to_owned());
             leader.local = false;
         });
-        assert!(!shown.line().chars().any(char::is_control), "{}", shown.line());
-        assert_eq!(shown.paragraph().lines().count(), led().paragraph().lines().count());
+        assert!(!shown.line(PLAIN).chars().any(char::is_control), "{}", shown.line(PLAIN));
+        assert_eq!(shown.paragraph(PLAIN).lines().count(), led().paragraph(PLAIN).lines().count());
     }
 
     #[test]
@@ -197,10 +209,10 @@ mod tests {
 
     #[test]
     fn the_paragraph_has_a_line_per_fact() {
-        let text = led().paragraph();
+        let text = led().paragraph(PLAIN);
         assert!(text.contains("leader     billing 2.3 on web-1\n"), "{text}");
         assert!(text.contains("value      10.0.0.7:80\n"), "{text}");
         assert!(text.contains("where      a client of this daemon\n"), "{text}");
-        assert!(vacant().paragraph().contains("leader     nobody leads\n"));
+        assert!(vacant().paragraph(PLAIN).contains("leader     no leader\n"));
     }
 }

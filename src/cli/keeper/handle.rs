@@ -14,7 +14,7 @@ use crate::{
         output::Output,
         process::{self, Awaited, ChildState, Group},
     },
-    clock::Moment,
+    clock::{Anchor, Moment},
 };
 
 /// A running keeper.
@@ -52,12 +52,13 @@ impl Keeper {
         self.tell(Message::Group(group.id()))
     }
 
-    /// Says how long the group may live, if that has changed. What can't be
-    /// said now leaves the keeper with an earlier moment, and is said again.
-    pub(in crate::cli) fn kill_at(&mut self, moment: Moment) -> io::Result<()> {
-        if self.told != Some(moment) {
-            self.tell(Message::KillAt(moment))?;
-            self.told = Some(moment);
+    /// Sends the time at which to kill the group, if it has changed. `known` are
+    /// both clocks, read before that time was computed. If the message can't be
+    /// sent now, the keeper has an earlier time, and the next call sends it again.
+    pub(in crate::cli) fn kill_at(&mut self, at: Moment, known: Anchor) -> io::Result<()> {
+        if self.told != Some(at) {
+            self.tell(Message::KillAt { at, known })?;
+            self.told = Some(at);
         }
         Ok(())
     }

@@ -1,17 +1,26 @@
 //! What `lock` tells its keeper: one message per line.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, UNIX_EPOCH},
+};
 
-use crate::clock::Moment;
+use crate::clock::{Anchor, Moment};
 
 /// A message to the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Message {
     /// The group to watch over has this leader.
     Group(u32),
-    /// The group must not live longer than this. Both processes read the same
-    /// clock of the same machine.
-    KillAt(Moment),
+    /// Time at which to kill the group, and both clocks of the machine when the
+    /// sender last knew that time to be right. A wall clock that has advanced
+    /// further than the boot-time clock since then brings the kill forward.
+    KillAt {
+        /// On the boot-time clock.
+        at: Moment,
+        /// Read before `at` was computed.
+        known: Anchor,
+    },
     /// The command has ended; there is nothing to watch over any more.
     Farewell,
 }
@@ -20,9 +29,12 @@ impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Group(leader) => writeln!(f, "group {leader}"),
-            Self::KillAt(moment) => {
-                let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
-                writeln!(f, "kill-at {}", since_boot.as_nanos())
+            Self::KillAt { at, known } => {
+                let since_boot = |moment: Moment| moment.since(Moment::from_boot(Duration::ZERO));
+                // A wall clock before 1970 is read as 1970: a later jump looks longer.
+                let wall = known.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let (at, boot) = (since_boot(*at).as_nanos(), since_boot(known.at()).as_nanos());
+                writeln!(f, "kill-at {at} {boot} {}", wall.as_nanos())
             }
             Self::Farewell => writeln!(f, "farewell"),
         }
@@ -34,15 +46,20 @@ impl Message {
     pub(super) fn parse(line: &str) -> Option<Self> {
         let message = match line.split_once(' ') {
             Some(("group", leader)) => leader.parse().ok().map(Self::Group),
-            Some(("kill-at", nanos)) => {
-                let since_boot = Duration::from_nanos(nanos.parse().ok()?);
-                Some(Self::KillAt(Moment::from_boot(since_boot)))
-            }
+            Some(("kill-at", times)) => kill_at(times),
             None if line == "farewell" => Some(Self::Farewell),
             _ => None,
         };
         message.filter(|message| message.to_string().strip_suffix('\n') == Some(line))
     }
+}
+
+fn kill_at(times: &str) -> Option<Message> {
+    let mut times = times.split(' ').map(|nanos| nanos.parse().ok().map(Duration::from_nanos));
+    let mut next = || times.next().flatten();
+    let (at, boot, wall) = (next()?, next()?, next()?);
+    let known = Anchor::new(Moment::from_boot(boot), UNIX_EPOCH.checked_add(wall)?);
+    Some(Message::KillAt { at: Moment::from_boot(at), known })
 }
 
 #[cfg(test)]
@@ -51,12 +68,23 @@ mod tests {
 
     #[test]
     fn messages_survive_the_pipe() {
-        let moment = Moment::from_boot(Duration::from_nanos(12_345_678_901));
-        for message in [Message::Group(712), Message::KillAt(moment), Message::Farewell] {
+        let at = Moment::from_boot(Duration::from_nanos(12_345_678_901));
+        let wall = UNIX_EPOCH + Duration::from_nanos(1_789_000_000_123_456_789);
+        let known = Anchor::new(Moment::from_boot(Duration::from_nanos(12_000_000_001)), wall);
+        for message in [Message::Group(712), Message::KillAt { at, known }, Message::Farewell] {
             let line = message.to_string();
             assert_eq!(Message::parse(line.strip_suffix('\n').unwrap()), Some(message));
         }
-        for garbage in ["", "group", "group x", "group -1", "kill-at ", "farewell now"] {
+        for garbage in [
+            "",
+            "group",
+            "group x",
+            "group -1",
+            "kill-at ",
+            "kill-at 1",
+            "kill-at 1 2 3 4",
+            "farewell now",
+        ] {
             assert_eq!(Message::parse(garbage), None, "{garbage:?}");
         }
     }

@@ -5,6 +5,11 @@
 //! `lock` tells it each new deadline through a pipe. The keeper kills the
 //! command's process group when the last of them is reached; if the pipe ends
 //! without a farewell, it asks the group to end first.
+//!
+//! Each deadline comes with a reading of both clocks. A machine that was paused
+//! from outside may resume with a boot-time clock that missed the pause. The
+//! difference then shows on the wall clock, and the kill comes that much earlier,
+//! as the client's own deadline does.
 
 mod handle;
 mod message;
@@ -23,7 +28,7 @@ use super::{
     output::Output,
     process::{self, Group, Signal},
 };
-use crate::clock::{self, Moment};
+use crate::clock::{self, Anchor};
 
 /// Runs as the keeper.
 pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
@@ -43,12 +48,12 @@ async fn keep(output: Output) -> Result<ExitCode, Failure> {
         let event = tokio::select! {
             biased;
             event = lines.next() => event,
-            () = clock::sleep_until(watch.next_look(Moment::now())) => {
+            () = clock::sleep_until(watch.next_look(&Anchor::now())) => {
                 let group = watch.group().and_then(Group::of);
                 Event::Looked { gone: group.is_some_and(Group::is_gone) }
             }
         };
-        match watch.on(event, Moment::now()) {
+        match watch.on(event, &Anchor::now()) {
             None => {}
             Some(Action::Finish) => return Ok(ExitCode::SUCCESS),
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),

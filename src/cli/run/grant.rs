@@ -1,17 +1,17 @@
 //! What a command runs under: a lock, or the leadership of an election.
 
-use leasehold_client::{Error, Guard, Leadership, Loss, Risk};
+use leasehold_client::{Error, Guard, Leadership, Loss, Risk, Token};
 
 use crate::clock::Moment;
 
 /// A right that lasts until its deadline, which moves while it is kept alive.
 pub(in crate::cli) trait Grant {
-    /// What stands before its name, for people.
+    /// Words before its name in a sentence.
     const KIND: &'static str;
 
     fn name(&self) -> &str;
     fn namespace(&self) -> &str;
-    fn token(&self) -> u64;
+    fn token(&self) -> Token;
     fn deadline(&self) -> Moment;
     fn is_valid(&self) -> bool;
     async fn lost(&self) -> Loss;
@@ -26,31 +26,31 @@ macro_rules! grant {
             const KIND: &'static str = $kind;
 
             fn name(&self) -> &str {
-                $type::name(self)
+                Guard::name(self)
             }
 
             fn namespace(&self) -> &str {
-                $type::namespace(self)
+                Guard::namespace(self)
             }
 
-            fn token(&self) -> u64 {
-                $type::token(self)
+            fn token(&self) -> Token {
+                Guard::token(self)
             }
 
             fn deadline(&self) -> Moment {
-                $type::deadline(self)
+                Guard::deadline(self)
             }
 
             fn is_valid(&self) -> bool {
-                $type::is_valid(self)
+                Guard::is_valid(self)
             }
 
             async fn lost(&self) -> Loss {
-                $type::lost(self).await
+                Guard::lost(self).await
             }
 
             async fn at_risk(&self) -> Risk {
-                $type::at_risk(self).await
+                Guard::at_risk(self).await
             }
 
             async fn give_up(self) -> Result<(), Error> {
@@ -61,4 +61,4 @@ macro_rules! grant {
 }
 
 grant!("lock": Guard, given up by release);
-grant!("election": Leadership, given up by resign);
+grant!("the leadership of": Leadership, given up by resign);

@@ -11,17 +11,18 @@ mod status_line;
 mod supervise;
 mod vigil;
 mod wait;
+mod wording;
 
 use std::{ffi::OsString, fmt, path::Path, time::Duration};
 
-use leasehold_client::Client;
+use leasehold_client::{Client, Error};
 
 pub(super) use self::{
     grant::Grant,
     launch::{Launch, Program},
     notes::Notes,
     status_line::{Aim, Seen},
-    supervise::{Cause, Ended, Stop, Supervisor, Terms, code_of},
+    supervise::{Cause, Ended, Held, Stop, Supervisor, Terms, code_of},
     wait::{Denied, Waiting, pause},
 };
 use super::process::{Signal, Signals};
@@ -51,7 +52,10 @@ pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
     let program = command.first().map(Path::new).and_then(Path::file_name);
     let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let program: String = program.chars().take(LONGEST_NAME_SHOWN).collect();
-    format!("leasehold {subcommand}: {program}")
+    match program.as_str() {
+        "" => format!("leasehold {subcommand}"),
+        program => format!("leasehold {subcommand}: {program}"),
+    }
 }
 
 /// How long a grant is valid after each sign of life, at most.
@@ -67,12 +71,12 @@ pub(super) async fn give_back(
     signals: &mut Signals,
     notes: &Notes,
 ) -> Option<Signal> {
-    let (name, was_valid) = (grant.name().to_owned(), grant.is_valid());
+    let (subject, was_valid) = (wording::subject(&grant), grant.is_valid());
     let limit = grant.deadline().max(Moment::now() + FAREWELL);
     let not_given_back = |why: &dyn fmt::Display| {
         if was_valid {
             notes.tell(format_args!(
-                "could not give back {name:?}; it is free after its ttl: {why}"
+                "failed to release {subject}: {why}; it expires with the session TTL"
             ));
         }
     };
@@ -84,12 +88,17 @@ pub(super) async fn give_back(
         let given_up = grant.give_up().await;
         answered = true;
         if let Err(error) = given_up {
-            not_given_back(&error);
+            // The client's message says when the lock expires.
+            let why = match &error {
+                Error::Unavailable { .. } => "no response from the daemon".to_owned(),
+                error => error.to_string(),
+            };
+            not_given_back(&why);
         }
     };
     let meanwhile = within(limit, signals, given_up).await;
     if !answered {
-        not_given_back(&"the daemon does not answer");
+        not_given_back(&"no response from the daemon");
     }
     before.or(meanwhile)
 }

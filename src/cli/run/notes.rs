@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    cli::{output::Output, process},
+    cli::{output::Output, palette::Palette, process},
     clock,
 };
 
@@ -49,7 +49,7 @@ impl Notes {
 
     /// Tells something.
     pub(in crate::cli) fn tell(&self, text: impl fmt::Display) {
-        self.write(self.output.noted(text));
+        self.write(self.output.noted(text, Palette::stderr(self.output)));
     }
 
     /// Writes `text` as it is.

@@ -2,7 +2,7 @@
 
 use std::{io, pin::pin, process::Stdio, time::Duration};
 
-use leasehold_client::{Loss, Reason, Risk};
+use leasehold_client::{Loss, Operator, Reason, Risk};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     launch,
     vigil::{Order, Vigil},
     wait::asks_to_end,
+    wording,
 };
 use crate::{
     cli::{
@@ -19,12 +20,15 @@ use crate::{
         output::length,
         process::{self, ChildState, Group, Signal, Signals},
     },
-    clock::{self, Moment},
+    clock::{self, Anchor, Moment},
 };
 
 /// How long to wait for killed processes to be gone. The system may hold one
 /// back for longer, such as in a call to a device.
 const LAST_BREATH: Duration = Duration::from_millis(500);
+
+/// What becomes of the command when its grant is lost.
+const STOPPED: Option<&str> = Some("stopped the command");
 
 /// How the command ended.
 #[derive(Debug)]
@@ -48,11 +52,22 @@ pub(in crate::cli) enum Stop {
     Unhealthy(String),
 }
 
+/// End of a grant that was held without a command.
+#[derive(Debug)]
+pub(in crate::cli) enum Held {
+    /// By a signal, while the grant was valid.
+    Interrupted,
+    /// By a loss, or because it can't be kept alive.
+    Lost(Cause),
+}
+
 /// Why a grant ended, or will.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Cause {
     pub(in crate::cli) reason: Option<Reason>,
     pub(in crate::cli) message: String,
+    /// Operator who ended it, if one did.
+    pub(in crate::cli) operator: Option<Operator>,
 }
 
 /// What is agreed for one run of a command.
@@ -113,8 +128,10 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         let mut changes = unix::signal(SignalKind::child())?;
         let keeper = Keeper::start(program.output, Stdio::inherit()).await;
         let mut keeper = keeper.map_err(cannot("start the keeper"))?;
+        let known = Anchor::now();
         let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
-        keeper.kill_at(kill_at).map_err(cannot("tell the keeper, so the command was not run"))?;
+        let told = keeper.kill_at(kill_at, known);
+        told.map_err(cannot("tell the keeper, so the command was not run"))?;
         let child = launch::start(self.grant, program).map_err(cannot("start the command"))?;
         let Some(group) = Group::of(child.id()) else {
             let error = io::Error::other("it has no process group");
@@ -135,6 +152,30 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             vanished(group).await;
         }
         ended
+    }
+
+    /// Holds the grant without a command, until a signal asks this process to end.
+    /// Reports a loss as early as a command would get SIGTERM, so that whoever
+    /// depends on this process has the same time to stop.
+    pub(in crate::cli) async fn hold(&mut self, signals: &mut Signals) -> Result<Held, Failure> {
+        loop {
+            let (deadline, now) = (self.grant.deadline(), Moment::now());
+            if self.vigil.on(deadline, self.loss.is_some(), now).is_some() {
+                return Ok(Held::Lost(self.explain(now, None)));
+            }
+            let next = self.vigil.next(deadline, now);
+            tokio::select! {
+                biased;
+                loss = self.grant.lost(), if self.loss.is_none() => self.loss = Some(loss),
+                () = sleep_until(next) => {}
+                signal = signals.next() => match signal {
+                    Signal::SIGTSTP => process::stop_self()?,
+                    signal if asks_to_end(signal) => return Ok(Held::Interrupted),
+                    _ => {}
+                },
+                risk = self.grant.at_risk() => self.warn(risk, false),
+            }
+        }
     }
 
     /// The signal that asked us to end, if one did.
@@ -171,6 +212,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         let mut unhealthy = pin!(unhealthy);
         loop {
+            let known = Anchor::now();
             let (deadline, now) = (self.grant.deadline(), Moment::now());
             if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
                 self.carry_out(order, job, now);
@@ -178,7 +220,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             if self.vigil.keeps() {
                 // A keeper that can't be told is left with an earlier moment,
                 // or has ended, which is noticed below.
-                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline));
+                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline), known);
             }
             let next = self.vigil.next(deadline, now);
             tokio::select! {
@@ -213,19 +255,9 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 
     fn on_risk(&mut self, risk: Risk, job: &Job) {
         let wanted_back = matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown);
-        let then =
-            if wanted_back && self.drain.is_some() { "; asking the command to end" } else { "" };
-        self.notes.tell(format_args!(
-            "{} {:?} may end in {}: {}{then}",
-            G::KIND,
-            self.grant.name(),
-            length(risk.ends_in),
-            risk.message,
-        ));
-        let ends_at = Moment::now() + risk.ends_in;
-        let cause = Cause { reason: Some(risk.reason), message: risk.message };
-        self.risk = Some((cause.clone(), ends_at));
-        if wanted_back && self.drain.is_some() {
+        let is_terminated = wanted_back && self.drain.is_some();
+        self.warn(risk, is_terminated);
+        if is_terminated && let Some((cause, ends_at)) = self.risk.clone() {
             // Before it is taken from us, but not before what we have been
             // promised is over.
             let taken_at = ends_at.max(self.grant.deadline());
@@ -234,8 +266,17 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
     }
 
+    /// Reports a warning and keeps it for the explanation of a loss.
+    fn warn(&mut self, risk: Risk, is_terminated: bool) {
+        self.notes.tell(wording::warning(self.grant, &risk, is_terminated));
+        let ends_at = Moment::now() + risk.ends_in;
+        let message = wording::risk(&risk);
+        let cause = Cause { reason: Some(risk.reason), message, operator: risk.operator };
+        self.risk = Some((cause, ends_at));
+    }
+
     fn on_unhealthy(&mut self, why: String, job: &Job) {
-        self.notes.tell(format_args!("{why}; asking the command to end"));
+        self.notes.tell(format_args!("{why}; sent SIGTERM"));
         self.ask_to_end(job, Moment::now() + self.drain.unwrap_or_default());
         self.stop.get_or_insert(Stop::Unhealthy(why));
     }
@@ -248,7 +289,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 
     fn carry_out(&mut self, order: Order, job: &Job, now: Moment) {
         if self.cause.is_none() && self.stop.is_none() {
-            self.cause = Some(self.explain(now));
+            self.cause = Some(self.explain(now, STOPPED));
         }
         match order {
             Order::Terminate => terminate(job),
@@ -296,7 +337,8 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                 }));
             }
             Some(_) => {
-                let cause = self.cause.clone().unwrap_or_else(|| self.explain(Moment::now()));
+                let cause =
+                    self.cause.clone().unwrap_or_else(|| self.explain(Moment::now(), STOPPED));
                 return Ok(Some(Ended::Lost(cause)));
             }
             None => {}
@@ -314,42 +356,46 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         self.cause.is_none() && self.grant.is_valid()
     }
 
-    /// Why the command is stopped, or was before this was noticed.
-    fn explain(&self, now: Moment) -> Cause {
+    /// Explains the end of the grant. `then` is what was done about it.
+    fn explain(&self, now: Moment, then: Option<&str>) -> Cause {
+        let subject = wording::subject(self.grant);
+        let with = |sentence: String, then: Option<&str>| match then {
+            Some(then) => format!("{sentence}; {then}"),
+            None => sentence,
+        };
         if let Some(loss) = &self.loss {
-            let message =
-                format!("lost while the command ran, which was stopped: {}", loss.message);
-            return Cause { reason: Some(loss.reason), message };
+            let message = with(wording::lost(self.grant, loss), then);
+            let operator = loss.operator.clone();
+            return Cause { reason: Some(loss.reason), message, operator };
         }
         let deadline = self.grant.deadline();
         let left = deadline.since(now);
         match self.ends_at {
             // The daemon began to count a little earlier than we did.
-            Some((ends_at, limit)) if deadline + self.vigil.early() >= ends_at => Cause {
-                reason: Some(Reason::HeldTooLong),
-                message: format!(
-                    "the longest hold of {} is over; the command was stopped",
-                    humantime::format_duration(limit)
-                ),
-            },
-            _ if left.is_zero() => Cause {
-                reason: Some(Reason::Expired),
-                message: "expired while this process or the machine stood still; the command was \
-                          killed"
-                    .to_owned(),
-            },
+            Some((ends_at, limit)) if deadline + self.vigil.early() >= ends_at => {
+                let limit = humantime::format_duration(limit);
+                let sentence = format!("lost {subject}: its maximum hold time of {limit} is over");
+                let reason = Some(Reason::HeldTooLong);
+                Cause { reason, message: with(sentence, then), operator: None }
+            }
+            _ if left.is_zero() => {
+                let sentence = format!(
+                    "lost {subject}: its deadline passed while this process or the machine was \
+                     paused"
+                );
+                let message = with(sentence, then.map(|_| "killed the command"));
+                Cause { reason: Some(Reason::Expired), message, operator: None }
+            }
             _ => {
                 // A warning is over once the grant lasts longer.
                 let warned = self.risk.as_ref().filter(|(_, ends_at)| deadline <= *ends_at);
-                let (reason, why) = warned.map_or(
-                    (Some(Reason::Expired), "no keep-alive has lengthened it in time"),
-                    |(cause, _)| (cause.reason, cause.message.as_str()),
-                );
-                let left = length(left);
-                let message = format!(
-                    "could not be kept alive, and ends in {left}: {why}; the command was stopped"
-                );
-                Cause { reason, message }
+                let silent = "no keep-alive response from the daemon";
+                let (reason, why, operator) = warned
+                    .map_or((Some(Reason::Expired), silent, None), |(cause, _)| {
+                        (cause.reason, cause.message.as_str(), cause.operator.clone())
+                    });
+                let sentence = format!("{subject} expires in {}: {why}", length(left));
+                Cause { reason, message: with(sentence, then), operator }
             }
         }
     }

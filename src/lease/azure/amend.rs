@@ -280,13 +280,16 @@ impl Azure {
     }
 }
 
-/// What those are told who ask for a lock whose blob does not say what it
-/// should.
+/// The error of every acquire of a lock whose record is invalid. `corrupt` says
+/// what is wrong with the blob, as in "it has no token".
 pub(super) fn frozen(path: &str, corrupt: &str) -> Error {
+    let found = match corrupt.strip_prefix("it ") {
+        Some(predicate) => format!("blob {path} {predicate}"),
+        None => format!("blob {path}: {corrupt}"),
+    };
     let why = format!(
-        "{corrupt} (blob {path}). Nothing is granted under this name until an operator has looked. \
-         If nobody uses the lock, delete the blob: tokens then go on from the storage service's \
-         clock"
+        "{found}. Repair the blob, or delete it if no client uses the lock; new \
+         tokens then start at the storage clock"
     );
     Error::DataLoss { why }
 }

@@ -365,7 +365,7 @@ impl Blobs {
             answer = call => answer.map_err(Fault::from),
             () = sleep(why.limit), if !mutant::is(Mutant::EndlessCall) => {
                 let limit = humantime::format_duration(why.limit);
-                Err(Fault::Unclear { why: format!("the storage did not answer within {limit}") })
+                Err(Fault::Unclear { why: format!("storage call timed out after {limit}") })
             }
         };
         drop(permit);

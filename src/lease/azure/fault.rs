@@ -166,10 +166,10 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
         (409, "LeaseAlreadyPresent" | "LeaseIsBreakingAndCannotBeAcquired") => Fault::Held,
         // Breaking what nobody has.
         (409, "LeaseNotPresentWithLeaseOperation") => {
-            Fault::NotOurs { why: "nobody has the lease" }
+            Fault::NotOurs { why: "its lease is no longer held" }
         }
         (409, "LeaseIsBrokenAndCannotBeRenewed" | "LeaseIsBreakingAndCannotBeChanged") => {
-            Fault::NotOurs { why: "its lease was broken" }
+            Fault::NotOurs { why: "its lease was broken in the storage account" }
         }
         (
             409 | 412,
@@ -178,7 +178,9 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
             | "LeaseLost"
             | "LeaseNotPresentWithBlobOperation"
             | "LeaseIdMissing",
-        ) => Fault::NotOurs { why: "its lease was broken, or has expired, or is another's by now" },
+        ) => Fault::NotOurs {
+            why: "its lease was broken, expired or was taken over in the storage account",
+        },
         (409, "BlobAlreadyExists" | "ContainerAlreadyExists") | (412, _) => Fault::Changed,
         (429, _) | (503, _) | (500, "OperationTimedOut" | "ServerBusy") => {
             Fault::Busy { retry_after }

@@ -30,8 +30,8 @@ impl Health {
             (None, None) => {}
             (None, Some(before)) => {
                 if before.logged {
-                    let length = humantime::format_duration(seconds(before.since)).to_string();
-                    tracing::info!(length, "the storage account answers again");
+                    let outage = humantime::format_duration(seconds(before.since)).to_string();
+                    tracing::info!(outage, "storage account recovered");
                 }
                 *failing = None;
             }

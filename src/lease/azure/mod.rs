@@ -44,7 +44,7 @@ use self::{
 };
 use super::{
     Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
-    LeaseInfo, LeaseStore, Publication, Publish, Release, Renew,
+    LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use crate::{
     clock::{Entropy, Moment, sleep},
@@ -136,15 +136,13 @@ impl Azure {
         path::of(&self.shared.prefix, name)
     }
 
-    async fn list_leases(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<LeaseInfo>, Error> {
+    async fn list_leases(&self, wanted: &Page) -> Result<Vec<LeaseInfo>, Error> {
         let why = For { cause: Cause::Look, limit: LOOK };
-        let start = path::beginning(&self.shared.prefix, namespace, prefix);
+        let root = &self.shared.prefix;
+        let start = match &wanted.namespace {
+            Some(namespace) => path::beginning(root, namespace.as_str(), &wanted.prefix),
+            None => path::root(root),
+        };
         // The order of paths is not that of names: all are looked at, and the
         // first so many are kept.
         let mut found = BTreeMap::new();
@@ -154,12 +152,9 @@ impl Azure {
             let (page, next) = page.map_err(Fault::into_error)?;
             for listed in page {
                 let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
-                if listed.seen.leased
-                    && name.begins_with(namespace, prefix)
-                    && after.is_none_or(|after| name.name() > after)
-                {
+                if listed.seen.leased && wanted.contains(&name) {
                     found.insert(name, listed.seen);
-                    if found.len() > limit {
+                    if found.len() > wanted.limit {
                         found.pop_last();
                     }
                 }
@@ -296,19 +291,9 @@ impl LeaseStore for Azure {
         Call::pending(async move { store.look_at(name).await })
     }
 
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        let store = self.clone();
-        let (namespace, prefix) = (namespace.to_owned(), prefix.to_owned());
-        let after = after.map(str::to_owned);
-        Call::pending(async move {
-            store.list_leases(&namespace, &prefix, after.as_deref(), limit).await
-        })
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        let (store, page) = (self.clone(), page.clone());
+        Call::pending(async move { store.list_leases(&page).await })
     }
 
     fn cover(&self, _: Duration) -> Call<()> {

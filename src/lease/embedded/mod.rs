@@ -24,7 +24,6 @@ mod tokens;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    ops::Bound,
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -40,7 +39,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-    LeaseStore, Publication, Publish, Release, Renew, Tokens,
+    LeaseStore, Page, Publication, Publish, Release, Renew, Tokens,
 };
 use crate::{
     clock::{self, Moment},
@@ -462,25 +461,12 @@ impl LeaseStore for Embedded {
         }))
     }
 
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
         let state = self.shared.state();
-        let from =
-            LockName::start_of(namespace, after.filter(|after| *after > prefix).unwrap_or(prefix));
-        let leases = state
-            .leases
-            .range((Bound::Included(from), Bound::Unbounded))
-            .take_while(|(name, _)| name.begins_with(namespace, prefix))
-            .filter(|(name, _)| after.is_none_or(|after| name.name() > after))
-            .take(limit)
-            .map(|(name, lease)| info(name, lease, &state.breaks))
-            .collect();
-        Call::Done(Ok(leases))
+        let (leases, breaks) = (&state.leases, &state.breaks);
+        let names = page.names(|range| leases.range(range).next().map(|(name, _)| name.clone()));
+        let known = names.iter().filter_map(|name| Some(info(name, leases.get(name)?, breaks)));
+        Call::Done(Ok(known.collect()))
     }
 
     fn cover(&self, ttl: Duration) -> Call<()> {

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use leasehold_client::{
-    Fence,
+    Fence, Token,
     azure::Account,
     guard_azure::{
         blob::{self, Blob},
@@ -79,7 +79,7 @@ fn account() -> Account {
 }
 
 fn fence() -> Fence {
-    Fence::new("", "orders", TOKEN)
+    Fence::new("", "orders", Token::new(TOKEN))
 }
 
 /// What came of it, which shows no secret.
@@ -128,7 +128,7 @@ async fn ask_table(which: u64, account: Account, answers: Arc<Answers>) -> Strin
             match by(limit, guarded.partition("p")).await {
                 Ok(partition) => kind(&by(limit, partition.commit(&one)).await),
                 Err(table::Error::Fenced { newer: Some(newer), .. }) => {
-                    assert!(newer > TOKEN, "{newer}");
+                    assert!(newer > Token::new(TOKEN), "{newer}");
                     "fenced".to_owned()
                 }
                 refused => kind(&refused.map(drop)),
@@ -164,7 +164,7 @@ async fn ask_blob(which: u64, account: Account, answers: Arc<Answers>) -> String
                 _ => kind(&by(BLOB, guarded.delete()).await),
             },
             Err(blob::Error::Fenced { newer, .. }) => {
-                assert!(newer > TOKEN, "{newer}");
+                assert!(newer > Token::new(TOKEN), "{newer}");
                 "fenced".to_owned()
             }
             refused => kind(&refused.map(drop)),

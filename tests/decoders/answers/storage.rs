@@ -6,10 +6,10 @@ use leasehold::{
     clock::{Entropy, sleep},
     config::{self, SecretText},
     lease::{
-        Acquire, Breaker, Claim, LeaseId, LeaseStore, Publication, Token,
+        Acquire, Breaker, Claim, LeaseId, LeaseStore, Page, Publication, Token,
         azure::{Azure, account::Account, doctor},
     },
-    name::LockName,
+    name::{LockName, Namespace},
 };
 use leasehold_fuzz::Fuzz;
 
@@ -130,7 +130,9 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
             kind(&done)
         }
         2 => {
-            let done = by(8 * LOOK, store.list("default", "", None, 10)).await;
+            let namespace = Some(Namespace::parse("default").unwrap());
+            let page = Page { namespace, prefix: String::new(), after: None, limit: 10 };
+            let done = by(8 * LOOK, store.list(&page)).await;
             assert_eq!(answers.changes(), 0);
             kind(&done)
         }

@@ -56,8 +56,8 @@ impl Held {
 
     fn token(&self) -> u64 {
         match self {
-            Self::Lock(guard) => guard.token(),
-            Self::Lead(lead) => lead.token(),
+            Self::Lock(guard) => guard.token().get(),
+            Self::Lead(lead) => lead.token().get(),
         }
     }
 

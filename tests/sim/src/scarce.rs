@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{
     lease::{
         Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-        LeaseStore, Publication, Publish, Release, Renew,
+        LeaseStore, Page, Publication, Publish, Release, Renew,
     },
     name::LockName,
 };
@@ -57,14 +57,8 @@ impl<S: LeaseStore> LeaseStore for Scarce<S> {
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         self.store.inspect(name)
     }
-    fn list(
-        &self,
-        namespace: &str,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Call<Vec<LeaseInfo>> {
-        self.store.list(namespace, prefix, after, limit)
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        self.store.list(page)
     }
     fn cover(&self, ttl: Duration) -> Call<()> {
         self.store.cover(ttl)

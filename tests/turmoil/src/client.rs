@@ -92,7 +92,7 @@ impl Actor {
     /// Uses what the lock guards, if it still counts on the lock.
     pub fn make_use(&self, lock: u32, guard: &Guard) {
         if guard.is_valid() {
-            self.record.use_resource(self.number, lock, guard.token());
+            self.record.use_resource(self.number, lock, guard.token().get());
         }
     }
 
@@ -101,12 +101,12 @@ impl Actor {
     /// # Errors
     /// As the library has it.
     pub async fn break_lock(&self, lock: u32) -> Result<Broken, Error> {
-        self.client.break_lock(&lock_name(lock), "a simulation", "operator").await
+        self.client.break_lock(&lock_name(lock)).by("operator").reason("a simulation").await
     }
 
     /// It has learnt that it lost the lock.
     pub fn lose(&self, lock: u32, guard: &Guard) {
-        self.record.lost(self.number, lock, guard.token());
+        self.record.lost(self.number, lock, guard.token().get());
     }
 
     /// Gives a lock back.
@@ -114,7 +114,7 @@ impl Actor {
     /// # Errors
     /// As the library has it.
     pub async fn release(&self, lock: u32, guard: Arc<Guard>) -> Result<(), Error> {
-        let op = self.record.release(self.number, lock, guard.token());
+        let op = self.record.release(self.number, lock, guard.token().get());
         let Some(guard) = Arc::into_inner(guard) else { return Ok(()) };
         guard.release().await?;
         self.record.note(Event::Released { op });
@@ -195,7 +195,7 @@ impl Seat {
             match self.next().await {
                 Order::Acquire(lock, wait) => match actor.acquire(lock, wait).await {
                     Ok(guard) => {
-                        self.seen().granted.push((time::now(), guard.token()));
+                        self.seen().granted.push((time::now(), guard.token().get()));
                         self.hold(&actor, lock, guard).await;
                     }
                     Err(error) => self.seen().refused.push((time::now(), error)),

@@ -276,7 +276,7 @@ impl Record {
     pub fn granted(&self, client: u32, lock: u32, guard: &Arc<Guard>) {
         let mut state = self.state();
         let Some(Pending { op, .. }) = state.pending.remove(&client) else { return };
-        let token = guard.token();
+        let token = guard.token().get();
         state.note(Event::Granted { op, token });
         let guard = Arc::downgrade(guard);
         state.guards.push(Hold { client, lock, token, until: None, lost: false, guard });

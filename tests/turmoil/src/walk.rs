@@ -253,7 +253,7 @@ async fn wander(
         };
         match actor.acquire(lock, wait).await {
             Ok(guard) => {
-                seat.seen().granted.push((time::now(), guard.token()));
+                seat.seen().granted.push((time::now(), guard.token().get()));
                 hold(&actor, lock, guard, setup, &mut dice, &last).await;
                 if is_last {
                     // Its session goes on.

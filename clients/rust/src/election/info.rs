@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{DaemonInfo, Holder, pb};
+use crate::{DaemonInfo, Holder, Token, pb};
 
 /// An election as the daemon saw it when it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Leader {
     /// What it shows. Empty if it shows nothing.
     pub value: Vec<u8>,
     /// Its token, if it is known.
-    pub token: Option<u64>,
+    pub token: Option<Token>,
     /// For how long it has led, if it is known.
     pub leading_for: Option<Duration>,
     /// Whether it is a client of this daemon.
@@ -74,7 +74,7 @@ impl From<pb::Leader> for Leader {
         Self {
             holder: leader.holder.map(Holder::from),
             value: leader.value.to_vec(),
-            token: leader.token,
+            token: leader.token.map(Token::new),
             leading_for: leader.leading_for_ms.map(Duration::from_millis),
             local: leader.local,
             session_id: Some(leader.session_id).filter(|id| !id.is_empty()),
@@ -85,7 +85,7 @@ impl From<pb::Leader> for Leader {
     }
 }
 
-/// The answer to [`Election::step_down`](crate::Election::step_down).
+/// Response to [`Election::step_down`](crate::Election::step_down).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedDown {
     /// False if nobody leads, or the leader is a client of a daemon that can't be
@@ -122,7 +122,9 @@ mod tests {
         for change in [
             |state: &mut ElectionState| state.leader = None,
             |state: &mut ElectionState| state.candidates += 1,
-            |state: &mut ElectionState| state.leader.iter_mut().for_each(|l| l.token = Some(8)),
+            |state: &mut ElectionState| {
+                state.leader.iter_mut().for_each(|l| l.token = Some(Token::new(8)))
+            },
             |state: &mut ElectionState| state.leader.iter_mut().for_each(|l| l.value.push(1)),
             |state: &mut ElectionState| state.leader.iter_mut().for_each(|l| l.ending = true),
         ] {

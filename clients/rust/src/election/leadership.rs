@@ -2,19 +2,30 @@
 
 use std::{
     fmt,
+    ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use super::progress::Vigil;
-use crate::{Error, Guard, Loss, Reason, Risk, clock::Moment, value::Value};
+use crate::{Error, Guard, Loss, Reason, Risk, value::Value};
 
-/// The leadership of an election. Dropping it resigns in the background;
-/// [`resign`](Self::resign) also waits until the daemon has confirmed that.
+/// Leadership of an election: a [`Guard`] that can also proclaim a value.
+/// Dropping it resigns in the background; [`resign`](Self::resign) also waits
+/// until the daemon has confirmed that.
 ///
-/// **A paused leader may still act**: pass the [token](Self::token) to the
-/// resources that a leader writes to, and let them refuse one that is lower
-/// than the greatest they have seen.
+/// Name, [token](Guard::token), [deadline](Guard::deadline), [loss](Guard::lost)
+/// and [warnings](Guard::at_risk) are the guard's, which it dereferences to.
+/// After the warnings [`Reason::StepDown`] (an operator asks the leader to step
+/// down) and [`Reason::ShuttingDown`] (the daemon is stopping), finish what is
+/// in progress and [`resign`](Self::resign) or, in the work of
+/// [`run_as_leader`](crate::Election::run_as_leader),
+/// [`hand_over`](Self::hand_over). [`Reason::StoreUnavailable`] says only that
+/// the leadership may be lost.
+///
+/// **A paused leader may still act**: pass the token to the resources that a
+/// leader writes to, and let them refuse one that is lower than the highest
+/// they have seen.
 #[must_use = "it is given up as soon as it is dropped"]
 pub struct Leadership {
     guard: Guard,
@@ -24,62 +35,6 @@ pub struct Leadership {
 impl Leadership {
     pub(super) fn new(guard: Guard) -> Self {
         Self { guard, vigil: OnceLock::new() }
-    }
-
-    /// The election's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.guard.name()
-    }
-
-    /// The namespace that the name belongs to.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        self.guard.namespace()
-    }
-
-    /// Greater than the token of every earlier leadership of this election.
-    #[must_use]
-    pub const fn token(&self) -> u64 {
-        self.guard.token()
-    }
-
-    /// Until when nobody else leads, as far as is known now. It moves on with
-    /// every keep-alive that is answered, until the leadership is lost. What
-    /// only a leader may do must have stopped by then. See [`Guard::deadline`].
-    #[must_use]
-    pub fn deadline(&self) -> Moment {
-        self.guard.deadline()
-    }
-
-    /// Whether this still leads, by this machine's clock. Once false, always
-    /// false.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.guard.is_valid()
-    }
-
-    /// Waits until the leadership is lost: because the daemon says so, because
-    /// its deadline has passed on this machine's clock, or for want of
-    /// [progress](Self::expect_progress). Then stop before
-    /// [`deadline`](Self::deadline), and drop this to let others lead.
-    ///
-    /// Cancel-safe, and may be called many times, also by several tasks.
-    pub async fn lost(&self) -> Loss {
-        self.guard.lost().await
-    }
-
-    /// Waits for the next warning. After [`Reason::StepDown`] (an operator asks
-    /// to hand over) and [`Reason::ShuttingDown`] (the daemon is stopping),
-    /// finish what is under way and [`resign`](Self::resign), or, in the work
-    /// of [`run_as_leader`](crate::Election::run_as_leader),
-    /// [`hand_over`](Self::hand_over). [`Reason::StoreUnavailable`] says only
-    /// that it may come to a loss.
-    ///
-    /// Cancel-safe. Of several warnings since the last call, only the latest
-    /// is told; of several tasks that wait, one is.
-    pub async fn at_risk(&self) -> Risk {
-        self.guard.at_risk().await
     }
 
     /// Shows another value, under the same token, and waits until observers at
@@ -138,8 +93,8 @@ impl Leadership {
 
     /// From now on, [`progress`](Self::progress) must be called at least this
     /// often. A leader that falls silent is taken for stuck: it is
-    /// [lost](Self::lost) with [`Reason::NoProgress`], and given up as soon as
-    /// this is dropped, at the latest at its [deadline](Self::deadline).
+    /// [lost](Guard::lost) with [`Reason::NoProgress`], and given up as soon as
+    /// this is dropped, at the latest at its [deadline](Guard::deadline).
     ///
     /// The watch is kept by a task. On a runtime with one thread, work that
     /// blocks the thread stops that task and the keep-alives alike, so that it
@@ -159,17 +114,13 @@ impl Leadership {
             vigil.progress();
         }
     }
-
-    pub(super) fn loss(&self) -> Option<Loss> {
-        self.guard.loss()
-    }
 }
 
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-impl leasehold_time::simulation::Peek for Leadership {
-    fn peek(&self) -> Option<(Moment, bool)> {
-        self.guard.peek()
+impl Deref for Leadership {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
     }
 }
 

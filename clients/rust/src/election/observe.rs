@@ -13,7 +13,13 @@ use tokio_stream::Stream;
 use tonic::Streaming;
 
 use super::{ElectionState, OnTrouble};
-use crate::{Error, backoff::Backoff, clock, connection::Connection, pb, status};
+use crate::{
+    Error,
+    backoff::Backoff,
+    clock,
+    connection::{Connection, elections},
+    pb, status,
+};
 
 /// The states of an election. Made by [`Election::observe`](crate::Election::observe).
 ///
@@ -145,15 +151,20 @@ async fn open(
         clock::sleep(pause).await;
     }
     let request = pb::ObserveRequest { election: Some(election?) };
-    let generation = connection.generation();
-    let mut elections = connection.elections();
+    let target = connection.preferred();
+    let generation = connection.generation(target);
+    let observing = connection.on_any(|channel| {
+        let request = request.clone();
+        async move { elections(channel).observe(request).await }
+    });
     tokio::select! {
-        response = elections.observe(request) => match response {
+        response = observing => match response {
             Ok(response) => Ok(response.into_inner()),
             Err(status) => Err(status::error(&status)),
         },
         () = clock::sleep(connection.timeout()) => {
-            connection.renew(generation);
+            connection.renew(target, generation);
+            connection.pass_over(target);
             Err(Error::unavailable(format!("no answer within {:?}", connection.timeout())))
         }
     }

@@ -31,7 +31,7 @@ impl Election {
     /// Before a planned end, `work` is told and can drain:
     ///
     /// ```no_run
-    /// # async fn next_job(token: u64) {}
+    /// # async fn next_job(token: leasehold_client::Token) {}
     /// # async fn finish() {}
     /// use leasehold_client::{Client, Error};
     ///

@@ -58,7 +58,7 @@ fn who_is_let_in_named_a_token_that_is_not_lower_and_who_is_not_changed_nothing(
             said.push(match admitted {
                 Ok(Some(fence)) => {
                     let token = fence.token();
-                    assert!((1..1 << 53).contains(&token), "{fence}");
+                    assert!((1..1 << 53).contains(&token.get()), "{fence}");
                     assert_eq!(request.headers[TOKEN], token.to_string());
                     let highest = model.entry(fence.qualified_lock()).or_insert(token);
                     assert!(*highest <= token, "{fence} after {highest}");

@@ -13,13 +13,13 @@ use super::{
     TokenLayer, read,
     refusal::{Refusal, is_grpc},
 };
-use crate::{Admitted, Fence, HighestToken};
+use crate::{Admitted, Fence, HighestToken, Token};
 
 /// As many as take about 10 MiB.
 const MOST_LOCKS: usize = 100_000;
 
 type Remembering = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-type Remember = Box<dyn Fn(&str, u64) -> Remembering + Send + Sync>;
+type Remember = Box<dyn Fn(&str, Token) -> Remembering + Send + Sync>;
 type LockOf = Box<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
 /// Remembers the greatest token of each lock, and refuses lower ones.
@@ -63,7 +63,7 @@ impl TokenGate {
     /// A token that was seen before, as it was given to
     /// [`remember`](Self::remember).
     #[must_use]
-    pub fn known(self, lock: impl Into<String>, token: u64) -> Self {
+    pub fn known(self, lock: impl Into<String>, token: Token) -> Self {
         _ = self.seen().entry(lock.into()).or_default().admit(token);
         self
     }
@@ -72,7 +72,10 @@ impl TokenGate {
     /// than all before, and waited for before the request is let through. If it
     /// fails, the request is refused.
     #[must_use]
-    pub fn remember<F>(mut self, remember: impl Fn(&str, u64) -> F + Send + Sync + 'static) -> Self
+    pub fn remember<F>(
+        mut self,
+        remember: impl Fn(&str, Token) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
@@ -122,7 +125,7 @@ impl TokenGate {
     }
 
     /// What would become of a token. Nothing is changed.
-    fn check(&self, lock: &str, token: u64) -> Result<Admitted, Refusal> {
+    fn check(&self, lock: &str, token: Token) -> Result<Admitted, Refusal> {
         let seen = self.seen();
         let Some(highest) = seen.get(lock) else {
             let most = self.most_locks;
@@ -138,7 +141,7 @@ impl TokenGate {
             .map_err(|overtaken| Refusal::Stale { lock: lock.to_owned(), overtaken })
     }
 
-    async fn raise(&self, lock: &str, token: u64) -> Result<(), Refusal> {
+    async fn raise(&self, lock: &str, token: Token) -> Result<(), Refusal> {
         let _one_at_a_time = self.raising.lock().await;
         // Others may have raised it meanwhile.
         if self.check(lock, token)? == Admitted::Known {

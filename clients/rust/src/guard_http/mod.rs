@@ -51,8 +51,8 @@ pub use layer::{TokenLayer, TokenService};
 use http::{HeaderMap, HeaderValue};
 
 use crate::{
-    Fence,
-    fence::{escape, exact, unescape},
+    Fence, Token,
+    fence::{escape, unescape},
 };
 use refusal::Refusal;
 
@@ -76,8 +76,8 @@ fn read(headers: &HeaderMap) -> Result<Option<Fence>, Refusal> {
         (Some(lock), Some(token)) => (lock, token),
         _ => return Err(Refusal::Malformed("one of the two is missing")),
     };
-    let token = token.to_str().ok().and_then(exact);
-    let token = token.filter(|token| (1..1 << 53).contains(token));
+    let token: Option<Token> = token.to_str().ok().and_then(|token| token.parse().ok());
+    let token = token.filter(|token| (1..1 << 53).contains(&token.get()));
     let lock = lock.to_str().ok().and_then(unescape);
     let lock = lock.as_deref().and_then(|lock| lock.split_once('/'));
     match (lock, token) {

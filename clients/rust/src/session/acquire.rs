@@ -1,6 +1,6 @@
 //! An acquire, from the program's side.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,7 +13,7 @@ use super::{
     state::{Outcome, Ticket},
 };
 use crate::{
-    Error, Guard, Progress,
+    Error, Guard, Progress, Token,
     clock::{self, Moment},
     pb,
     request::OnProgress,
@@ -63,7 +63,7 @@ impl Session {
         match reply {
             Ok(Reply::Granted { grant, token, bell }) => {
                 drop(pending);
-                Ok(Guard::new(self, grant, lock, token, bell))
+                Ok(Guard::new(self, grant, lock, Token::new(token), bell))
             }
             Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
             Ok(Reply::Other(_)) | Err(_) => Err(runtime_gone()),
@@ -72,9 +72,10 @@ impl Session {
 
     fn ask(&self, ask: Ask, progress: Option<mpsc::UnboundedSender<Progress>>) -> Pending<'_> {
         let (answer, reply) = oneshot::channel();
+        let lock = Some(ask.lock.name.clone());
         let ticket = self.update(|inner| {
             let ticket = inner.state.acquire(ask, Moment::now());
-            inner.waiters.insert(ticket, Waiter { reply: answer, progress });
+            inner.waiters.insert(ticket, Waiter { reply: answer, progress, lock });
             ticket
         });
         Pending { session: self, ticket, reply, answered: false }
@@ -82,12 +83,9 @@ impl Session {
 
     fn gave_up(&self, started: Moment) -> Error {
         let trouble = self.shared.lock().state.trouble().map(out_of_reach);
-        let waited = Moment::now().since(started);
-        Error::unavailable(format!(
-            "gave up after {:.1} s: {}",
-            waited.as_secs_f64(),
-            trouble.as_deref().unwrap_or("the daemon has not answered"),
-        ))
+        let waited = Duration::from_secs(Moment::now().since(started).as_secs());
+        let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+        Error::unavailable(format!("no response from the daemon within {waited:?}{trouble}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a session's streams begin and end: open, resume, and what is made good
 //! after a break. Pure, a part of `state.rs`.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use super::{
     ask::Wait,
@@ -74,6 +74,18 @@ impl Setback {
         match self {
             Self::NotNow(Error::Unavailable { retry_after, .. }) => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
+        }
+    }
+}
+
+impl fmt::Display for Setback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the daemon ended the stream"),
+            Self::Broken(cause) => f.write_str(cause),
+            Self::NotNow(error) | Self::Refused(error) => error.fmt(f),
+            Self::UnknownSession => f.write_str("the daemon does not know the session"),
+            Self::ResumedElsewhere => f.write_str("another stream resumed the session"),
         }
     }
 }
@@ -243,6 +255,12 @@ impl State {
             ask.is_overdue(now).then(|| Error::unavailable(out_of_reach(&trouble)))
         });
         self.next(Next::TryAgainLater, now)
+    }
+
+    /// Gives up a session whose daemon has been silent for the session's TTL: the
+    /// next stream opens a new one.
+    pub(crate) fn abandon_session(&mut self) {
+        self.forget_session(&gone("the session's daemon has been silent for the session's TTL"));
     }
 
     fn next(&self, next: Next, now: Moment) -> Next {

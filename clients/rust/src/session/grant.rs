@@ -109,7 +109,7 @@ impl Grant {
         match &self.risk {
             Some((_, risk)) if risk.asks_to_hand_over() => Loss {
                 reason: risk.reason,
-                message: format!("the time to hand over is over: {}", risk.message),
+                message: format!("{}, and the time for it is over", risk.message),
                 operator: risk.operator.clone(),
             },
             _ => not_renewed(),
@@ -128,10 +128,7 @@ impl Grant {
 }
 
 fn not_renewed() -> Loss {
-    Loss::new(
-        Reason::Expired,
-        "the grant's deadline has passed without word from the daemon that it stands",
-    )
+    Loss::new(Reason::Expired, "the grant's deadline passed without a keep-alive response")
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ impl Session {
         let released = self.update(|inner| {
             let ticket = inner.let_go(grant)?;
             let (reply, released) = oneshot::channel();
-            inner.waiters.insert(ticket, Waiter { reply, progress: None });
+            inner.waiters.insert(ticket, Waiter { reply, progress: None, lock: None });
             Some(released)
         });
         let Some(released) = released else { return Ok(()) };
@@ -132,11 +132,10 @@ impl Session {
             reply = released => reply,
             () = clock::sleep(limit) => {
                 let trouble = self.shared.lock().state.trouble().map(out_of_reach);
+                let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
                 return Err(Error::unavailable(format!(
-                    "the release was not confirmed within {limit:?} ({}); it is tried again \
-                     while the program runs, and the lock is free at the latest when the \
-                     session's ttl has passed",
-                    trouble.as_deref().unwrap_or("the daemon has not answered"),
+                    "no response to the release within {limit:?}{trouble}; it is retried while \
+                     the program runs, and the lock expires with the session TTL"
                 )));
             }
         };
@@ -159,7 +158,7 @@ impl Session {
         let proclaimed = self.update(|inner| {
             let ticket = inner.state.proclaim(grant, name, value);
             let (reply, proclaimed) = oneshot::channel();
-            inner.waiters.insert(ticket, Waiter { reply, progress: None });
+            inner.waiters.insert(ticket, Waiter { reply, progress: None, lock: None });
             proclaimed
         });
         match proclaimed.await {

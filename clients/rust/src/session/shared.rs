@@ -11,10 +11,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
     Profile,
-    grant::GrantId,
+    grant::{Grant, GrantId},
     state::{Action, Outcome, State, Ticket},
 };
-use crate::{Progress, pb, pb::attach_request::Message};
+use crate::{Progress, clock::Moment, connection::Target, pb, pb::attach_request::Message};
 
 pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 
@@ -28,6 +28,39 @@ pub(super) enum Reply {
 pub(super) struct Waiter {
     pub(super) reply: oneshot::Sender<Reply>,
     pub(super) progress: Option<mpsc::UnboundedSender<Progress>>,
+    /// Name of the lock, for an acquire.
+    pub(super) lock: Option<String>,
+}
+
+/// Wakes the guard of a grant, and logs the grant's warnings and its loss, each
+/// once.
+struct Bell {
+    notify: Arc<Notify>,
+    lock: String,
+    logged_warnings: u64,
+    logged_loss: bool,
+}
+
+impl Bell {
+    fn log(&mut self, grant: &Grant) {
+        let lock = &self.lock;
+        if let Some((number, risk)) = &grant.risk
+            && self.logged_warnings < *number
+        {
+            self.logged_warnings = *number;
+            let (reason, ends_in, message) = (risk.reason, risk.ends_in, &risk.message);
+            tracing::warn!(
+                target: "leasehold_client", lock, ?reason, ?ends_in, message, "lock is at risk"
+            );
+        }
+        if let Some(loss) = grant.loss()
+            && !self.logged_loss
+        {
+            self.logged_loss = true;
+            let (reason, message) = (loss.reason, &loss.message);
+            tracing::warn!(target: "leasehold_client", lock, ?reason, message, "lock is lost");
+        }
+    }
 }
 
 pub(super) struct Shared {
@@ -39,10 +72,13 @@ pub(super) struct Shared {
 pub(super) struct Inner {
     pub(super) state: State,
     pub(super) waiters: HashMap<Ticket, Waiter>,
-    /// Wakes the guards of a grant.
-    bells: HashMap<GrantId, Arc<Notify>>,
+    bells: HashMap<GrantId, Bell>,
     /// Into the present stream.
     pub(super) outgoing: Option<Outgoing>,
+    /// The daemon that has the session, or was last asked for one.
+    pub(super) daemon: Option<Target>,
+    /// Time of the last message from that daemon.
+    pub(super) last_heard: Option<Moment>,
     /// Whether there is a task that sees to the stream.
     pub(super) running: bool,
 }
@@ -54,6 +90,8 @@ impl Shared {
             waiters: HashMap::new(),
             bells: HashMap::new(),
             outgoing: None,
+            daemon: None,
+            last_heard: None,
             running: false,
         };
         Self { inner: Mutex::new(inner), rested: Notify::new() }
@@ -80,6 +118,14 @@ impl Inner {
         self.state.let_go(grant)
     }
 
+    /// Whether the session's daemon has been silent for the session's TTL. Its
+    /// grants have passed their deadlines then.
+    pub(super) fn is_daemon_gone(&self, now: Moment) -> bool {
+        let ttl = self.state.info().map(|session| session.ttl);
+        let heard = self.last_heard;
+        ttl.zip(heard).is_some_and(|(ttl, heard)| now.since(heard) >= ttl)
+    }
+
     fn act(&mut self) {
         while let Some(action) = self.state.next_action() {
             match action {
@@ -93,8 +139,11 @@ impl Inner {
                     }
                 }
                 Action::Ring(grant) => {
-                    if let Some(bell) = self.bells.get(&grant) {
-                        bell.notify_waiters();
+                    if let Some(bell) = self.bells.get_mut(&grant) {
+                        bell.notify.notify_waiters();
+                        if let Some(grant) = self.state.grant(grant) {
+                            bell.log(grant);
+                        }
                     }
                 }
             }
@@ -110,17 +159,20 @@ impl Inner {
     }
 
     fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+        // A release in the background has no waiter. A waiter that is being
+        // dropped finds the answer in its channel.
+        let Some(waiter) = self.waiters.remove(&ticket) else { return };
         let reply = match outcome {
             Outcome::Granted { grant, token } => {
-                let bell = Arc::clone(self.bells.entry(grant).or_default());
+                let notify = Arc::new(Notify::new());
+                let bell = Arc::clone(&notify);
+                let lock = waiter.lock.unwrap_or_default();
+                let ringer = Bell { notify, lock, logged_warnings: 0, logged_loss: false };
+                self.bells.insert(grant, ringer);
                 Reply::Granted { grant, token, bell }
             }
             other => Reply::Other(other),
         };
-        // A release in the background has no waiter. A waiter that is being
-        // dropped finds the answer in its channel.
-        if let Some(waiter) = self.waiters.remove(&ticket) {
-            let _ = waiter.reply.send(reply);
-        }
+        let _ = waiter.reply.send(reply);
     }
 }

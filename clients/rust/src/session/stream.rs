@@ -17,9 +17,9 @@ use crate::{
     backoff::Backoff,
     clock,
     clock::{Anchor, Moment},
-    connection::{Connection, Incoming},
+    connection::{Connection, Incoming, Target},
     pb,
-    pb::attach_response::Message,
+    pb::{attach_request, attach_response::Message},
     status,
 };
 
@@ -30,12 +30,17 @@ const PROOF: Duration = Duration::from_secs(1);
 /// stream and finds none running.
 pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
     let shared = Arc::clone(&watch.shared);
-    let mut backoff = Backoff::to_daemon();
+    let mut attempts = Attempts { backoff: Backoff::to_daemon(), failed_opens: 0 };
     loop {
-        let setback = attach(&shared, &connection, &mut backoff).await;
+        let setback = attach(&shared, &connection, &mut attempts).await;
         let retry_after = setback.retry_after();
+        let cause = setback.to_string();
         let next = shared.update(|inner| {
             inner.outgoing = None;
+            if connection.endpoints() > 1 && inner.is_daemon_gone(Moment::now()) {
+                // The next stream opens a new session, at any daemon.
+                inner.state.abandon_session();
+            }
             let next = inner.state.detach(setback, Anchor::now());
             // In the same breath, so that a request that comes now either is
             // seen by this task or starts a new one.
@@ -43,8 +48,14 @@ pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
             next
         });
         match next {
-            Next::TryAgain => {}
-            Next::TryAgainLater => clock::sleep(backoff.next(retry_after)).await,
+            Next::TryAgain => {
+                tracing::info!(target: "leasehold_client", cause, "reconnecting");
+            }
+            Next::TryAgainLater => {
+                let delay = attempts.backoff.next(retry_after);
+                tracing::warn!(target: "leasehold_client", ?delay, cause, "reconnecting");
+                clock::sleep(delay).await;
+            }
             Next::Rest => {
                 watch.rests = true;
                 return;
@@ -81,38 +92,67 @@ impl Drop for Watch {
     }
 }
 
-/// One stream, from its beginning to its end.
-async fn attach(shared: &Shared, connection: &Connection, backoff: &mut Backoff) -> Setback {
+/// Progress of the attempts to attach.
+struct Attempts {
+    backoff: Backoff,
+    /// Attempts to open a session that failed since the last stream began.
+    failed_opens: usize,
+}
+
+/// One stream, from its beginning to its end. A session is resumed at the daemon
+/// that has it, and opened at any.
+async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempts) -> Setback {
     let (outgoing, messages) = mpsc::unbounded_channel();
-    shared.update(|inner| {
+    let (target, resumes) = shared.update(|inner| {
         let first = inner.state.begin(Anchor::now());
+        let resumes = matches!(first, attach_request::Message::Resume(_));
+        let target = inner.daemon.filter(|_| resumes).unwrap_or_else(|| connection.preferred());
+        inner.daemon = Some(target);
         // It can't have ended: its other half is here.
         let _ = outgoing.send(pb::AttachRequest { message: Some(first) });
         inner.outgoing = Some(outgoing);
+        (target, resumes)
     });
-    let generation = connection.generation();
-    let opening = open(connection, UnboundedReceiverStream::new(messages));
-    let (first, mut incoming) = tokio::select! {
+    let limit = if resumes { connection.timeout() } else { connection.attempt_timeout() };
+    let generation = connection.generation(target);
+    let opening = open(connection, target, UnboundedReceiverStream::new(messages));
+    let opened = tokio::select! {
         biased;
-        opened = opening => match opened {
-            Ok(opened) => opened,
-            Err(setback) => return setback,
-        },
-        () = clock::sleep(connection.timeout()) => {
-            connection.renew(generation);
-            return Setback::Broken(format!("no answer within {:?}", connection.timeout()));
+        opened = opening => opened,
+        () = clock::sleep(limit) => {
+            connection.renew(target, generation);
+            Err(Setback::Broken(format!("no answer within {limit:?}")))
         }
     };
+    let (first, mut incoming) = match opened {
+        Ok(opened) => opened,
+        Err(setback) if resumes => return setback,
+        Err(setback) => {
+            connection.pass_over(target);
+            attempts.failed_opens += 1;
+            return match setback {
+                // A request that does not wait is refused only once every daemon
+                // has refused it.
+                Setback::NotNow(error) if attempts.failed_opens < connection.endpoints() => {
+                    Setback::Broken(error.to_string())
+                }
+                setback => setback,
+            };
+        }
+    };
+    connection.prefer(target);
+    attempts.failed_opens = 0;
     let mut life = Life { began: Moment::now(), kept_alive: false };
     hear(shared, first, &mut life);
     let Err(ending) = keep(shared, &mut incoming, &mut life).await;
     if life.has_served(Moment::now()) {
-        backoff.start_over();
+        attempts.backoff.start_over();
     }
     match ending {
         Ending::Setback(setback) => setback,
         Ending::Silence => {
-            connection.renew(generation);
+            connection.renew(target, generation);
+            tracing::warn!(target: "leasehold_client", "no response to the last keep-alive");
             Setback::Broken("the daemon does not answer keep-alives".to_owned())
         }
     }
@@ -209,9 +249,11 @@ fn take(
 
 async fn open(
     connection: &Connection,
+    target: Target,
     messages: UnboundedReceiverStream<pb::AttachRequest>,
 ) -> Result<(pb::AttachResponse, Incoming), Setback> {
-    let mut incoming = connection.attach(messages).await.map_err(|status| setback(&status))?;
+    let mut incoming =
+        connection.attach(target, messages).await.map_err(|status| setback(&status))?;
     match incoming.next().await {
         Some(Ok(first)) => Ok((first, incoming)),
         Some(Err(status)) => Err(setback(&status)),
@@ -222,7 +264,11 @@ async fn open(
 fn hear(shared: &Shared, response: pb::AttachResponse, life: &mut Life) {
     let Some(message) = response.message else { return };
     life.kept_alive |= matches!(message, Message::KeptAlive(_));
-    shared.update(|inner| inner.state.hear(message, Anchor::now()));
+    shared.update(|inner| {
+        let now = Anchor::now();
+        inner.last_heard = Some(now.at());
+        inner.state.hear(message, now);
+    });
 }
 
 fn setback(status: &Status) -> Setback {

@@ -18,7 +18,7 @@ use crate::{
         process::{self, Awaited, ChildState, Group, Signal},
         run::Program,
     },
-    clock::Moment,
+    clock::Anchor,
 };
 
 /// As much of what a probe has written to standard error last is told.
@@ -99,7 +99,8 @@ impl SeeingProbe<'_> {
         let stderr = sender.into_blocking_fd()?;
         // It reports on grants, and this is none.
         let mut keeper = Keeper::start(Output::Text, Stdio::null()).await?;
-        keeper.kill_at(Moment::now() + self.timeout + KEEPER_LATER)?;
+        let known = Anchor::now();
+        keeper.kill_at(known.at() + self.timeout + KEEPER_LATER, known)?;
         let program =
             Program { command: &self.command, environment: self.environment, output: Output::Text };
         let child = program.start(|command| {

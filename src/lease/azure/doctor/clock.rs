@@ -47,7 +47,7 @@ impl Difference {
         let shown = humantime::format_duration(shown);
         let text = format!("this machine's clock is {shown} {direction} the service's");
         if length.is_zero() {
-            Finding::note(CHECK, "no difference to the service's clock can be seen")
+            Finding::note(CHECK, "in sync with the storage service")
         } else if length > REFUSED {
             Finding::failed(CHECK, format!("{text}; signatures are refused from 15 minutes on"))
                 .remedy(SYNCHRONISE)

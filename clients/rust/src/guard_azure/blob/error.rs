@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Place;
 use crate::{
+    Token,
     azure::Fault,
     guard_azure::{Written, fault::remedy},
 };
@@ -24,7 +25,7 @@ pub enum Error {
         /// What was tried, and with which token.
         place: Box<Place>,
         /// The token of whoever took over.
-        newer: u64,
+        newer: Token,
         /// Whether something was written before that.
         written: Written,
     },

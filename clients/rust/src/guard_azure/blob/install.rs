@@ -10,12 +10,12 @@ use super::{
     write::{Outcome, Write},
 };
 use crate::{
-    Fence,
+    Fence, Token,
     guard_azure::{Written, patience::Patience},
 };
 
 pub(super) async fn install(blob: &Blob, fence: &Fence) -> Result<Seen, Error> {
-    let (place, token) = (blob.place(), fence.token());
+    let (place, token) = (blob.place(), fence.token().get());
     if token == 0 || i64::try_from(token).is_err() {
         let message = "that is no token of a lock; pass on the one that was granted";
         return Err(Error::invalid(place, message));
@@ -79,9 +79,9 @@ impl Seen {
             );
             return Err(Error::invalid(place, message));
         }
-        if *token > fence.token() {
+        if *token > fence.token().get() {
             let place = Box::new(place.clone());
-            return Err(Error::Fenced { place, newer: *token, written });
+            return Err(Error::Fenced { place, newer: Token::new(*token), written });
         }
         Ok(())
     }

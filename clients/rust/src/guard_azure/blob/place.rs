@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Error;
-use crate::{designated::Resource, fence::escape};
+use crate::{Token, designated::Resource, fence::escape};
 
 /// What an error is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Place {
     /// The blob's name.
     pub blob: String,
     /// The token with which it was tried, if it was tried with one.
-    pub token: Option<u64>,
+    pub token: Option<Token>,
 }
 
 impl Place {
@@ -32,7 +32,7 @@ impl Place {
         Ok(place)
     }
 
-    pub(super) fn with_token(&self, token: u64) -> Self {
+    pub(super) fn with_token(&self, token: Token) -> Self {
         Self { token: Some(token), ..self.clone() }
     }
 
@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_told() {
-        let place = Place::new("acme", "reports", "2026/a b+ü?.csv").unwrap().with_token(7);
+        let place =
+            Place::new("acme", "reports", "2026/a b+ü?.csv").unwrap().with_token(Token::new(7));
         assert_eq!(place.path(), "reports/2026/a%20b%2B%C3%BC%3F.csv");
         let told = "blob \"2026/a b+ü?.csv\" in container \"reports\", token 7";
         assert_eq!(place.to_string(), told);

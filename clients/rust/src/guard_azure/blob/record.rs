@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use azure_core::Uuid;
 
 use super::{Error, Place};
-use crate::{
-    Fence,
-    fence::{escape, exact},
-};
+use crate::{Fence, Token, fence::escape};
 
 /// Names of metadata that begin so are the guard's own.
 pub(super) const RESERVED: &str = "leasehold";
@@ -47,7 +44,7 @@ impl Record {
         let kept = (metadata.remove(TOKEN), metadata.remove(LOCK));
         let guarded = kept.0.is_some() || kept.1.is_some();
         let fence = match kept {
-            (Some(token), Some(lock)) => exact(&token).map(|token| (token, lock)),
+            (Some(token), Some(lock)) => token.parse().ok().map(|token: Token| (token.get(), lock)),
             _ => None,
         };
         if guarded && fence.is_none() {
@@ -112,7 +109,7 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        let fence = Some((7, Record::lock_of(&Fence::new("", "a b/é", 7))));
+        let fence = Some((7, Record::lock_of(&Fence::new("", "a b/é", Token::new(7)))));
         let record = Record { fence, gone: true, ..written(3) };
         let mut metadata: BTreeMap<_, _> =
             record.pairs().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Error, Place, Queue, rest::Got};
 use crate::{
-    Guard,
+    Guard, Token,
     azure::Fault,
     clock::{self, Moment},
     guard_azure::patience::Patience,
@@ -29,7 +29,7 @@ pub struct Message {
     pub attempt: u32,
     /// The holder's token. Pass it to what the message changes, which refuses
     /// one that is lower than the greatest it has seen.
-    pub token: u64,
+    pub token: Token,
 }
 
 /// What became of one message.

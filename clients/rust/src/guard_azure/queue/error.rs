@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use crate::{
+    Token,
     azure::Fault,
     guard_azure::{Written, fault::remedy},
 };
@@ -15,7 +16,7 @@ pub struct Place {
     /// The message's id.
     pub message: Option<String>,
     /// The token under which it was tried.
-    pub token: Option<u64>,
+    pub token: Option<Token>,
 }
 
 impl fmt::Display for Place {

@@ -29,7 +29,7 @@
 //! ```no_run
 //! use leasehold_client::{Client, azure::Account, guard_azure::queue::{Handled, Message, Queue}};
 //!
-//! # async fn apply(id: &str, token: u64, text: &str) -> Result<(), std::io::Error> { Ok(()) }
+//! # async fn apply(id: &str, token: leasehold_client::Token, text: &str) -> Result<(), std::io::Error> { Ok(()) }
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let account = Account::from_connection_string(&std::env::var("AZURE_STORAGE_CONNECTION_STRING")?)?;
 //! let client = Client::connect("http://127.0.0.1:7420").await?;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Consumer, Error, Message, Place};
 use crate::{
-    Guard,
+    Guard, Token,
     azure::{Account, Answer, Fault, Service},
     designated::Resource,
     fence::escape,
@@ -130,7 +130,7 @@ impl Queue {
 
     /// Takes the next message, and hides it from others for a while. Not
     /// repeated: each call takes another.
-    pub(super) async fn get(&self, token: u64, hide: Duration) -> Result<Option<Got>, Fault> {
+    pub(super) async fn get(&self, token: Token, hide: Duration) -> Result<Option<Got>, Fault> {
         let mut url = self.service.url(&format!("{}/messages", self.name()));
         url.query_pairs_mut()
             .append_pair("numofmessages", "1")
@@ -174,7 +174,7 @@ impl Queue {
 }
 
 /// The first message of a list.
-fn first(answer: &Answer, token: u64) -> Result<Option<Got>, Fault> {
+fn first(answer: &Answer, token: Token) -> Result<Option<Got>, Fault> {
     let list: List = from_xml(&answer.body).map_err(|_| Fault::Unclear {
         why: "the service's answer is not a list of messages".to_owned(),
     })?;
@@ -218,7 +218,7 @@ mod fuzz {
 
     fn read(body: &[u8]) -> Result<Option<Got>, Fault> {
         let body = Bytes::copy_from_slice(body);
-        first(&Answer { status: 200, headers: Headers::new(), body }, 7)
+        first(&Answer { status: 200, headers: Headers::new(), body }, Token::new(7))
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod fuzz {
         Fuzz::new("queue-message").words(WORDS).run(|input| match read(input) {
             Ok(Some(Got { message, receipt })) => {
                 let Message { id, text, attempt, token } = &message;
-                assert_eq!(*token, 7);
+                assert_eq!(*token, Token::new(7));
                 if !text.chars().any(char::is_control) {
                     let again = format!(
                         "<QueueMessagesList><QueueMessage><MessageId>{}</MessageId><PopReceipt>{}\

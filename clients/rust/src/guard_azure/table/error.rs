@@ -6,7 +6,7 @@ use super::{
     Place, Written,
     fault::{is_missing_row, remedy},
 };
-use crate::azure::Fault;
+use crate::{Token, azure::Fault};
 
 /// What can go wrong. The message says which table, partition, row and token,
 /// what happened, and what to do.
@@ -24,7 +24,7 @@ pub enum Error {
         /// What was tried, and with which token.
         place: Box<Place>,
         /// The token of whoever took over, if it could be read.
-        newer: Option<u64>,
+        newer: Option<Token>,
         /// Whether something was written before that.
         written: Written,
     },
@@ -100,7 +100,7 @@ impl Error {
         | Self::Unavailable { place, .. }
         | Self::Invalid { place, .. }
         | Self::NeedsOperator { place, .. }) = &mut self;
-        place.token = Some(token);
+        place.token = Some(Token::new(token));
         self
     }
 

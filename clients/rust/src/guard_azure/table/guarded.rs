@@ -56,7 +56,7 @@ impl GuardedTable {
             return Ok(known.clone());
         }
         let Shared { table, fence, .. } = &*self.0;
-        let token = fence.token();
+        let token = fence.token().get();
         let place = table.place().partition(partition).token(token);
         check_partition(&place)?;
         let installed = install(table, &place, fence, table.deadline()).await;

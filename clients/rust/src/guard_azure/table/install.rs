@@ -14,7 +14,7 @@ use super::{
     place::{HEAD, fence_row, fence_token, quoted},
     transaction::{Change, Kind},
 };
-use crate::{Fence, azure::Fault, guard_azure::patience::Patience};
+use crate::{Fence, Token, azure::Fault, guard_azure::patience::Patience};
 
 /// How many fences are read, and deleted, at once. With the head and the own
 /// fence they fit into one transaction.
@@ -54,7 +54,7 @@ pub(super) async fn install(
     fence: &Fence,
     by: Deadline,
 ) -> Result<FenceRow, Error> {
-    let token = fence.token();
+    let token = fence.token().get();
     let signed = i64::try_from(token).ok().filter(|token| *token > 0).ok_or_else(|| {
         Error::invalid(place, "that is no token of a lock; pass on the one that was granted")
     })?;
@@ -213,7 +213,7 @@ pub(super) async fn fenced(
 }
 
 fn overtaken(place: &Place, newer: u64, written: Written) -> Error {
-    Error::Fenced { place: Box::new(place.clone()), newer: Some(newer), written }
+    Error::Fenced { place: Box::new(place.clone()), newer: Some(Token::new(newer)), written }
 }
 
 fn contradiction(place: &Place, token: u64) -> Error {

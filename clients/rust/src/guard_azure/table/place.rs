@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Error;
+use crate::Token;
 
 /// Row keys that begin so are the guard's own.
 pub(super) const RESERVED: &str = "~leasehold.";
@@ -35,7 +36,7 @@ pub struct Place {
     /// The row key.
     pub row: Option<String>,
     /// The token with which it was tried, if it was tried with one.
-    pub token: Option<u64>,
+    pub token: Option<Token>,
 }
 
 impl Place {
@@ -54,7 +55,7 @@ impl Place {
     }
 
     pub(super) fn token(mut self, token: u64) -> Self {
-        self.token = Some(token);
+        self.token = Some(Token::new(token));
         self
     }
 }

@@ -1,0 +1,136 @@
+//! Asking a leader to step down.
+
+use std::{fmt, pin::Pin, time::Duration};
+
+use super::SteppedDown;
+use crate::{
+    Client, Error,
+    connection::{Connection, elections},
+    pb,
+};
+
+const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Request to a leader to step down. Made by
+/// [`Election::step_down`](crate::Election::step_down).
+#[must_use = "nothing is sent before `send` or `.await`"]
+pub struct StepDownRequest {
+    client: Client,
+    /// Or the reason why there is no such election.
+    election: Result<pb::LockRef, Error>,
+    by: String,
+    reason: String,
+    timeout: Option<Duration>,
+}
+
+impl StepDownRequest {
+    pub(super) fn new(client: Client, election: Result<pb::LockRef, Error>) -> Self {
+        Self { client, election, by: String::new(), reason: String::new(), timeout: None }
+    }
+
+    /// Names who asks. The daemon logs it and shows it to the leader.
+    pub fn by(mut self, operator: impl Into<String>) -> Self {
+        self.by = operator.into();
+        self
+    }
+
+    /// Gives the reason, which is shown to the leader. Required.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = reason.into();
+        self
+    }
+
+    /// Sets the time that the leader has to step down: 1 s to 1 h, but never
+    /// less than its current validity. The default is 30 s.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sends the request. If the leader is a client of another daemon, sends it on
+    /// to that daemon, if that can be reached from here.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an invalid name, reason or timeout,
+    /// [`Error::Unavailable`] if no daemon answers.
+    pub async fn send(self) -> Result<SteppedDown, Error> {
+        let request = pb::StepDownRequest {
+            election: Some(self.election?),
+            reason: self.reason,
+            by: self.by,
+            within_ms: self.timeout.map(to_millis).transpose()?.unwrap_or_default(),
+        };
+        let first = send(self.client.connection(), request.clone()).await?;
+        let leader = first.state.leader.as_ref().filter(|_| !first.asked);
+        let peer = leader.and_then(|leader| leader.peer.as_ref());
+        match self.client.peer(peer).await {
+            // If the peer does not answer, or the leader has changed meanwhile, the
+            // first answer says what to do.
+            Some(peer) => match send(&peer, request).await {
+                Ok(second) if second.asked => Ok(second),
+                _ => Ok(first),
+            },
+            None => Ok(first),
+        }
+    }
+}
+
+async fn send(connection: &Connection, request: pb::StepDownRequest) -> Result<SteppedDown, Error> {
+    let response = connection.call(request, |channel, request| async move {
+        elections(channel).step_down(request).await
+    });
+    Ok(response.await?.into())
+}
+
+impl IntoFuture for StepDownRequest {
+    type Output = Result<SteppedDown, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Sends the request, as [`send`](StepDownRequest::send) does.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for StepDownRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepDownRequest")
+            .field("election", &self.election)
+            .field("by", &self.by)
+            .field("reason", &self.reason)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn to_millis(timeout: Duration) -> Result<u32, Error> {
+    let allowed = MIN_TIMEOUT..=MAX_TIMEOUT;
+    u32::try_from(timeout.as_millis()).ok().filter(|_| allowed.contains(&timeout)).ok_or_else(
+        || {
+            let message = format!(
+                "step-down timeout {timeout:?} is out of range: use {MIN_TIMEOUT:?} to \
+                 {MAX_TIMEOUT:?}"
+            );
+            Error::invalid("timeout", message)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_is_one_second_to_one_hour() {
+        for millis in [1000, 3_600_000] {
+            assert_eq!(to_millis(Duration::from_millis(millis.into())).ok(), Some(millis));
+        }
+        for timeout in [Duration::ZERO, Duration::from_millis(999), Duration::MAX] {
+            let Err(Error::Invalid { field, .. }) = to_millis(timeout) else {
+                panic!("{timeout:?} was accepted")
+            };
+            assert_eq!(field, "timeout");
+        }
+    }
+}
