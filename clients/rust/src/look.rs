@@ -137,8 +137,8 @@ impl Client {
     /// be used from here. The address is a hint from a lock's record: nothing is
     /// sent to it but the same operator's request.
     pub(crate) async fn peer(&self, peer: Option<&DaemonInfo>) -> Option<Connection> {
-        let endpoints = Endpoints::from(peer?.reachable()?);
-        Connection::open(&endpoints, self.connection().timeout()).await.ok()
+        let endpoint = Endpoints::from(peer?.reachable()?);
+        Connection::open(&endpoint, self.connection().timeout()).await.ok()
     }
 }
 

@@ -48,8 +48,8 @@ impl StepDownRequest {
         self
     }
 
-    /// Sends the request. If the leader is a client of another daemon, the
-    /// request is sent on to that one, if it can be reached from here.
+    /// Sends the request. If the leader is a client of another daemon, sends it on
+    /// to that daemon, if that can be reached from here.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid name, reason or timeout,
@@ -63,7 +63,8 @@ impl StepDownRequest {
         };
         let first = send(self.client.connection(), request.clone()).await?;
         let leader = first.state.leader.as_ref().filter(|_| !first.asked);
-        match self.client.peer(leader.and_then(|leader| leader.peer.as_ref())).await {
+        let peer = leader.and_then(|leader| leader.peer.as_ref());
+        match self.client.peer(peer).await {
             // If the peer does not answer, or the leader has changed meanwhile, the
             // first answer says what to do.
             Some(peer) => match send(&peer, request).await {
