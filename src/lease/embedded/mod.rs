@@ -75,7 +75,7 @@ struct State {
     leases: BTreeMap<LockName, Lease>,
     breaks: Breaks,
     tokens: TokenSource,
-    /// Whether a reservation is in flight.
+    /// True while a reservation is in flight.
     reserving: bool,
     trouble: Option<Trouble>,
     /// When the directory was last seen to be ours.
@@ -107,7 +107,7 @@ struct Lease {
     holder: Arc<Holder>,
 }
 
-/// What a grant has to wait for.
+/// Condition that a grant waits for.
 enum Need {
     /// The wall clock reaches the next token after this long.
     Wait(Duration),
