@@ -47,7 +47,7 @@ wrapped_mutants! {
     NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
     ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";
     WriteByPath, "10", "e4", "embedded: writes go to whichever directory is at the path";
-    IdentityUnchecked, "13", "e5", "embedded: a daemon goes on after its directory was replaced";
+    IdentityUnchecked, "13", "e5", "embedded: a daemon keeps granting after its directory was replaced";
     DirectoryNotSynced, "13", "e6", "embedded: the rename of the state file is not synced";
     FileNotSynced, "13", "e7", "embedded: the state file is renamed before it is synced";
     MarkForgotten, "10", "e8", "embedded: a start ignores the highest token on disk";
