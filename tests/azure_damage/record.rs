@@ -82,7 +82,7 @@ async fn an_emptied_lock_goes_on_once_its_blob_is_deleted() {
     let output = daemon.run(&["lock", "a", "--", "true"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("locks/default/a") && said.contains("delete the blob"), "{said}");
+    assert!(said.contains("locks/default/a") && said.contains("delete it"), "{said}");
 
     scene.blob("a").delete().await.ok();
     assert!(granted(&client, "a").await > before);
