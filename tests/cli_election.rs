@@ -546,7 +546,7 @@ fn bad_input_is_refused_with_its_field() {
         (&["leader", ""], "name"),
         (&["observe", "a\tb"], "name"),
         (&["step-down", "jobs", "--reason", ""], "reason"),
-        (&["step-down", "jobs", "--reason", "x", "--within", "2h"], "within"),
+        (&["step-down", "jobs", "--reason", "x", "--within", "2h"], "timeout"),
     ] {
         let output = daemon.run(&[&["--output", "json"], arguments].concat());
         assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));

@@ -24,8 +24,8 @@ pub(super) struct OutputOption {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
 pub(super) struct EndpointOption {
-    /// Daemon: http://HOST:PORT or unix:/PATH, or several with commas in between [env:
-    /// LEASEHOLD_ENDPOINT] [default: http://127.0.0.1:7420]
+    /// Daemon: http://HOST:PORT or unix:/PATH; several daemons on the same store, separated by
+    /// commas [env: LEASEHOLD_ENDPOINT] [default: http://127.0.0.1:7420]
     #[arg(long, short, value_name = "URL")]
     endpoint: Option<String>,
 }

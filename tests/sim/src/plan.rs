@@ -10,6 +10,7 @@ use leasehold_check::Bounds;
 use crate::{
     clock::{Clocks, Stop},
     dice::Dice,
+    embedded::{faults::DiskFault, plan::EmbeddedPlan},
     storage::Habits,
     wire::{Kind, Stage, TROUBLES, Trouble},
     world::{BEGINNING, MILLISECOND, Nanos, SECOND},
@@ -32,6 +33,10 @@ pub struct Plan {
     pub hands: u32,
     /// How many of a thousand acquires are given up while the storage is being asked.
     pub hasty: u64,
+    /// How many of a thousand acquires are canceled while they wait.
+    pub cancels: u64,
+    /// Whether all tasks of a client want the same locks, and compete within its session.
+    pub rivals: bool,
     /// The lease's duration.
     pub lease: Duration,
     /// The longest that clients ask for.
@@ -61,12 +66,16 @@ pub struct Plan {
     pub old_blobs: bool,
     /// Whether every other client has a fenced session.
     pub fenced: bool,
+    /// Whether most acquires are campaigns, and each daemon has observers.
+    pub observed: bool,
     /// When the trouble ends.
     pub calm_from: Nanos,
     /// When everything ends.
     pub end: Nanos,
     /// What befalls them, in order of time.
     pub faults: Vec<(Nanos, Fault)>,
+    /// Set if the daemon runs on the embedded store.
+    pub embedded: Option<EmbeddedPlan>,
 }
 
 /// Something that befalls them.
@@ -141,6 +150,8 @@ pub enum Fault {
     NoContainer { length: Nanos },
     /// The storage service's clock is ahead for a while.
     LeapDate { by: u64, length: Nanos },
+    /// Something happens to the data directory of the embedded store.
+    Disk(DiskFault),
 }
 
 impl Plan {
@@ -162,6 +173,8 @@ impl Plan {
             locks,
             hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
             hasty: 80,
+            cancels: 20,
+            rivals: dice.clone().split().split().permille(200),
             lease,
             longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
             tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
@@ -177,9 +190,11 @@ impl Plan {
             old_blobs: dice.permille(300),
             // Of a copy: so the rest of the plan does not hang on it.
             fenced: dice.clone().permille(150),
+            observed: dice.clone().split().permille(300),
             calm_from: trouble,
             end: trouble + dice.millis(100_000..150_000),
             faults: Vec::new(),
+            embedded: None,
         };
         let count = *dice.pick(&[0, 2, 4, 6, 8, 12]);
         for _ in 0..count {
@@ -232,6 +247,12 @@ impl Plan {
         plan
     }
 
+    /// How long a daemon may grant nothing after a crash.
+    #[must_use]
+    pub fn crash_wait(&self) -> Nanos {
+        if self.embedded.is_some() { self.ttl.as_nanos() as Nanos + 2 * SECOND } else { 0 }
+    }
+
     /// A new machine's clocks.
     #[must_use]
     pub fn clocks(&self, now: Nanos, dice: &mut Dice) -> Clocks {
@@ -260,6 +281,7 @@ impl Plan {
             orphan: lease.max(ttl + linger) + trips,
             vain: trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
+            visibility: 2 * poll + trips,
             skew: 0,
         }
     }

@@ -32,6 +32,8 @@ fn event() -> impl Strategy<Value = Event> {
             22 => Event::Told { client, lock, token },
             23 => Event::Freed { client, lock, token },
             24 => detached(client),
+            20 if fenced && accepted => reserved(daemon, token),
+            20 if fenced => forgotten(token, until),
             20 => Event::Overruled { lock, until: until * MS },
             _ if accepted => clock_broken(client),
             _ => Event::Tampered { lock },
@@ -62,6 +64,7 @@ proptest! {
             orphan: limit,
             vain: limit / 3,
             recovery: limit,
+            visibility: limit / 3,
             skew: skew * MS,
         };
         for violation in check(&history) {

@@ -69,7 +69,7 @@ pub struct Process {
 }
 
 /// An acquire that is not answered yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pending {
     /// What the client knows it by.
     pub ticket: u64,
@@ -78,6 +78,8 @@ pub struct Pending {
     pub asked: Option<(u64, u32)>,
     /// For which lock.
     pub lock: u32,
+    /// The value that it campaigns with, if it does.
+    pub value: Option<String>,
 }
 
 /// A guard that a client has.
@@ -102,6 +104,10 @@ pub struct Scene {
     pub plan: Plan,
     /// The storage account.
     pub storage: RefCell<Storage>,
+    /// The disk of a daemon on the embedded store.
+    pub disk: RefCell<crate::embedded::disk::Disk>,
+    /// Daemons on the embedded store.
+    pub embedded: crate::embedded::daemon::Daemons,
     /// Where daemons run.
     pub places: RefCell<Vec<Place>>,
     /// All clients that ever were, by their number.
@@ -229,6 +235,8 @@ impl Scene {
             world: here(),
             plan,
             storage: RefCell::new(Storage::new(habits)),
+            disk: RefCell::default(),
+            embedded: crate::embedded::daemon::Daemons::default(),
             places: RefCell::default(),
             clients: RefCell::default(),
             connections: RefCell::default(),
@@ -251,6 +259,7 @@ impl Scene {
     pub fn leave(&self) -> Outcome {
         // Connections and drivers would keep each other alive.
         self.places.borrow_mut().clear();
+        self.embedded.clear();
         self.connections.borrow_mut().clear();
         SCENE.set(None);
         self.mix(&self.dice.borrow_mut().bits());
