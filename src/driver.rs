@@ -59,6 +59,8 @@ struct State {
     streams: Slab<Outbox>,
     watches: Watches,
     observed: Observed,
+    /// The stamp of what was known when the call was sent that is being answered.
+    asked: Option<u64>,
     leaps: Leaps,
     /// What the timer is waiting for.
     timer: Option<Moment>,
@@ -80,6 +82,7 @@ impl Driver {
             streams: Slab::new(),
             watches: Watches::default(),
             observed: Observed::new(locks.poll_interval, for_looks),
+            asked: None,
             leaps: Leaps::since(Anchor::now()),
             timer: None,
             actions: Vec::new(),
@@ -293,12 +296,17 @@ impl Driver {
                             outbox.supersede();
                         }
                     }
-                    Action::Call(lock, call) => more.extend(self.call(lock, call)),
+                    Action::Call(lock, call) => {
+                        more.extend(self.call(lock, call, state.observed.stamp()));
+                    }
                     Action::Changed(name) => {
                         if state.sessions.is_ours(&name) {
-                            state.observed.forget(&name);
-                        } else if let Some(info) = state.sessions.held_elsewhere(&name) {
-                            state.observed.learn(&name, Some(Arc::clone(info)));
+                            let granted = state.sessions.granted_token(&name);
+                            state.observed.forget(&name, granted);
+                        } else if let Some(since) = state.asked
+                            && let Some(info) = state.sessions.held_elsewhere(&name)
+                        {
+                            state.observed.learn(&name, info, since);
                         }
                         state.watches.changed(&name);
                     }
@@ -312,31 +320,35 @@ impl Driver {
     }
 
     /// Asks the store. An answer that is there at once is given back; one that
-    /// takes time comes as an event of its own.
-    fn call(&self, lock: LockId, call: StoreCall) -> Option<Event> {
+    /// takes time comes as an event of its own. `since` is the stamp of what was known
+    /// before.
+    fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
         let store = &self.shared.store;
         match call {
             StoreCall::Acquire(claim) => {
                 let id = claim.id;
                 let unclear = |why| lease::Acquire::Unknown { why };
-                self.start(lock, id, store.acquire(claim), Answer::Acquire, unclear)
+                self.start(lock, id, store.acquire(claim), Answer::Acquire, unclear, since)
             }
             StoreCall::NextTokens(name, id) => {
                 let unclear = |why| lease::Acquire::Unknown { why };
-                self.start(lock, id, store.next_tokens(&name, id), Answer::NextTokens, unclear)
+                let call = store.next_tokens(&name, id);
+                self.start(lock, id, call, Answer::NextTokens, unclear, since)
             }
             StoreCall::Renew(name, id, duration) => {
                 let unclear = |why| lease::Renew::Unknown { why };
-                self.start(lock, id, store.renew(&name, id, duration), Answer::Renew, unclear)
+                let call = store.renew(&name, id, duration);
+                self.start(lock, id, call, Answer::Renew, unclear, since)
             }
             StoreCall::Release(name, id) => {
                 let unclear = |why| lease::Release::Unknown { why };
-                self.start(lock, id, store.release(&name, id), Answer::Release, unclear)
+                let call = store.release(&name, id);
+                self.start(lock, id, call, Answer::Release, unclear, since)
             }
             StoreCall::Publish(name, id, publication) => {
                 let unclear = |why| lease::Publish::Unknown { why };
                 let call = store.publish(&name, id, publication);
-                self.start(lock, id, call, Answer::Publish, unclear)
+                self.start(lock, id, call, Answer::Publish, unclear, since)
             }
         }
     }
@@ -348,6 +360,7 @@ impl Driver {
         call: Call<T>,
         answer: fn(Result<T, lease::Error>) -> Answer,
         unclear: fn(String) -> T,
+        since: u64,
     ) -> Option<Event> {
         match call {
             Call::Done(result) => Some(Event::Answered(lock, id, answer(result))),
@@ -357,7 +370,10 @@ impl Driver {
                     let unanswered = Unanswered { driver: &driver, lock, id, answer, unclear };
                     let result = call.await;
                     drop(unanswered);
-                    driver.handle(Event::Answered(lock, id, answer(result)));
+                    let mut state = driver.state();
+                    state.asked = Some(since);
+                    driver.run(&mut state, Event::Answered(lock, id, answer(result)));
+                    state.asked = None;
                 });
                 None
             }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::{Entropy, HashMap, Moment},
-    lease::LeaseInfo,
+    lease::{LeaseInfo, Token},
     name::LockName,
     schedule::Schedule,
 };
@@ -27,8 +27,13 @@ struct Entry {
     /// None if nobody held it then, or this daemon has known better since.
     seen: Option<Arc<LeaseInfo>>,
     armed: Option<Moment>,
-    /// When this daemon knew better: looks that began before are out of date.
+    /// When this was learned: reads that were sent before are out of date.
     stamp: u64,
+    /// The last that was learned otherwise, which is not learned again.
+    learned: Option<Arc<LeaseInfo>>,
+    /// Highest token that this daemon granted itself. Once the lock is not ours any more,
+    /// that leader is over, whatever the storage still says.
+    granted: Option<Token>,
 }
 
 impl Observed {
@@ -85,13 +90,16 @@ impl Observed {
         now: Moment,
     ) -> bool {
         self.rearm(name, now);
+        self.stamps += 1;
         let Some(entry) = self.locks.get_mut(name) else { return false };
+        // Of two reads at the same time, either may be the older one.
         if entry.stamp > since {
             return false;
         }
-        let info = info.filter(|info| info.held);
+        let info = info.filter(|info| info.held && !entry.is_over(info));
         let news = !alike(entry.seen.as_deref(), info.as_deref());
         entry.seen = info;
+        entry.stamp = self.stamps;
         news
     }
 
@@ -100,18 +108,41 @@ impl Observed {
         self.rearm(name, now);
     }
 
-    /// This daemon has the lock itself: what was seen before is out of date.
-    pub fn forget(&mut self, name: &LockName) {
-        self.learn(name, None);
-    }
-
-    /// This daemon has found out otherwise who holds the lock.
-    pub fn learn(&mut self, name: &LockName, info: Option<Arc<LeaseInfo>>) {
+    /// This daemon has the lock itself, and has granted it with this token: what was seen
+    /// before is out of date.
+    pub fn forget(&mut self, name: &LockName, granted: Option<Token>) {
         self.stamps += 1;
         if let Some(entry) = self.locks.get_mut(name) {
-            entry.seen = info;
+            entry.seen = None;
+            entry.learned = None;
             entry.stamp = self.stamps;
+            entry.granted = entry.granted.max(granted);
         }
+    }
+
+    /// This daemon has found out otherwise who holds the lock, by a read that was sent
+    /// after this stamp.
+    pub fn learn(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
+        self.stamps += 1;
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        let learned = entry.learned.replace(Arc::clone(info));
+        if learned.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.stamp > since {
+            return;
+        }
+        entry.seen = Some(Arc::clone(info)).filter(|info| info.held && !entry.is_over(info));
+        entry.stamp = self.stamps;
+    }
+
+    /// Whether this is what was seen last.
+    #[must_use]
+    pub fn agrees(&self, name: &LockName, info: &LeaseInfo) -> bool {
+        self.seen(name).is_some_and(|seen| alike(Some(seen), Some(info)))
+    }
+
+    /// Whether somebody watches the lock, so that [`Self::seen`] is the latest that is known.
+    #[must_use]
+    pub fn is_watched(&self, name: &LockName) -> bool {
+        self.locks.contains_key(name)
     }
 
     /// To be taken before a look, for [`Self::saw`].
@@ -133,6 +164,13 @@ impl Observed {
         {
             self.schedule.rearm(name.clone(), &mut entry.armed, Some(now + wait));
         }
+    }
+}
+
+impl Entry {
+    /// Whether this daemon granted this leader's token, or a higher one, itself.
+    fn is_over(&self, info: &LeaseInfo) -> bool {
+        info.leader.is_some_and(|leader| self.granted.is_some_and(|granted| leader <= granted))
     }
 }
 
@@ -197,7 +235,7 @@ mod tests {
         observed.add(&name, at(10));
         assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
         assert!(observed.seen(&name).is_some());
-        observed.forget(&name);
+        observed.forget(&name, None);
         assert!(observed.seen(&name).is_none());
         assert!(!observed.saw(&name, None, u64::MAX, at(14)));
     }

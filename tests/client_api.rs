@@ -12,6 +12,7 @@ use std::{
 };
 
 use leasehold_client::{Client, Error, Reason, Watch};
+use nix::sys::signal::Signal;
 use support::{Daemon, relay::Relay};
 use tokio_stream::StreamExt as _;
 
@@ -121,8 +122,8 @@ impl io::Write for Log {
     }
 }
 
-#[tokio::test]
-async fn reconnect_risk_and_loss_are_logged_once() {
+/// Logs the client's events on this thread until the guard is dropped.
+fn logging() -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -130,7 +131,26 @@ async fn reconnect_risk_and_loss_are_logged_once() {
         .with_env_filter("leasehold_client=info")
         .with_writer(move || writer.clone())
         .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test]
+async fn unanswered_keep_alive_is_logged() {
+    let (log, _logging) = logging();
+    let daemon = Daemon::start();
+    let ttl = Duration::from_secs(2);
+    let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
+    let guard = client.lock("orders").await.unwrap();
+    daemon.process.signal(Signal::SIGSTOP);
+    guard.lost().await;
+    daemon.process.signal(Signal::SIGCONT);
+    assert!(log.lines("WARN leasehold_client: no response to the last keep-alive") >= 1);
+    assert_eq!(log.lines("lock is lost lock=\"orders\" reason=Expired"), 1);
+}
+
+#[tokio::test]
+async fn reconnect_risk_and_loss_are_logged_once() {
+    let (log, _logging) = logging();
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let client = connect(&relay.endpoint).await;

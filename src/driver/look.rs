@@ -50,7 +50,10 @@ impl Driver {
         let mut state = self.state();
         loop {
             let name = state.observed.pop(now)?;
-            if !state.sessions.knows(&name) {
+            // What a waiter's poll found may have been out of date by then.
+            let missed = state.sessions.held_elsewhere(&name);
+            let missed = missed.is_some_and(|info| !state.observed.agrees(&name, info));
+            if missed || !state.sessions.knows(&name) {
                 return Some(name);
             }
             state.observed.missed(&name, now);
@@ -70,7 +73,8 @@ impl Driver {
         }
         // It may have become ours while it was looked at.
         if state.sessions.is_ours(name) {
-            state.observed.forget(name);
+            let granted = state.sessions.granted_token(name);
+            state.observed.forget(name, granted);
         }
         // While all looks were under way, nothing was due.
         self.shared.observed.notify_one();
@@ -84,7 +88,7 @@ impl Driver {
         }
         let since = self.state().observed.stamp();
         let stored = self.shared.store.inspect(name).await?;
-        let view = self.overlay(stored.as_ref(), name);
+        let view = self.overlay(stored.as_ref(), name, true);
         self.looked(name, Ok(stored), since);
         Ok(view)
     }
@@ -95,7 +99,7 @@ impl Driver {
         name: &LockName,
     ) -> Result<(LockView, Option<LeaseInfo>), lease::Error> {
         let stored = self.shared.store.inspect(name).await?;
-        Ok((self.overlay(stored.as_ref(), name), stored))
+        Ok((self.overlay(stored.as_ref(), name, true), stored))
     }
 
     /// Where leases are kept, for people, and how often the storage was called.
@@ -117,16 +121,22 @@ impl Driver {
         Ok(names
             .into_iter()
             .take(page.limit)
-            .map(|(name, info)| self.overlay(info.as_ref(), &name))
+            .map(|(name, info)| self.overlay(info.as_ref(), &name, info.is_some()))
             .collect())
     }
 
-    /// What the store knows, and over it what this daemon knows.
-    fn overlay(&self, stored: Option<&lease::LeaseInfo>, name: &LockName) -> LockView {
+    /// What the store knows, and over it what this daemon knows. `is_read` if the store was
+    /// asked for this lock: then what it does not know is not held.
+    fn overlay(
+        &self,
+        stored: Option<&lease::LeaseInfo>,
+        name: &LockName,
+        is_read: bool,
+    ) -> LockView {
         let state = self.settled();
         let mut view = state.sessions.view(name, Moment::now());
         // What was seen at the last poll is older than what is stored.
-        view.held.take_if(|held| stored.is_some() && held.session.is_none());
+        view.held.take_if(|held| is_read && held.session.is_none());
         // A lease of our own says who was first, not who holds the lock now.
         if view.held.is_none()
             && !state.sessions.is_ours(name)
@@ -187,6 +197,10 @@ impl State {
     /// A lock as it is now, as far as is known here without asking.
     fn view(&self, name: &LockName) -> LockView {
         let mut view = self.sessions.view(name, Moment::now());
+        // What a waiter's last poll found may be older than what was read since.
+        if self.observed.is_watched(name) {
+            view.held.take_if(|held| held.session.is_none());
+        }
         if view.held.is_none()
             && !self.sessions.is_ours(name)
             && let Some(info) = self.observed.seen(name)

@@ -473,6 +473,16 @@ impl Lock {
         {
             *linger_until = None;
         }
+        let next = self.queue.as_ref().and_then(|queue| queue.first_present());
+        let next = next.map(|waiter| waiter.ticket);
+        // The store shows the first token with the value of a candidate who has gone since:
+        // nobody else is granted this token.
+        if let Lease::Held { tokens, shown, publishing: Some(_), .. } = &mut self.lease
+            && wanted
+            && shown.take_if(|shown| next != Some(*shown)).is_some()
+        {
+            _ = tokens.take();
+        }
         match &mut self.lease {
             Lease::None if wanted => self.ask(cx),
             // Safety rule 6: nothing starts on a lease that has run out.

@@ -58,7 +58,10 @@ impl pb::election_service_server::ElectionService for Service {
         // The watch begins before the state is read, so that no change falls
         // in between.
         let watch = self.driver.watch(Target::Name(name.clone())).map_err(status)?;
-        let first = Some(self.driver.inspect(&name).await.map_err(store_status)?);
+        self.driver.inspect(&name).await.map_err(store_status)?;
+        // Not what was read, but the latest that is known by now: the stream continues
+        // from there.
+        let first = Some(self.driver.view(&name));
         Ok(Response::new(Observing { first, told: None, watch }))
     }
 

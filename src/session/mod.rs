@@ -243,6 +243,12 @@ impl Sessions {
         self.is_ours(name) || self.held_elsewhere(name).is_some()
     }
 
+    /// Token of the grant that a session of this daemon has, active or ending.
+    #[must_use]
+    pub fn granted_token(&self, name: &LockName) -> Option<crate::lease::Token> {
+        Some(self.locks.grant(self.locks.find(name)?)?.token)
+    }
+
     /// Who holds a lock through another daemon, if a session waits for it.
     #[must_use]
     pub fn held_elsewhere(&self, name: &LockName) -> Option<&Arc<crate::lease::LeaseInfo>> {

@@ -36,6 +36,8 @@ fn bounds() -> Bounds {
         orphan: 0,
         vain: 0,
         recovery: nanos(RECOVERY),
+        // Elections are not recorded.
+        visibility: 0,
         skew: nanos(Duration::from_millis(5)),
     }
 }

@@ -74,7 +74,7 @@ struct State {
     leases: BTreeMap<LockName, Lease>,
     breaks: Breaks,
     tokens: TokenSource,
-    /// Whether a reservation is in flight.
+    /// True while a reservation is in flight.
     reserving: bool,
     trouble: Option<Trouble>,
     /// When the directory was last seen to be ours.
@@ -106,7 +106,7 @@ struct Lease {
     holder: Arc<Holder>,
 }
 
-/// What a grant has to wait for.
+/// Condition that a grant waits for.
 enum Need {
     /// The wall clock reaches the next token after this long.
     Wait(Duration),

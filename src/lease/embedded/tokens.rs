@@ -67,7 +67,7 @@ pub(super) struct TokenSource {
     reservation: u64,
     /// Point on a clock that starts at the wall clock and is never set back.
     steady: (Moment, u64),
-    /// Whether the log has the warning that the clock was set back.
+    /// True once the log has the warning that the clock was set back.
     warned: bool,
 }
 

@@ -1,12 +1,14 @@
 //! The checks, by groups. Each is a pass or a sort over the history: it is done
 //! a hundred thousand times.
 
+mod election;
 pub(crate) mod linearizable;
 pub(crate) mod liveness;
 mod nested;
 mod orphan;
 mod queue;
 mod refused;
+mod resumed;
 mod tokens;
 mod validity;
 
@@ -30,8 +32,10 @@ pub fn check(history: &History) -> Vec<Violation> {
         }
         liveness::check(&index, &mut report);
         refused::check(&index, &mut report);
+        resumed::check(&index, &mut report);
         queue::check(&index, &mut report);
         orphan::check(&index, &mut report);
+        election::check(&index, &mut report);
     }
     report.violations(&history.entries)
 }

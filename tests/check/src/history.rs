@@ -40,6 +40,9 @@ pub struct Bounds {
     /// granted or refused, if nobody holds the lock meanwhile; and until nobody is
     /// refused for want of service any more.
     pub recovery: Nanos,
+    /// E3: from the acknowledgment of a proclaim until every open observer stream
+    /// shows its value or a newer one: two polls and some round trips.
+    pub visibility: Nanos,
     /// How much two entries of the same moment may be out of order: zero in
     /// simulation, a little where several processes record.
     pub skew: Nanos,
@@ -91,6 +94,9 @@ pub enum Event {
     /// The client waited for the loss of its grant, while its clocks ran evenly, and
     /// was told of it now. Its deadline must not have passed before.
     Told { client: u32, lock: u32, token: u64 },
+    /// The client lost its grant because its daemon did not list it when the session was
+    /// resumed; but the daemon has the grant, and neither lost nor released it.
+    StillGranted { client: u32, lock: u32, token: u64 },
     /// The client did something to the resource that the lock protects: with its
     /// token if `fenced`. What the resource made of it.
     Used { client: u32, lock: u32, token: u64, fenced: bool, accepted: bool },
@@ -103,6 +109,36 @@ pub enum Event {
     Freed { client: u32, lock: u32, token: u64 },
     /// A client's process ended without a word. Its session is not closed.
     ClientDied { client: u32 },
+
+    /// The acquire is a campaign: the store publishes this value with the token of its
+    /// grant. Follows `Acquire`.
+    Campaign { op: u64, value: String },
+    /// The client asks its daemon to publish another value under the token of its grant.
+    Proclaim { op: u64, client: u32, lock: u32, token: u64, value: String },
+    /// The daemon acknowledged the proclaim: every later read of the storage sees this
+    /// value or a newer one.
+    Proclaimed { op: u64 },
+    /// The proclaim failed. Observers may have seen its value or may still see it, until
+    /// the next leader's value is published.
+    NotProclaimed { op: u64 },
+    /// An observer asks a daemon for the current leader. Answered by one `Observed`, or
+    /// not at all if the daemon fails.
+    ReadLeader { op: u64, daemon: u32, lock: u32 },
+    /// An observer opens a stream of leaders at a daemon. Answered by any number of
+    /// `Observed`, each with a new state.
+    Observe { op: u64, daemon: u32, lock: u32 },
+    /// The daemon shows an observer this leader: its token and its value, if it has one.
+    /// Neither if there is no leader. `ending` if its grant is lost, but its client may not
+    /// have noticed yet.
+    Observed {
+        op: u64,
+        token: Option<u64>,
+        value: Option<String>,
+        #[serde(default)]
+        ending: bool,
+    },
+    /// The observer's stream ended. The death of its daemon ends it as well.
+    ObserveEnded { op: u64 },
 
     /// A daemon counts on its lease of a lock, with tokens from `first` to
     /// `last`, until this moment. Again whenever that changes.
@@ -158,7 +194,7 @@ pub enum Event {
 /// What is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A token belongs to one session, nobody else uses it, and what a fenced
+    /// A token belongs to one acquire, nobody else uses it, and what a fenced
     /// resource accepts never falls.
     I1,
     /// A grant returned before another acquire was invoked has the lower token.
@@ -186,7 +222,32 @@ pub enum Kind {
     L4,
     /// Recovery from any outage.
     L5,
-    /// The fenced, owner-aware mutex is linearizable.
+    /// A grant that its daemon has survives the end of its stream: the client is told of it
+    /// when it resumes its session.
+    L6,
+    /// An observed value belongs to the leader whose token it carries: the acquire that
+    /// was granted this token campaigned with the value, or its client proclaimed the
+    /// value under this token. If no client was told of the token, the value is that of a
+    /// campaign whose client was told of no token or of a higher one.
+    E1,
+    /// The states of one observer stream do not go back: neither to a lower token nor to
+    /// an earlier value of the same token. Values are ordered by the proclaims of their
+    /// client, after the campaign's own. Streams at different daemons are not compared,
+    /// because each daemon polls for itself.
+    E2,
+    /// An acknowledged proclaim is visible. A read sent after the acknowledgment, at any
+    /// daemon, does not show an earlier value of the same token. While nothing is
+    /// disturbed and the grant is valid, each open stream shows the value, a later one or
+    /// a later leader within `Bounds::visibility`.
+    E3,
+    /// A former leader is not shown after a newer one, at any daemon. A newer leader
+    /// counts from the moment at which the storage has it: its proclaim was acknowledged,
+    /// an observer at another daemon than its own was shown it, or another daemon stored
+    /// the record of a newer hold. A read that is sent after that shows no lower token,
+    /// unless as a leader whose grant is lost. The leader's own daemon shows it earlier, before its value is published.
+    E4,
+    /// The fenced mutex is linearizable. It is not reentrant: a client that holds it waits
+    /// like any other.
     Linearizable,
     /// The history contradicts itself: whoever recorded it made a mistake.
     Malformed,

@@ -66,7 +66,7 @@ pub(crate) enum About {
 
 /// An acquire and what became of it.
 #[derive(Debug)]
-pub(crate) struct Acquire {
+pub(crate) struct Acquire<'h> {
     pub(crate) client: u32,
     pub(crate) lock: usize,
     pub(crate) place: usize,
@@ -77,6 +77,8 @@ pub(crate) struct Acquire {
     pub(crate) gone: Option<Gone>,
     /// When its daemon knew that its client, which was dead, has no stream any more.
     pub(crate) absent: Option<Point>,
+    /// The value that it campaigns with, if it does.
+    pub(crate) campaign: Option<(&'h str, Point)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +100,7 @@ pub(crate) struct Gone {
     pub(crate) client: bool,
 }
 
-impl Acquire {
+impl Acquire<'_> {
     /// When it did not wait any more.
     pub(crate) fn over(&self) -> Option<Point> {
         let answered = self.answer.map(|answer| match answer {
@@ -134,17 +136,16 @@ impl Acquire {
     }
 }
 
-/// A client's hold of a lock under one token. More than one acquire may share it.
+/// Grant of an acquire: a client's hold of a lock under one token.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) client: u32,
     pub(crate) lock: usize,
     pub(crate) token: u64,
-    /// The acquire that was granted first.
     pub(crate) acquire: usize,
     pub(crate) granted: Point,
-    /// Of the acquires that share it, when the first and the last were invoked.
-    pub(crate) invoked: (Point, Point),
+    /// When its acquire was invoked.
+    pub(crate) invoked: Point,
     /// Up to `end`.
     pub(crate) valid: Vec<Valid>,
     /// The first of release, loss, death and the end of a fenced session's stream.
@@ -161,7 +162,7 @@ pub(crate) struct Hold {
     pub(crate) segments: Vec<Segment>,
     /// The end of the last time that it was valid.
     pub(crate) over: Point,
-    /// Another client's hold with the same token.
+    /// Another acquire's hold with the same token.
     same_token: Option<usize>,
 }
 
@@ -303,19 +304,53 @@ pub(crate) struct Lease {
     pub(crate) unleased: Option<Pos>,
 }
 
+/// A leader's request to publish a value.
+#[derive(Debug)]
+pub(crate) struct Proclaim<'h> {
+    pub(crate) hold: usize,
+    pub(crate) value: &'h str,
+    pub(crate) invoked: Point,
+    pub(crate) acknowledged: Option<Point>,
+}
+
+/// A stream of leaders, or a single read.
+#[derive(Debug)]
+pub(crate) struct Observer<'h> {
+    pub(crate) place: usize,
+    pub(crate) is_stream: bool,
+    pub(crate) opened: Point,
+    pub(crate) ended: Option<Point>,
+    pub(crate) shown: Vec<Shown<'h>>,
+}
+
+/// A state that an observer was shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'h> {
+    pub(crate) point: Point,
+    pub(crate) token: Option<u64>,
+    pub(crate) value: Option<&'h str>,
+    pub(crate) ending: bool,
+}
+
 /// A history, sorted out.
 pub(crate) struct Index<'h> {
     pub(crate) bounds: &'h Bounds,
     pub(crate) entries: &'h [Entry],
     /// For each entry.
     pub(crate) about: Vec<About>,
-    pub(crate) acquires: Vec<Acquire>,
+    pub(crate) acquires: Vec<Acquire<'h>>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) places: Vec<Place>,
-    /// Pairs of holds of different clients with the same lock and token.
+    /// Pairs of holds with the same lock and token.
     pub(crate) twins: Vec<(usize, usize)>,
+    /// In the order in which they were invoked.
+    pub(crate) proclaims: Vec<Proclaim<'h>>,
+    /// In the order in which they were opened.
+    pub(crate) observers: Vec<Observer<'h>>,
+    /// Whether there is anything about elections.
+    pub(crate) has_elections: bool,
     /// When nothing was disturbed.
     pub(crate) calm: Vec<Span>,
     /// For each of them: the end of the last disturbance before, if there was one.

@@ -27,7 +27,7 @@ pub struct Stats {
     pub acquires: usize,
     /// Acquires that were granted.
     pub grants: usize,
-    /// Holds: grants that share a token count once.
+    /// Holds: one for each grant.
     pub holds: usize,
     /// Acquires that were refused or given up.
     pub refused: usize,

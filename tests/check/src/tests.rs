@@ -1,6 +1,7 @@
 //! For each kind: what must be found, and a near twin in which nothing is wrong.
 
 mod anything;
+mod election;
 mod linearizable;
 mod liveness;
 mod malformed;
@@ -8,6 +9,7 @@ mod model;
 mod nested;
 mod queue;
 mod refused;
+mod resumed;
 mod spoilt;
 mod tale;
 mod tokens;

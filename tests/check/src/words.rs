@@ -48,6 +48,9 @@ impl fmt::Display for Event {
             Self::Told { client, lock, token } => {
                 write!(f, "client {client} is told that lock {lock}, token {token}, is lost")
             }
+            Self::StillGranted { client, lock, token } => {
+                write!(f, "the daemon of client {client} still grants lock {lock}, token {token}")
+            }
             Self::Used { client, lock, token, fenced, accepted } => {
                 let how = if *fenced { "with" } else { "without showing" };
                 let what = if *accepted { "accepted" } else { "refused" };
@@ -58,6 +61,26 @@ impl fmt::Display for Event {
                 write!(f, "lock {lock}, token {token}, is freed with client {client}'s stream")
             }
             Self::ClientDied { client } => write!(f, "client {client} dies"),
+            Self::Campaign { op, value } => write!(f, "op {op} campaigns with {value:?}"),
+            Self::Proclaim { op, client, lock, token, value } => write!(
+                f,
+                "op {op}: client {client} proclaims {value:?} for lock {lock}, token {token}"
+            ),
+            Self::Proclaimed { op } => write!(f, "op {op} is done: proclaimed"),
+            Self::NotProclaimed { op } => write!(f, "op {op} failed: not proclaimed"),
+            Self::ReadLeader { op, daemon, lock } => {
+                write!(f, "op {op}: an observer asks daemon {daemon} for the leader of lock {lock}")
+            }
+            Self::Observe { op, daemon, lock } => {
+                write!(f, "op {op}: an observer opens a stream for lock {lock} at daemon {daemon}")
+            }
+            Self::Observed { op, token, value, .. } => match (token, value) {
+                (Some(token), Some(value)) => write!(f, "op {op} shows token {token}, {value:?}"),
+                (Some(token), None) => write!(f, "op {op} shows token {token} without a value"),
+                (None, Some(value)) => write!(f, "op {op} shows {value:?} without a token"),
+                (None, None) => write!(f, "op {op} shows no leader"),
+            },
+            Self::ObserveEnded { op } => write!(f, "op {op}: the observer's stream ends"),
             Self::Holds { daemon, lock, first, last, until } => {
                 let until = Seconds(*until);
                 write!(
@@ -110,10 +133,19 @@ impl Event {
             Self::Released { .. } => "released",
             Self::Lost { .. } => "lost",
             Self::Told { .. } => "told",
+            Self::StillGranted { .. } => "still_granted",
             Self::Used { .. } => "used",
             Self::Detached { .. } => "detached",
             Self::Freed { .. } => "freed",
             Self::ClientDied { .. } => "client_died",
+            Self::Campaign { .. } => "campaign",
+            Self::Proclaim { .. } => "proclaim",
+            Self::Proclaimed { .. } => "proclaimed",
+            Self::NotProclaimed { .. } => "not_proclaimed",
+            Self::ReadLeader { .. } => "read_leader",
+            Self::Observe { .. } => "observe",
+            Self::Observed { .. } => "observed",
+            Self::ObserveEnded { .. } => "observe_ended",
             Self::Holds { .. } => "holds",
             Self::LetGo { .. } => "let_go",
             Self::DaemonDied { .. } => "daemon_died",

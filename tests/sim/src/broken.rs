@@ -47,10 +47,18 @@ wrapped_mutants! {
     NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
     ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";
     WriteByPath, "10", "e4", "embedded: writes go to whichever directory is at the path";
-    IdentityUnchecked, "13", "e5", "embedded: a daemon goes on after its directory was replaced";
+    IdentityUnchecked, "13", "e5", "embedded: a daemon keeps granting after its directory was replaced";
     DirectoryNotSynced, "13", "e6", "embedded: the rename of the state file is not synced";
     FileNotSynced, "13", "e7", "embedded: the state file is renamed before it is synced";
     MarkForgotten, "10", "e8", "embedded: a start ignores the highest token on disk";
+    WrongValue, "E1", "o1", "the store publishes another value than the leader's";
+    FormerLeader, "E4", "o2", "a publication of the former leader is repeated after the new one";
+    NotWritten, "E3", "o3", "a publication is acknowledged but never written";
+    WrittenLater, "E3", "o4", "a publication is acknowledged two seconds before it is written";
+    StaleRead, "E4", "o5", "a read shows what the one before found";
+    ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
+    CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
+    ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is absurdly ahead";
 }
 
 /// Mutant of either kind.

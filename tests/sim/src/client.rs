@@ -10,7 +10,7 @@ use std::{
 
 use leasehold::clock::sleep;
 use leasehold_check::Event;
-use leasehold_client::{Client, Error, Guard, Leadership};
+use leasehold_client::{Client, Error, Guard, Leadership, Loss, Reason};
 use leasehold_time::{
     clock::Moment,
     simulation::{self, Peek, Route},
@@ -19,6 +19,7 @@ use leasehold_time::{
 use crate::{
     dice::Dice,
     link::Way,
+    observer,
     plan::Plan,
     scene::{Hold, count, lock_name, record, scene},
     world::{Nanos, SECOND},
@@ -61,10 +62,10 @@ impl Held {
         }
     }
 
-    async fn lost(&self) {
+    async fn lost(&self) -> Loss {
         match self {
-            Self::Lock(guard) => _ = guard.lost().await,
-            Self::Lead(lead) => _ = lead.lost().await,
+            Self::Lock(guard) => guard.lost().await,
+            Self::Lead(lead) => lead.lost().await,
         }
     }
 
@@ -105,25 +106,33 @@ pub fn start(place: usize) {
         let connected = simulation::connect(Route::Link(link), builder.connect());
         connected.expect("it does no I/O").expect("the settings are acceptable")
     });
-    let Plan { locks, hands, hasty, lease, longest_lease, .. } = scene.plan;
+    let Plan { locks, hands, hasty, cancels, rivals, lease, longest_lease, observed, .. } =
+        scene.plan;
+    let hands = if rivals { hands.max(2) } else { hands };
     for hand in 0..hands {
         let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
-        let locks = (0..locks).filter(|lock| lock % hands == hand).collect();
-        let program = Program { number, client, dice, locks, hasty, lease, longest_lease };
+        let locks: Vec<_> = (0..locks).filter(|lock| rivals || lock % hands == hand).collect();
+        if locks.is_empty() {
+            continue;
+        }
+        let program =
+            Program { number, client, dice, locks, hasty, cancels, lease, longest_lease, observed };
         scene.world.spawn(machine, Box::pin(program.run()));
     }
 }
 
-/// What a client does with some of the locks, while others of its tasks see to
-/// others: in one session, two that want the same lock would share it.
+/// What a task of a client does with some of the locks. In some plans, other tasks of the
+/// same client want the same locks, and compete with it like any other session.
 struct Program {
     number: Arc<AtomicU32>,
     client: Client,
     dice: Dice,
     locks: Vec<u32>,
     hasty: u64,
+    cancels: u64,
     lease: Duration,
     longest_lease: Duration,
+    observed: bool,
 }
 
 impl Program {
@@ -139,13 +148,33 @@ impl Program {
                 continue;
             }
             let (client, lock) = (self.number.load(Relaxed), *self.dice.pick(&self.locks));
-            let ticket = scene().acquire(client, lock);
+            let campaigns = self.dice.permille(if self.observed { 700 } else { 200 });
+            let (ticket, value) = scene().acquire(client, lock, campaigns);
             // Some give up while the storage is being asked for the first time, or even
             // before there is a session.
             let hasty = self.dice.permille(self.hasty);
-            match self.acquire(client, lock, ticket, hasty).await {
+            let canceled = match self.dice.permille(self.cancels) {
+                true => {
+                    let most = *self.dice.pick(&[20, 100, 1_000, 10_000]);
+                    sleep(self.dice.length(1..most))
+                }
+                false => sleep(Duration::MAX),
+            };
+            let outcome = tokio::select! {
+                biased;
+                outcome = self.acquire(client, lock, ticket, value.as_deref(), hasty) => outcome,
+                () = canceled => {
+                    count("acquires canceled");
+                    if let Some(op) = scene().answered(client, ticket) {
+                        let why = "canceled by its client".to_owned();
+                        record(Event::Refused { op, why, faulty: false });
+                    }
+                    continue;
+                }
+            };
+            match outcome {
                 Ok(held) => {
-                    if self.granted(client, lock, ticket, held.token()) {
+                    if self.granted(client, lock, ticket, value.as_deref(), held.token()) {
                         self.hold(held, client, lock).await;
                     }
                 }
@@ -165,7 +194,14 @@ impl Program {
     }
 
     /// Whether it is of use: a session that was closed meanwhile has lost it.
-    fn granted(&self, client: u32, lock: u32, ticket: u64, token: u64) -> bool {
+    fn granted(
+        &self,
+        client: u32,
+        lock: u32,
+        ticket: u64,
+        value: Option<&str>,
+        token: u64,
+    ) -> bool {
         let scene = scene();
         let op = scene.answered(client, ticket);
         if client != self.number.load(Relaxed) {
@@ -175,7 +211,7 @@ impl Program {
             }
             return false;
         }
-        let op = op.unwrap_or_else(|| scene.ask_late(client, lock));
+        let op = op.unwrap_or_else(|| scene.ask_late(client, lock, value));
         record(Event::Granted { op, token });
         true
     }
@@ -185,6 +221,7 @@ impl Program {
         client: u32,
         lock: u32,
         ticket: u64,
+        value: Option<&str>,
         hasty: bool,
     ) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
@@ -197,7 +234,7 @@ impl Program {
         let duration = if self.dice.permille(300) { other } else { self.lease };
         let wait = self.dice.length(if hasty { 5..50 } else { 1000..60_000 });
         let patience = self.dice.within(0..10);
-        if self.dice.permille(200) {
+        if let Some(value) = value {
             let election = self.client.election(lock_name(lock)).on_progress(queued);
             let election = election.lease_duration(duration);
             let election = match patience {
@@ -206,7 +243,7 @@ impl Program {
                 1..=4 => election.wait(wait),
                 _ => election,
             };
-            return election.campaign(format!("client {client}")).await.map(Held::Lead);
+            return election.campaign(value).await.map(Held::Lead);
         }
         let request = self.client.lock(lock_name(lock)).on_progress(queued);
         let request = request.lease_duration(duration);
@@ -244,7 +281,7 @@ impl Program {
             let since = scene().world.now();
             let (told, warned) = tokio::select! {
                 biased;
-                () = held.lost(), if attentive => (true, false),
+                _ = held.lost(), if attentive => (true, false),
                 () = held.at_risk(), if attentive => (false, true),
                 () = turn => (false, false),
             };
@@ -257,6 +294,11 @@ impl Program {
             if !held.is_valid() {
                 count("grants lost");
                 record(Event::Lost { client, lock, token });
+                if held.lost().await.reason == Reason::Unknown
+                    && scene().is_granted(client, lock, token)
+                {
+                    record(Event::StillGranted { client, lock, token });
+                }
                 if self.dice.permille(500) {
                     // It stopped, but has not let go yet.
                     sleep(self.dice.length(0..20_000)).await;
@@ -277,8 +319,7 @@ impl Program {
             if let Held::Lead(lead) = &*held
                 && self.dice.permille(200)
             {
-                let proclaimed = lead.proclaim(format!("{token}")).await;
-                count(if proclaimed.is_ok() { "proclaims" } else { "proclaims in vain" });
+                self.proclaim(lead, client, lock).await;
             }
             if until.has_passed() || (warned && obliging) {
                 break;
@@ -292,6 +333,26 @@ impl Program {
             drop(held);
         } else if held.release().await.is_ok() {
             record(Event::Released { op });
+        }
+    }
+}
+
+impl Program {
+    /// Publishes another value. Now and then somebody looks at once whether it can be seen.
+    async fn proclaim(&mut self, lead: &Leadership, client: u32, lock: u32) {
+        let (op, token) = (scene().next_op(), lead.token().into());
+        let value = format!("proclaim {op}");
+        record(Event::Proclaim { op, client, lock, token, value: value.clone() });
+        if lead.proclaim(value).await.is_ok() {
+            count("proclaims");
+            record(Event::Proclaimed { op });
+        } else {
+            count("proclaims in vain");
+            record(Event::NotProclaimed { op });
+        }
+        if self.observed && self.dice.permille(500) {
+            let place = self.dice.index(scene().plan.places);
+            scene().world.after(0, move || observer::read_at(place, lock));
         }
     }
 }

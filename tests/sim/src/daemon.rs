@@ -13,6 +13,8 @@ use leasehold_check::Event;
 
 use crate::{
     faults,
+    misleading::Misleading,
+    observer,
     scarce::Scarce,
     scene::{Running, count, record, scene},
     wire,
@@ -61,7 +63,7 @@ pub fn start(place: usize) {
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
         let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
-        let store = Scarce { store, tokens: plan.tokens };
+        let store = Misleading::new(Scarce { store, tokens: plan.tokens });
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().look_elsewhere());
@@ -70,7 +72,12 @@ pub fn start(place: usize) {
     let mut places = scene.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
     places[place].since = scene.world.now();
-    places[place].daemon = Some(Running { number, machine, driver });
+    let running = Running { number, machine, driver };
+    places[place].daemon = Some(running.clone());
+    drop(places);
+    if plan.observed {
+        observer::start(&running, dice.split());
+    }
 }
 
 /// Its process is gone, without a word. It is started again after `down`, if

@@ -5,8 +5,8 @@
 //! made up: time (`clock.rs`, `world.rs`), the way between clients and daemons
 //! (`link.rs`), the way to the storage (`wire.rs`) and the storage service
 //! (`storage.rs`, `http.rs`). A seed stands for a plan (`plan.rs`) of faults
-//! (`faults.rs`) that befall daemons (`daemon.rs`) and clients (`client.rs`);
-//! what happens is recorded (`scene.rs`) and checked.
+//! (`faults.rs`) that befall daemons (`daemon.rs`), clients (`client.rs`) and observers of
+//! elections (`observer.rs`); what happens is recorded (`scene.rs`) and checked.
 
 pub mod broken;
 pub mod client;
@@ -17,6 +17,8 @@ pub mod embedded;
 pub mod faults;
 pub mod http;
 pub mod link;
+pub mod misleading;
+pub mod observer;
 pub mod plan;
 pub mod run;
 pub mod scarce;

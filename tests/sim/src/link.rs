@@ -2,16 +2,19 @@
 //! direction, in order, which can stand still and break.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
-use leasehold::rpc::{self, pb};
+use leasehold::rpc::{
+    self, pb,
+    pb::{attach_request::Message as Asked, attach_response::Message as Said},
+};
 use leasehold_check::Event;
 use leasehold_time::simulation::{Attaching, Incoming, Link};
 use prost::Message as _;
@@ -19,6 +22,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
 use crate::{
+    broken::{Wrapped, is},
     scene::{Running, count, lock_number, record, scene},
     world::{Nanos, SECOND, here},
 };
@@ -41,6 +45,8 @@ struct Flow {
     cut: bool,
     /// One end has vanished, for good.
     vanished: bool,
+    /// The connection was reset: that arrives whatever else happens.
+    reset: bool,
     ended: bool,
     waker: Option<Waker>,
 }
@@ -67,7 +73,8 @@ impl Pipe {
 
     /// Nothing arrives any more, for good.
     pub fn vanish(&self) {
-        self.flow().vanished = true;
+        let mut flow = self.flow();
+        flow.vanished = !flow.reset;
     }
 
     /// Whether something is under way that `is` says this of.
@@ -99,7 +106,7 @@ impl Pipe {
     pub fn reset(&self) {
         let mut flow = self.flow();
         flow.queue.clear();
-        flow.ended = true;
+        (flow.ended, flow.reset) = (true, true);
         (flow.cut, flow.vanished) = (false, false);
         flow.queue.push_back((0, Some(Err(Status::unavailable("connection reset")))));
         if let Some(waker) = flow.waker.take() {
@@ -215,12 +222,13 @@ fn connect(
     let daemon_machine = running.machine;
     let grants = fenced.then(Grants::default);
     let serving = serve(client, running, up.clone(), Feed(down.clone()), grants);
+    let canceled = is(Wrapped::CrossedGrantIgnored).then(Canceled::default);
     if fenced {
         watch(up.clone(), down.clone(), false);
     }
-    scene.world.spawn(client_machine, Box::pin(pump(messages, up.clone())));
+    scene.world.spawn(client_machine, Box::pin(pump(messages, up.clone(), canceled.clone())));
     scene.world.spawn(daemon_machine, Box::pin(serving));
-    Some(Ok(Box::pin(Heard { down, _up: Feed(up) })))
+    Some(Ok(Box::pin(Heard { down, _up: Feed(up), canceled })))
 }
 
 /// HTTP/2's own pings tell a client that its connection is dead. Who is not fenced
@@ -289,19 +297,53 @@ impl Grants {
 struct Heard {
     down: Pipe,
     _up: Feed,
+    canceled: Option<Canceled>,
+}
+
+/// Requests that a client has canceled on a stream. Mutant o7 hides their grants from it.
+#[derive(Clone, Default)]
+struct Canceled(Arc<Mutex<HashSet<u64>>>);
+
+impl Canceled {
+    fn requests(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sends(&self, bytes: &[u8]) {
+        use pb::attach_request::Message;
+        let said = pb::AttachRequest::decode(bytes).ok().and_then(|said| said.message);
+        if let Some(Message::Cancel(cancel)) = said {
+            self.requests().insert(cancel.request);
+        }
+    }
+
+    fn hides(&self, bytes: &[u8]) -> bool {
+        use pb::attach_response::Message;
+        let said = pb::AttachResponse::decode(bytes).ok().and_then(|said| said.message);
+        matches!(said, Some(Message::Granted(granted)) if self.requests().contains(&granted.request))
+    }
 }
 
 impl Stream for Heard {
     type Item = Item;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
-        Pin::new(&mut self.down).poll_next(cx)
+        loop {
+            let item = ready!(Pin::new(&mut self.down).poll_next(cx));
+            match (&item, &self.canceled) {
+                (Some(Ok(bytes)), Some(canceled)) if canceled.hides(bytes) => {}
+                _ => return Poll::Ready(item),
+            }
+        }
     }
 }
 
 /// Puts what a client says onto the way.
-async fn pump(mut messages: Incoming, up: Pipe) {
+async fn pump(mut messages: Incoming, up: Pipe, canceled: Option<Canceled>) {
     while let Some(message) = messages.next().await {
+        if let (Some(canceled), Ok(bytes)) = (&canceled, &message) {
+            canceled.sends(bytes);
+        }
         up.push(Some(message));
     }
     up.push(None);
@@ -311,6 +353,8 @@ async fn pump(mut messages: Incoming, up: Pipe) {
 async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Option<Grants>) {
     let number = daemon.number;
     let asked = grants.clone();
+    let resuming = Arc::new(AtomicBool::new(false));
+    let resumes = Arc::clone(&resuming);
     let inbound = up.map(move |item| {
         let decode = |bytes: Vec<u8>| pb::AttachRequest::decode(bytes.as_slice());
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
@@ -322,6 +366,9 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                 .ok()
                 .map(|message| message.message.as_ref().map(std::mem::discriminant)),
         );
+        if matches!(&message, Ok(said) if matches!(said.message, Some(Asked::Resume(_)))) {
+            resumes.store(true, Relaxed);
+        }
         if let (Ok(message), Some(asked)) = (&message, &asked) {
             asked.asks(message);
         }
@@ -332,6 +379,16 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
         Ok(said) => {
             let mut said = Box::pin(said);
             while let Some(item) = said.next().await {
+                let message = item.as_ref().ok().and_then(|said| said.message.as_ref());
+                match message {
+                    Some(Said::Restored(_)) => resuming.store(false, Relaxed),
+                    Some(Said::Granted(_))
+                        if resuming.load(Relaxed) && is(Wrapped::ResumeWithoutGrants) =>
+                    {
+                        continue;
+                    }
+                    _ => {}
+                }
                 scene().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
                 scene().mix(&item.as_ref().ok().map(heard));
                 if let (Ok(message), Some(grants)) = (&item, &grants) {

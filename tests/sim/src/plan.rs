@@ -33,6 +33,10 @@ pub struct Plan {
     pub hands: u32,
     /// How many of a thousand acquires are given up while the storage is being asked.
     pub hasty: u64,
+    /// How many of a thousand acquires are canceled while they wait.
+    pub cancels: u64,
+    /// Whether all tasks of a client want the same locks, and compete within its session.
+    pub rivals: bool,
     /// The lease's duration.
     pub lease: Duration,
     /// The longest that clients ask for.
@@ -62,6 +66,8 @@ pub struct Plan {
     pub old_blobs: bool,
     /// Whether every other client has a fenced session.
     pub fenced: bool,
+    /// Whether most acquires are campaigns, and each daemon has observers.
+    pub observed: bool,
     /// When the trouble ends.
     pub calm_from: Nanos,
     /// When everything ends.
@@ -167,6 +173,8 @@ impl Plan {
             locks,
             hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
             hasty: 80,
+            cancels: 20,
+            rivals: dice.clone().split().split().permille(200),
             lease,
             longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
             tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
@@ -182,6 +190,7 @@ impl Plan {
             old_blobs: dice.permille(300),
             // Of a copy: so the rest of the plan does not hang on it.
             fenced: dice.clone().permille(150),
+            observed: dice.clone().split().permille(300),
             calm_from: trouble,
             end: trouble + dice.millis(100_000..150_000),
             faults: Vec::new(),
@@ -272,6 +281,7 @@ impl Plan {
             orphan: lease.max(ttl + linger) + trips,
             vain: trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
+            visibility: 2 * poll + trips,
             skew: 0,
         }
     }

@@ -299,6 +299,7 @@ impl Stage {
             vain: 0,
             orphan: nanos(lease.max(ttl + linger) + trips),
             recovery: nanos(lease + ttl + poll + Duration::from_secs(10)),
+            visibility: 0,
             skew: 0,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The model: a mutex that is free or held by a client under a token, and that
 //! knows the highest token. An acquire succeeds if it is free, with a token
-//! above the highest, or if the same client holds it, with the same token. A
+//! above the highest. The client that holds it waits like any other. A
 //! release frees it if the client holds it under that token, and does nothing
 //! otherwise. It may become free by itself, but not before the holder's validity
 //! is over: its release, loss or death, the end of the last `until`, or the
@@ -25,7 +25,7 @@
 
 use crate::{
     Kind,
-    index::{About, Index, Point},
+    index::{Index, Point},
     report::Report,
     words::Seconds,
 };
@@ -61,8 +61,7 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
         // What was over before the client heard of it need not last until then.
         let over = hold.segments.last().map_or(Point::deadline(0), |last| last.to);
         let over = over.min(hold.broken.unwrap_or(Point::NEVER));
-        // All that share the grant were granted while it was held.
-        let asked = hold.invoked.1;
+        let asked = hold.invoked;
         let by_end = over > asked;
         let own = Needed { point: over.max(asked), hold: at, by_end };
         needed = match needed {
@@ -76,17 +75,10 @@ fn tell(index: &Index<'_>, before: &Needed, late: usize, report: &mut Report) {
     let (first, late) = (&index.holds[before.hold], &index.holds[late]);
     let asked = |acquire: usize| index.acquires[acquire].invoked.pos;
     let mut excerpt = vec![asked(late.acquire), late.granted.pos];
-    match index.about.get(before.point.pos) {
-        // Of those that share the grant, the one that asked last.
-        Some(&About::Acquire(acquire)) if !before.by_end => {
-            let granted = index.acquires[acquire].granted();
-            excerpt.extend([before.point.pos, granted.map_or(first.granted, |(at, _)| at).pos]);
-        }
-        _ => {
-            excerpt.extend([asked(first.acquire), first.granted.pos]);
-            excerpt.extend(first.valid.last().map(|valid| valid.point.pos));
-            excerpt.extend(first.ended_by().map(|end| end.point.pos));
-        }
+    excerpt.extend([asked(first.acquire), first.granted.pos]);
+    if before.by_end {
+        excerpt.extend(first.valid.last().map(|valid| valid.point.pos));
+        excerpt.extend(first.ended_by().map(|end| end.point.pos));
     }
     let at = late.granted.at.max(first.granted.at);
     report.add(Kind::Linearizable, at, excerpt, || {

@@ -100,9 +100,7 @@ impl State<'_> {
         match (&entry.event, self.index.about[pos]) {
             (Event::Granted { .. }, About::Acquire(acquire)) => {
                 let acquire = &self.index.acquires[acquire];
-                let first =
-                    acquire.hold().filter(|&hold| self.index.holds[hold].granted.pos == pos);
-                self.live[acquire.lock].extend(first);
+                self.live[acquire.lock].extend(acquire.hold());
             }
             (&Event::Holds { first, last, until, .. }, About::Place(place)) => {
                 let place = &mut self.places[place];

@@ -51,10 +51,7 @@ impl Orders {
             let invoked = index.acquires[acquire].invoked;
             let Some((granted, hold)) = index.acquires[acquire].granted() else { continue };
             let hold = &index.holds[hold];
-            // A client that shares its own grant passes nobody over.
-            if hold.acquire == acquire
-                && let Some(calm) = calm_at(index, granted.at)
-            {
+            if let Some(calm) = calm_at(index, granted.at) {
                 self.given.push(Latest { calm, token: hold.token, granted, invoked, acquire });
             }
         }

@@ -1,4 +1,4 @@
-//! Tokens: I1 each belongs to one client, and what was accepted never falls; I2
+//! Tokens: I1 each belongs to one acquire, and what was accepted never falls; I2
 //! later grants have greater ones; I5 each was made durable before; I7 what is
 //! stored never falls.
 
@@ -24,7 +24,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     stored(index, report);
 }
 
-/// I1: a token is granted to one client only.
+/// I1: a token is granted to one acquire only, also within one session.
 fn owners(index: &Index<'_>, report: &mut Report) {
     for &(first, second) in &index.twins {
         let (first, second) = (&index.holds[first], &index.holds[second]);
@@ -106,8 +106,8 @@ fn never_granted(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// I2: who asks after a grant was returned gets a greater token. An equal one
-/// is a shared grant, or I1 or I4 speak of it.
+/// I2: who asks after a grant was returned gets a higher token. I1 speaks of an equal
+/// one.
 fn rising(index: &Index<'_>, report: &mut Report) {
     struct Greatest {
         /// By lock: the hold with the greatest token.

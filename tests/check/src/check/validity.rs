@@ -97,7 +97,6 @@ fn ended(index: &Index<'_>, report: &mut Report) {
     for (pos, entry) in index.entries.iter().enumerate() {
         let point = Point { at: entry.at, pos };
         let (hold, skew) = match (&entry.event, index.about[pos]) {
-            (Event::Granted { .. }, About::Acquire(acquire)) => (index.acquires[acquire].hold(), 0),
             (Event::Valid { .. }, About::Hold(hold)) => (Some(hold), 0),
             // The resource may have recorded it, not the client.
             (Event::Used { fenced: false, .. }, About::Used { hold, .. }) => {
@@ -115,7 +114,6 @@ fn ended(index: &Index<'_>, report: &mut Report) {
             How::Died | How::Freed => continue,
         };
         let what = match entry.event {
-            Event::Granted { .. } => "was granted it again",
             Event::Valid { .. } => "counted on it again",
             _ => "still acted without showing it",
         };
@@ -174,16 +172,11 @@ fn ran_out(index: &Index<'_>, report: &mut Report) {
         return;
     }
     for (pos, entry) in index.entries.iter().enumerate() {
-        let (hold, what) = match (&entry.event, index.about[pos]) {
-            (Event::Granted { .. }, About::Acquire(acquire)) => {
-                (index.acquires[acquire].hold(), "was granted it again")
-            }
-            (&Event::Valid { until, .. }, About::Hold(hold)) if until > entry.at => {
-                (Some(hold), "counted on it again")
-            }
+        let hold = match (&entry.event, index.about[pos]) {
+            (&Event::Valid { until, .. }, About::Hold(hold)) if until > entry.at => hold,
             _ => continue,
         };
-        let Some(hold) = hold.map(|hold| &index.holds[hold]) else { continue };
+        let hold = &index.holds[hold];
         let before = hold.valid.partition_point(|valid| valid.point.pos < pos);
         let Some(before) = before.checked_sub(1).map(|at| hold.valid[at]) else { continue };
         let broken = hold.broken.is_some_and(|broken| broken.pos < pos);
@@ -195,7 +188,7 @@ fn ran_out(index: &Index<'_>, report: &mut Report) {
         report.distrust(hold.lock);
         report.add(Kind::I4, entry.at, [before.point.pos, pos], || {
             format!(
-                "token {} of lock {} ran out at {}, but client {} {what} at {}",
+                "token {} of lock {} ran out at {}, but client {} counted on it again at {}",
                 hold.token,
                 index.locks[hold.lock].id,
                 Seconds(before.until),

@@ -1,11 +1,14 @@
 //! The pass that makes an [`Index`]. It also finds what contradicts itself.
 
 mod client;
+mod election;
 
 use client::NOT_GRANTED;
 use hashbrown::{HashMap, HashSet};
 
-use super::{About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Span, Valid};
+use super::{
+    About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Shown, Span, Valid,
+};
 use crate::{Entry, Event, History, Kind, Nanos, report::Report};
 
 impl<'h> Index<'h> {
@@ -45,6 +48,8 @@ struct Builder<'h, 'r> {
 enum Op {
     Acquire(usize),
     Release { hold: usize, done: bool },
+    Proclaim(usize),
+    Observer(usize),
 }
 
 #[derive(Default)]
@@ -71,6 +76,9 @@ impl<'h, 'r> Builder<'h, 'r> {
             daemons: Vec::new(),
             places: Vec::new(),
             twins: Vec::new(),
+            proclaims: Vec::new(),
+            observers: Vec::new(),
+            has_elections: false,
             calm: Vec::new(),
             calmed: Vec::new(),
             disturbances: 0,
@@ -138,10 +146,12 @@ impl<'h, 'r> Builder<'h, 'r> {
                 };
                 self.end(hold, End { point, how: How::Lost })
             }
-            &Event::Told { client, lock, token } => match self.held(point, client, lock, token) {
-                Some(hold) => About::Hold(hold),
-                None => self.malformed(point.pos, [], NOT_GRANTED),
-            },
+            &Event::Told { client, lock, token } | &Event::StillGranted { client, lock, token } => {
+                match self.held(point, client, lock, token) {
+                    Some(hold) => About::Hold(hold),
+                    None => self.malformed(point.pos, [], NOT_GRANTED),
+                }
+            }
             &Event::Used { client, lock, token, .. } => {
                 let lock = self.lock(lock);
                 About::Used { lock, hold: self.hold(client, lock, token) }
@@ -149,6 +159,21 @@ impl<'h, 'r> Builder<'h, 'r> {
             Event::Detached { client } => self.detached(point, *client),
             &Event::Freed { client, lock, token } => self.freed(point, client, lock, token),
             Event::ClientDied { client } => self.client_died(point, *client),
+            Event::Campaign { op, value } => self.campaign(point, *op, value),
+            Event::Proclaim { op, client, lock, token, value } => {
+                self.proclaim(point, *op, (*client, *lock, *token), value)
+            }
+            Event::Proclaimed { op } => self.proclaimed(point, *op, true),
+            Event::NotProclaimed { op } => self.proclaimed(point, *op, false),
+            &Event::ReadLeader { op, daemon, lock } => {
+                self.observer(point, op, daemon, lock, false)
+            }
+            &Event::Observe { op, daemon, lock } => self.observer(point, op, daemon, lock, true),
+            Event::Observed { op, token, value, ending } => {
+                let (token, ending) = (*token, *ending);
+                self.observed(*op, Shown { point, token, value: value.as_deref(), ending })
+            }
+            Event::ObserveEnded { op } => self.observe_ended(point, *op),
             &Event::Holds { daemon, lock, first, last, .. } => {
                 let place = self.place(lock, daemon);
                 let dead = self.index.daemons[self.index.places[place].daemon].died;

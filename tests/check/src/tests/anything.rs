@@ -64,6 +64,7 @@ proptest! {
             orphan: limit,
             vain: limit / 3,
             recovery: limit,
+            visibility: limit / 3,
             skew: skew * MS,
         };
         for violation in check(&history) {

@@ -177,7 +177,8 @@ impl World {
         if turn.asks_again {
             let op = u64::from(self.number());
             self.now(Event::Acquire { op, client, daemon, lock });
-            self.now(Event::Granted { op, token });
+            self.now(Event::Queued { op });
+            self.now(Event::Refused { op, why: "gave up".to_owned(), faulty: false });
         }
         let used = Event::Used { client, lock, token, fenced: true, accepted: true };
         self.now(used);

@@ -106,15 +106,20 @@ fn each_who_passed_it_over_counts() {
 }
 
 #[test]
-fn a_client_that_shares_its_grant_passes_nobody_over() {
-    fine(&tale(&[
-        (0, ask(1, 0, 0)),
-        (1, granted(1, 7)),
-        (2, ask(2, 1, 0)),
-        (3, queued(2)),
-        (4, ask(3, 0, 0)),
-        (5, granted(3, 7)),
-        (6, release(0, 7)),
-        (7, granted(2, 8)),
-    ]));
+fn second_acquire_of_holder_waits_its_turn() {
+    let history = |first: u64, second: u64| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(2, 1, 0)),
+            (3, queued(2)),
+            (4, ask(3, 0, 0)),
+            (6, release(0, 7)),
+            (7, granted(first, 8)),
+            (8, release(if first == 2 { 1 } else { 0 }, 8)),
+            (9, granted(second, 9)),
+        ])
+    };
+    fine(&history(2, 3));
+    wrong(Kind::L3, &history(3, 2));
 }

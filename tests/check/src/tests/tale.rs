@@ -20,6 +20,7 @@ pub(crate) fn bounds() -> Bounds {
         orphan: 18_000 * MS,
         vain: 2_000 * MS,
         recovery: 30_000 * MS,
+        visibility: 5_000 * MS,
         skew: 0,
     }
 }
@@ -176,4 +177,36 @@ pub(crate) fn forgotten(upto: u64, until: Nanos) -> Event {
 
 pub(crate) fn clock_broken(client: u32) -> Event {
     Event::ClockBroken { client }
+}
+
+pub(crate) fn campaign(op: u64, value: &str) -> Event {
+    Event::Campaign { op, value: value.to_owned() }
+}
+
+pub(crate) fn proclaim(op: u64, client: u32, token: u64, value: &str) -> Event {
+    Event::Proclaim { op, client, lock: 0, token, value: value.to_owned() }
+}
+
+pub(crate) fn proclaimed(op: u64) -> Event {
+    Event::Proclaimed { op }
+}
+
+pub(crate) fn not_proclaimed(op: u64) -> Event {
+    Event::NotProclaimed { op }
+}
+
+pub(crate) fn read_leader(op: u64, daemon: u32) -> Event {
+    Event::ReadLeader { op, daemon, lock: 0 }
+}
+
+pub(crate) fn observe(op: u64, daemon: u32) -> Event {
+    Event::Observe { op, daemon, lock: 0 }
+}
+
+pub(crate) fn observed(op: u64, token: u64, value: &str) -> Event {
+    Event::Observed { op, token: Some(token), value: Some(value.to_owned()), ending: false }
+}
+
+pub(crate) fn nobody(op: u64) -> Event {
+    Event::Observed { op, token: None, value: None, ending: false }
 }

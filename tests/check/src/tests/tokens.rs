@@ -101,13 +101,36 @@ fn later_grants_have_greater_tokens() {
 }
 
 #[test]
-fn a_client_that_asks_again_shares_its_grant() {
-    let mut entries =
-        vec![(0, ask(1, 0, 0)), (1, granted(1, 7)), (2, ask(2, 0, 0)), (3, granted(2, 7))];
-    fine(&tale(&entries));
-    // But not when it has released it.
-    entries.insert(2, (1, release(0, 7)));
-    shown(Kind::I4, &tale(&entries), &[2, 4]);
+fn token_of_two_acquires_of_one_client_is_found() {
+    let history = |second| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(2, 0, 0)),
+            (3, release(0, 7)),
+            (4, granted(2, second)),
+        ])
+    };
+    let violation = shown(Kind::I1, &history(7), &[0, 1, 2, 4]);
+    assert_eq!(
+        violation.what,
+        "token 7 of lock 0 was granted to client 0 at 0.001 s and to client 0 at 0.004 s"
+    );
+    fine(&history(8));
+}
+
+#[test]
+fn second_grant_of_one_client_at_once_is_found() {
+    let mut history = tale(&[
+        (0, ask(1, 0, 0)),
+        (1, granted(1, 7)),
+        (2, ask(2, 0, 0)),
+        (3, granted(2, 8)),
+        (3, release(0, 7)),
+    ]);
+    wrong(Kind::I3, &history);
+    history.entries.swap(3, 4);
+    fine(&history);
 }
 
 #[test]

@@ -298,8 +298,6 @@ fn never_again_after_the_deadline() {
     // It hears that it ended even earlier.
     fine(&history(&[(50, valid(0, 7, 50))]));
     fine(&history(&[(60, valid(0, 7, 30))]));
-    shown(Kind::I4, &history(&[(50, granted(2, 7))]), &[3, 5]);
-    fine(&history(&[(49, granted(2, 7))]));
     // On a wrong clock it had not passed.
     fine(&history(&[(45, clock_broken(0)), (60, valid(0, 7, 70))]));
     // Where several processes record, it may have been seen late.

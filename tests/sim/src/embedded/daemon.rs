@@ -17,10 +17,10 @@ use crate::{
     world::{MILLISECOND, Nanos, SECOND},
 };
 
-/// How long a supervisor waits after a start that failed.
+/// Delay of the supervisor after a failed start.
 const RESTART_DELAY: Nanos = SECOND;
 
-/// What is known of daemons on the embedded store.
+/// State of the daemons on the embedded store.
 #[derive(Default)]
 pub struct Daemons {
     /// By number. Kept by the simulation, so that a stop can close them.
@@ -163,7 +163,7 @@ pub fn supersede(index: usize, place: usize, how: Supersede) {
     crate::faults::disturb(index, until - scene.world.now() + scene.plan.crash_wait(), || {});
     scene.disk.borrow_mut().remove(until);
     scene.places.borrow_mut()[place].daemon = None;
-    // Grants that are on their way arrive before.
+    // Grants in flight arrive before the second daemon starts.
     scene.world.after(30 * MILLISECOND, move || {
         crate::daemon::start(place);
         let scene = crate::scene::scene();
@@ -174,13 +174,13 @@ pub fn supersede(index: usize, place: usize, how: Supersede) {
     });
 }
 
-/// What becomes of a daemon while another has its path.
+/// Fate of a daemon while a second one has its path.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Supersede {
     /// It is told to stop. The other one is killed when it has, and started again.
     Stop { kill_after: Nanos, down: Nanos },
-    /// It goes on, and is killed after a while. Half of its clients turn to the
-    /// other one.
+    /// It keeps running, and is killed after `length`. Half of its clients connect
+    /// to the second one.
     Run { length: Nanos },
 }

@@ -48,9 +48,9 @@ pub enum Step {
 pub struct Trap {
     /// The step.
     pub step: Step,
-    /// Whether the power fails, too.
+    /// True if the power fails, too.
     pub power: bool,
-    /// How long the daemon stays down.
+    /// Time until the daemon is started again.
     pub down: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Disk {
     /// The one at the path.
     at_path: Option<usize>,
     locks: u64,
-    /// How many faults fill it up.
+    /// Number of faults that fill it up now.
     pub full: u32,
     /// See [`Trap`].
     pub trap: Option<Trap>,
@@ -73,7 +73,7 @@ pub struct Disk {
     /// Set while the next daemon may not know of holds, because an operator has
     /// changed what it finds: the latest end of such holds.
     pub forgotten_until: Option<Nanos>,
-    /// Whether the last start failed because of what the daemon found.
+    /// True after a start that failed because of the contents of the directory.
     pub is_unusable: bool,
 }
 
@@ -115,7 +115,7 @@ impl Disk {
         self.forgotten_until = self.forgotten_until.max(Some(until));
     }
 
-    /// The lock file is deleted, and whoever comes next creates another.
+    /// Deletes the lock file. The next daemon creates another.
     pub fn remove_lock(&mut self) {
         let lock = self.next_lock();
         if let Some(at) = self.at_path {
@@ -141,7 +141,7 @@ impl Disk {
         true
     }
 
-    /// Whatever was not synced is lost, kept or torn.
+    /// Loses, keeps or tears each write that was not synced.
     pub fn fail_power(&mut self) {
         count("disk: power failed");
         let scene = scene();
@@ -175,7 +175,7 @@ pub struct SimDir {
 }
 
 impl SimDir {
-    /// The directory that is at the path now, whatever was locked.
+    /// Returns the directory that is at the path now, instead of the locked one.
     #[must_use]
     pub fn at_path(&self) -> Self {
         let at = with_disk(|disk| disk.at_path);

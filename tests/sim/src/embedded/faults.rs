@@ -1,4 +1,4 @@
-//! What happens to the data directory.
+//! Faults of the data directory.
 
 use super::{
     daemon::Supersede,
@@ -32,7 +32,7 @@ pub enum DiskFault {
     Restore { age: Nanos, down: Nanos },
 }
 
-/// Lets it happen.
+/// Injects a fault.
 pub fn happen(index: usize, fault: &DiskFault) {
     let scene = scene();
     let wait = scene.plan.crash_wait();

@@ -11,17 +11,17 @@ use crate::{
     world::{Nanos, SECOND},
 };
 
-/// What is special about such a plan.
+/// Settings of a plan with the embedded store.
 #[derive(Clone, Debug)]
 pub struct EmbeddedPlan {
-    /// How many tokens a write reserves.
+    /// Number of tokens that a write reserves.
     pub reservation: u64,
-    /// Whether the daemon's wall clock is set; if not, the directory may be
+    /// True if the daemon's wall clock is set. Otherwise the directory may be
     /// lost. After both, nothing is left that tokens could be raised by.
     pub clock_is_set: bool,
 }
 
-/// What a seed stands for.
+/// Makes the plan of a seed.
 #[must_use]
 pub fn plan(dice: &mut Dice) -> Plan {
     let trouble = dice.millis(60_000..180_000);
@@ -37,6 +37,8 @@ pub fn plan(dice: &mut Dice) -> Plan {
         locks,
         hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
         hasty: 80,
+        cancels: 20,
+        rivals: dice.clone().split().split().permille(200),
         lease,
         longest_lease: lease,
         tokens: 1,
@@ -51,6 +53,7 @@ pub fn plan(dice: &mut Dice) -> Plan {
         leaping_date: false,
         old_blobs: false,
         fenced: dice.permille(150),
+        observed: dice.clone().split().permille(300),
         calm_from: trouble,
         end: trouble + dice.millis(100_000..150_000),
         faults: Vec::new(),

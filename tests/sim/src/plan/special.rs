@@ -18,6 +18,10 @@ impl Plan {
             30..33 => self.make_seen(dice),
             33..37 if !self.bad_clocks => self.make_overset(dice),
             37..41 => self.make_snatched(dice),
+            41..45 if !self.bad_clocks => self.make_detached(dice),
+            45..48 => self.make_resumed(dice),
+            48..51 if !self.bad_clocks => self.make_stepped(dice),
+            51..54 => self.make_crossed(dice),
             _ => {}
         }
     }
@@ -199,6 +203,70 @@ impl Plan {
         for _ in 0..dice.within(6..12) {
             self.faults.push((dice.within(0..self.calm_from), Fault::Snatch));
         }
+    }
+}
+
+impl Plan {
+    /// Operators break locks and stop daemons while holders have no stream but still count
+    /// on their grants.
+    fn make_detached(&mut self, dice: &mut Dice) {
+        self.faults.clear();
+        (self.places, self.clients) = (dice.within(1..3) as usize, 3);
+        (self.locks, self.hands, self.rivals, self.fenced) = (1, 1, false, false);
+        self.ttl = Duration::from_millis(*dice.pick(&[10_000, 30_000]));
+        self.drain = Duration::from_millis(*dice.pick(&[0, 500]));
+        for _ in 0..dice.within(8..16) {
+            let at = dice.within(0..self.calm_from);
+            let length = dice.millis(2_000..8_000).min(self.calm_from - at);
+            for client in 0..self.clients {
+                if dice.permille(600) {
+                    let cut = Fault::CutLink { client, up: true, down: true, length };
+                    self.faults.push((at, cut));
+                    self.faults.push((at + 1, Fault::ResetLink { client }));
+                }
+            }
+            let at = (at + dice.millis(50..1_000)).min(self.calm_from);
+            let stops = dice.permille(400);
+            for place in 0..self.places {
+                let down = dice.millis(10..5_000);
+                self.faults.push((
+                    at,
+                    if stops {
+                        Fault::StopDaemon { place, down }
+                    } else {
+                        Fault::Break { place, lock: 0 }
+                    },
+                ));
+            }
+        }
+    }
+
+    /// Connections break all the time, and sessions are resumed while they hold locks.
+    fn make_resumed(&mut self, dice: &mut Dice) {
+        (self.clients, self.ttl) = (self.clients.max(3), Duration::from_secs(10));
+        for _ in 0..dice.within(15..30) {
+            let client = dice.index(self.clients);
+            self.faults.push((dice.within(0..self.calm_from), Fault::ResetLink { client }));
+        }
+    }
+
+    /// Holders are asked to step down again and again: what they were promised becomes
+    /// shorter.
+    fn make_stepped(&mut self, dice: &mut Dice) {
+        (self.clients, self.locks, self.hands) = (self.clients.max(3), 1, 1);
+        self.ttl = Duration::from_millis(*dice.pick(&[1_000, 10_000, 30_000]));
+        for _ in 0..dice.within(10..20) {
+            let at = dice.within(0..self.calm_from);
+            for place in 0..self.places {
+                self.faults.push((at, Fault::StepDown { place, lock: 0 }));
+            }
+        }
+    }
+
+    /// Clients cancel their acquires when the lock is about to be theirs.
+    fn make_crossed(&mut self, dice: &mut Dice) {
+        (self.cancels, self.clients) = (600, self.clients.max(4));
+        (self.locks, self.hands, self.rivals) = (1, 2, dice.permille(500));
     }
 }
 

@@ -1,10 +1,11 @@
 //! What clients ask for, of which daemon, and what ends that.
 
+use leasehold::name::LockName;
 use leasehold_check::Event;
 
 use crate::world::{Machine, Nanos, SECOND};
 
-use super::{Hold, Pending, Process, Scene};
+use super::{Hold, Pending, Process, Scene, lock_name};
 
 /// How long a client may take to find a daemon that has begun.
 const FOUND: Nanos = 10 * SECOND;
@@ -35,33 +36,48 @@ impl Scene {
     }
 
     /// A client asks for a lock: what it is to know that by.
-    pub fn acquire(&self, client: u32, lock: u32) -> u64 {
+    pub fn acquire(&self, client: u32, lock: u32, campaigns: bool) -> (u64, Option<String>) {
         let ticket = self.next_op();
+        // No two are alike, so that it is known whose value an observer is shown.
+        let value = campaigns.then(|| format!("campaign {ticket}"));
         let place = self.clients.borrow()[client as usize].place;
         let daemon = self.places.borrow()[place].latest;
-        let asked = self.ask(client, lock, daemon, place);
-        let pending = Pending { ticket, asked, lock };
+        let asked = self.ask(client, lock, daemon, place, value.as_deref());
+        let pending = Pending { ticket, asked, lock, value: value.clone() };
         self.clients.borrow_mut()[client as usize].pending.push(pending);
-        ticket
+        (ticket, value)
     }
 
     /// Whoever asks a daemon that is stopping is refused at once, and finds another.
-    fn ask(&self, client: u32, lock: u32, daemon: u32, place: usize) -> Option<(u64, u32)> {
+    fn ask(
+        &self,
+        client: u32,
+        lock: u32,
+        daemon: u32,
+        place: usize,
+        value: Option<&str>,
+    ) -> Option<(u64, u32)> {
         if self.places.borrow()[place].stopping {
             return None;
         }
+        Some((self.record_acquire(client, lock, daemon, value), daemon))
+    }
+
+    fn record_acquire(&self, client: u32, lock: u32, daemon: u32, value: Option<&str>) -> u64 {
         let op = self.next_op();
         self.record(Event::Acquire { op, client, daemon, lock });
-        Some((op, daemon))
+        if let Some(value) = value {
+            self.record(Event::Campaign { op, value: value.to_owned() });
+        }
+        op
     }
 
     /// What was refused because a daemon stops was granted all the same: its number
     /// in the history.
-    pub fn ask_late(&self, client: u32, lock: u32) -> u64 {
+    pub fn ask_late(&self, client: u32, lock: u32, value: Option<&str>) -> u64 {
         let place = self.clients.borrow()[client as usize].place;
-        let (op, daemon) = (self.next_op(), self.places.borrow()[place].latest);
-        self.record(Event::Acquire { op, client, daemon, lock });
-        op
+        let daemon = self.places.borrow()[place].latest;
+        self.record_acquire(client, lock, daemon, value)
     }
 
     /// What a client asks for is answered: its number in the history, if it is
@@ -95,7 +111,8 @@ impl Scene {
             Some((_, before)) if before == daemon => {}
             _ => {
                 scene.give_up(pending, "asked another daemon");
-                pending.asked = scene.ask(client, pending.lock, daemon, place);
+                let value = pending.value.as_deref();
+                pending.asked = scene.ask(client, pending.lock, daemon, place, value);
             }
         });
         self.note_clock(client);
@@ -137,6 +154,22 @@ impl Scene {
         };
         self.each_pending(client, |scene, pending| scene.give_up(pending, "closed its session"));
         self.enrol(machine, place)
+    }
+
+    /// Whether the daemon of a client has a grant with this token, neither lost nor ending.
+    #[must_use]
+    pub fn is_granted(&self, client: u32, lock: u32, token: u64) -> bool {
+        let place = self.clients.borrow()[client as usize].place;
+        let (Some(daemon), Ok(name)) = (self.running(place), LockName::parse("", &lock_name(lock)))
+        else {
+            return false;
+        };
+        let view = self.world.as_machine(daemon.machine, || daemon.driver.view(&name));
+        view.held.is_some_and(|held| {
+            held.session.is_some()
+                && held.free_within.is_none()
+                && held.token.is_some_and(|granted| granted.get() == token)
+        })
     }
 
     /// The number of a new session.

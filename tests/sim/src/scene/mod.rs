@@ -69,7 +69,7 @@ pub struct Process {
 }
 
 /// An acquire that is not answered yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pending {
     /// What the client knows it by.
     pub ticket: u64,
@@ -78,6 +78,8 @@ pub struct Pending {
     pub asked: Option<(u64, u32)>,
     /// For which lock.
     pub lock: u32,
+    /// The value that it campaigns with, if it does.
+    pub value: Option<String>,
 }
 
 /// A guard that a client has.

@@ -6,8 +6,8 @@ use super::{
 };
 
 pub(super) const NOT_GRANTED: &str = "this client was never granted this token of this lock";
-const UNKNOWN: &str = "no acquire has this number";
-const ANSWERED: &str = "this acquire was answered before";
+pub(super) const UNKNOWN: &str = "no acquire has this number";
+pub(super) const ANSWERED: &str = "this acquire was answered before";
 
 impl Builder<'_, '_> {
     pub(super) fn acquire(
@@ -41,6 +41,7 @@ impl Builder<'_, '_> {
             answer: None,
             gone,
             absent: None,
+            campaign: None,
         });
         self.index.locks[lock].acquires.push(acquire);
         self.index.places[place].acquires.push(acquire);
@@ -69,43 +70,32 @@ impl Builder<'_, '_> {
         if answer.is_some() {
             return self.malformed(point.pos, [], ANSWERED);
         }
-        let hold = match self.hold(client, lock, token) {
-            Some(hold) => {
-                let (first, last) = &mut self.index.holds[hold].invoked;
-                *first = (*first).min(invoked);
-                *last = (*last).max(invoked);
-                hold
-            }
-            None => {
-                let hold = self.index.holds.len();
-                let of = self.clients.entry(client).or_default();
-                of.holds.push(hold);
-                let died = of.died.map(|point| End { point, how: How::Died });
-                let freed = of.freed.remove(&(lock, token));
-                let freed = freed.then_some(End { point, how: How::Freed });
-                let twin = self.tokens.insert((lock, token), hold);
-                self.index.twins.extend(twin.map(|twin| (twin, hold)));
-                self.index.locks[lock].holds.push(hold);
-                self.index.holds.push(Hold {
-                    client,
-                    lock,
-                    token,
-                    acquire,
-                    granted: point,
-                    invoked: (invoked, invoked),
-                    valid: Vec::new(),
-                    end: died.or(freed),
-                    let_go: None,
-                    released: None,
-                    died: of.died,
-                    broken: of.broken,
-                    segments: Vec::new(),
-                    over: point,
-                    same_token: twin,
-                });
-                hold
-            }
-        };
+        let hold = self.index.holds.len();
+        let of = self.clients.entry(client).or_default();
+        of.holds.push(hold);
+        let died = of.died.map(|point| End { point, how: How::Died });
+        let freed = of.freed.remove(&(lock, token));
+        let freed = freed.then_some(End { point, how: How::Freed });
+        let twin = self.tokens.insert((lock, token), hold);
+        self.index.twins.extend(twin.map(|twin| (twin, hold)));
+        self.index.locks[lock].holds.push(hold);
+        self.index.holds.push(Hold {
+            client,
+            lock,
+            token,
+            acquire,
+            granted: point,
+            invoked,
+            valid: Vec::new(),
+            end: died.or(freed),
+            let_go: None,
+            released: None,
+            died: of.died,
+            broken: of.broken,
+            segments: Vec::new(),
+            over: point,
+            same_token: twin,
+        });
         self.index.acquires[acquire].answer = Some(Answer::Granted { point, hold });
         About::Acquire(acquire)
     }
