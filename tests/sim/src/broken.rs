@@ -50,6 +50,7 @@ wrapped_mutants! {
     StaleRead, "E4", "o5", "a read shows what the one before found";
     ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
     CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
+    PromiseNotShortened, "11", "o8", "keep-alive answers do not say that a step-down ends a grant";
 }
 
 /// Mutant of either kind.
