@@ -527,8 +527,11 @@ async fn what_a_leader_shows_is_seen_at_other_daemons() {
     let leader = state(&other).await.leader.unwrap();
     assert!(!leader.local && leader.session_id.is_none() && leader.daemon.is_some());
     assert_eq!(leader.holder.unwrap().client, "test 1");
-    let refused = other.election(NAME).step_down().by("test").reason("why").await.unwrap();
-    assert!(!refused.asked && refused.state.leader.unwrap().token == Some(first.token()));
+    assert_eq!(leader.peer.unwrap().endpoint.as_deref(), Some(here.endpoint.as_str()));
+    // A request at the wrong daemon is sent on to the leader's.
+    let asked = other.election(NAME).step_down().by("test").reason("why").await.unwrap();
+    assert!(asked.asked && asked.state.leader.unwrap().token == Some(first.token()));
+    assert_eq!(first.at_risk().await.operator.unwrap().reason, "why");
 
     let waiting = candidate(&other, "second").await;
     let token = first.token();

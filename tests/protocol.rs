@@ -163,8 +163,8 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
     let labels: HashMap<_, _> = (0..40).map(|n| (format!("label-{n}"), "v".repeat(30))).collect();
     let many = Some(pb::Holder { labels, ..pb::Holder::default() });
     let cases: [(pb::Open, &str, &str, Code); 7] = [
-        (open(999), "ttl_ms", "1000 to 60000", Code::InvalidArgument),
-        (open(60_001), "ttl_ms", "1000 to 60000", Code::InvalidArgument),
+        (open(999), "ttl_ms", "1s to 1m", Code::InvalidArgument),
+        (open(60_001), "ttl_ms", "1s to 1m", Code::InvalidArgument),
         (
             pb::Open { holder: holder("x".repeat(1025)), ..open(0) },
             "holder.client",

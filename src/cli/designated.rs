@@ -12,13 +12,13 @@ use super::exit::{Failure, USAGE};
 pub(super) struct Which {
     #[command(flatten)]
     one: One,
-    /// Of the table, only the entities with this partition key
+    /// With --table: only the entities with this partition key
     #[arg(long, value_name = "KEY", requires = "table", allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["name", "blob", "container", "queue", "share"])]
     #[arg(help_heading = "Designated locks")]
     partition: Option<String>,
-    /// The storage account of the resource; without this, the one that LEASEHOLD_AZURE_ACCOUNT_URL
-    /// or LEASEHOLD_AZURE_CONNECTION_STRING names
+    /// Storage account of the resource [default: from LEASEHOLD_AZURE_ACCOUNT_URL or
+    /// LEASEHOLD_AZURE_CONNECTION_STRING]
     #[arg(long, value_name = "ACCOUNT", conflicts_with = "name")]
     #[arg(help_heading = "Designated locks")]
     account: Option<String>,
@@ -27,21 +27,21 @@ pub(super) struct Which {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct One {
-    /// The name: 1 to 256 bytes without control characters
+    /// Name of the lock: 1 to 256 bytes without control characters
     name: Option<String>,
-    /// In place of NAME: the lock that is designated for this table
+    /// Instead of NAME: the lock designated for this table
     #[arg(long, value_name = "TABLE", help_heading = "Designated locks")]
     table: Option<String>,
-    /// In place of NAME: the lock that is designated for this blob
+    /// Instead of NAME: the lock designated for this blob
     #[arg(long, value_name = "CONTAINER/BLOB", help_heading = "Designated locks")]
     blob: Option<String>,
-    /// In place of NAME: the lock that is designated for this container
+    /// Instead of NAME: the lock designated for this container
     #[arg(long, value_name = "CONTAINER", help_heading = "Designated locks")]
     container: Option<String>,
-    /// In place of NAME: the lock that is designated for this queue
+    /// Instead of NAME: the lock designated for this queue
     #[arg(long, value_name = "QUEUE", help_heading = "Designated locks")]
     queue: Option<String>,
-    /// In place of NAME: the lock that is designated for this file share
+    /// Instead of NAME: the lock designated for this file share
     #[arg(long, value_name = "SHARE", help_heading = "Designated locks")]
     share: Option<String>,
 }

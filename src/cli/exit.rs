@@ -19,6 +19,8 @@ use crate::config::Mistakes;
 
 /// Something went wrong that has no code of its own.
 pub(super) const FAILED: u8 = 1;
+/// The answer is not known to the daemons that could be asked.
+pub(super) const UNKNOWN: u8 = 2;
 /// The command line is wrong (EX_USAGE).
 pub(super) const USAGE: u8 = 64;
 /// A name, a ttl or the like is not acceptable (EX_DATAERR).
@@ -195,6 +197,7 @@ fn not_granted(
     (holder, held_for): (Option<&Holder>, Option<Duration>),
     waited: Option<Duration>,
 ) -> String {
+    // Without a holder, the message has another cause.
     let Some(holder) = holder.map(quoted) else { return message.to_owned() };
     match reason {
         Reason::Held => {

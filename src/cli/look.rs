@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::{
     Globals,
-    exit::{FAILED, Failure},
+    exit::{FAILED, Failure, UNKNOWN},
     output::{Output, length, line, millis, offer},
     palette::Palette,
-    process,
+    peer, process,
     show::{Shown, Table, stored_json, stored_paragraph},
     times,
 };
@@ -162,9 +162,12 @@ impl WatchArgs {
 #[command(after_help = "The answer may be out of date when it arrives. A resource that must be \
 safe remembers the greatest token that it has seen and refuses smaller ones itself.
 
+If the lock is held through another daemon, that daemon is asked, if it can be reached from here.
+
 Exit codes:
   0    the lock is held with this token
-  1    it is not; the output says why
+  1    it is not: the token is stale, was never granted, or the lock is not held
+  2    unknown: only the holder's daemon knows, and it could not be asked
 
 Examples:
   leasehold check orders 1048577 && ./publish")]
@@ -189,22 +192,28 @@ impl Check {
             TokenState::NeverGranted => {
                 ("never_granted", "was never granted: the lock is held with a smaller token")
             }
-            TokenState::Unknown => {
-                ("unknown", "may be that of the present holder: ask the daemon that serves it")
-            }
+            TokenState::Unknown => ("unknown", "may be that of the current holder"),
+        };
+        let advice = match check.state {
+            TokenState::Unknown => format!("; {}", peer::advice(check.lock.daemon.as_ref())),
+            _ => String::new(),
         };
         let shown = Shown::from(check.lock);
         // The exit code is the answer, also if nobody reads why.
         match globals.output {
             Output::Text => {
                 let line = shown.line(Palette::stdout(globals.output));
-                offer(format!("token {token} {sentence}\n{line}"))?;
+                offer(format!("token {token} {sentence}{advice}\n{line}"))?;
             }
             Output::Json => offer(json!({
                 "name": name, "token": token, "state": state, "lock": shown.json(),
             }))?,
         }
-        Ok(ExitCode::from(if check.state == TokenState::Current { 0 } else { FAILED }))
+        Ok(ExitCode::from(match check.state {
+            TokenState::Current => 0,
+            TokenState::Unknown => UNKNOWN,
+            _ => FAILED,
+        }))
     }
 }
 

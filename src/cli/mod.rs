@@ -13,6 +13,7 @@ mod look;
 mod options;
 mod output;
 mod palette;
+mod peer;
 mod process;
 mod run;
 mod serve;

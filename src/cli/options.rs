@@ -13,8 +13,8 @@ const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7420";
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
 pub(super) struct OutputOption {
-    /// Output format
-    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    /// Output format: text, or json for one JSON object per line
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(super) output: Output,
 }
 
@@ -24,8 +24,8 @@ pub(super) struct OutputOption {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
 pub(super) struct EndpointOption {
-    /// Daemon: http://HOST:PORT or unix:/PATH [env: LEASEHOLD_ENDPOINT] [default:
-    /// http://127.0.0.1:7420]
+    /// Daemon: http://HOST:PORT or unix:/PATH; several daemons on the same store, separated by
+    /// commas [env: LEASEHOLD_ENDPOINT] [default: http://127.0.0.1:7420]
     #[arg(long, short, value_name = "URL")]
     endpoint: Option<String>,
 }
@@ -47,8 +47,8 @@ pub(super) struct Globals {
     /// Namespace of the locks [env: LEASEHOLD_NAMESPACE] [default: default]
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Output format
-    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    /// Output format: text, or json for one JSON object per line
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(super) output: Output,
 }
 

@@ -65,15 +65,16 @@ async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
         assert!(said.contains("held by \"leasehold lock: sh\""), "{said}");
     }
 
-    // A hold has 1,024 tokens; which of them is in use, only its daemon knows.
+    // A hold has 1,024 tokens; which of them is in use, only its daemon knows,
+    // and is asked.
     let state = |daemon, token: u64| json(daemon, &["check", "orders", &token.to_string()]);
     assert_eq!(state(&a, token)["state"], "current");
     for (token, expected) in
-        [(token - 1, "stale"), (token, "unknown"), (token + 2000, "never_granted")]
+        [(token - 1, "stale"), (token, "current"), (token + 2000, "never_granted")]
     {
         let answer = state(&b, token);
         assert_eq!(answer["state"], expected, "{answer}");
-        shows_the_holder(&answer["lock"]);
+        assert_eq!(answer["lock"]["holder"]["labels"]["job"], "nightly", "{answer}");
     }
 
     let mut watch = b.begin(&["watch", "orders", "--output", "json"]);
@@ -99,6 +100,31 @@ async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
     assert_eq!(noted["last_break"]["reason"], "stuck", "{noted}");
     assert_eq!(noted["holder"]["client"], "waiter", "{noted}");
     taken.release().await.unwrap();
+}
+
+/// An address that does not answer: the operator is told which daemon to ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_for_unreachable_daemon_names_the_daemon() {
+    const NOWHERE: &str = "http://127.0.0.1:1";
+    let place = Place::new("unreachable");
+    let (a, b) = (place.daemon_with(&["--advertise", NOWHERE]), place.daemon());
+    let guard = take(&client(&a, "holder").await, "orders").await;
+    let token = guard.token().to_string();
+    let check = b.run(&["check", "orders", &token]);
+    assert_eq!(check.status.code(), Some(2), "unknown");
+    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    let pid = format!("pid {}", a.process.pid());
+    assert!(said.contains(&pid) && said.contains(&format!("--endpoint {NOWHERE}")), "{said}");
+    assert_eq!(json(&b, &["check", "orders", &token])["state"], "unknown");
+    assert_eq!(b.run(&["check", "orders", "1"]).status.code(), Some(1), "stale");
+    assert_eq!(a.run(&["check", "orders", &token]).status.code(), Some(0), "current");
+
+    let leading = client(&a, "leader").await.election("jobs").campaign("v").await.unwrap();
+    let asked = b.run(&["step-down", "jobs", "--reason", "drill"]);
+    assert_eq!(asked.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert!(said.contains(&pid) && said.contains(&format!("--endpoint {NOWHERE}")), "{said}");
+    leading.resign().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

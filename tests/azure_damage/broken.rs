@@ -85,8 +85,10 @@ pub(crate) async fn a_break_of_a_lock_held_elsewhere_is_told_noted_and_followed_
     scene.proxy.when(Kind::Write).times(1).then(Fault::Hold);
     let said = printed(daemon.run(&["break", "a", "--reason", REASON]));
     assert!(said.contains("broken; free within") && said.contains("test 1"), "{said}");
-    let message = lost(&guard).await;
-    assert!(message.contains("broken"), "{message}");
+    let loss = comes("the loss", guard.lost()).await;
+    assert_eq!(loss.reason, Reason::Broken, "{loss:?}");
+    assert_eq!(loss.operator.unwrap().reason, REASON);
+    assert!(!guard.deadline().has_passed(), "it was not told but found out");
     let eager = client.new_session().lock("a").wait(Duration::from_secs(1)).acquire().await;
     assert!(eager.is_err(), "granted although the one before has not let go");
     let token = guard.token();

@@ -13,7 +13,7 @@ use leasehold::{
 use crate::{
     record::{edited, rewrite},
     support::{
-        proxy::{Fault, Kind},
+        proxy::{Fault, Kind, Match},
         scene::{DURATION, Scene, comes},
     },
 };
@@ -59,10 +59,15 @@ async fn idle_blobs_are_deleted_and_their_locks_go_on_with_greater_tokens() {
     let later = to_rfc7231(&OffsetDateTime::from_unix_timestamp(later).unwrap());
     let date = Fault::Header { name: "date", value: Box::leak(later.into_boxed_str()) };
     scene.proxy.when(Kind::List).then(date);
+    // A break note that was left behind, of the same age.
+    scene.blob("idle/~break").put().await.ok();
+    rewrite(&scene.blob("idle/~break"), &scene.record("idle").await).await;
     let collector = scene.store_that_collects(Duration::from_secs(1));
     let gone = async {
-        while scene.blob("idle").head().await.is().0 != 404 {
-            clock::sleep(Duration::from_millis(20)).await;
+        for path in ["idle", "idle/~break"] {
+            while scene.blob(path).head().await.is().0 != 404 {
+                clock::sleep(Duration::from_millis(20)).await;
+            }
         }
     };
     comes("the end of the idle blob", gone).await;
@@ -73,4 +78,31 @@ async fn idle_blobs_are_deleted_and_their_locks_go_on_with_greater_tokens() {
     assert_eq!(scene.lease_state("new").await, "available");
     let again = token(collector.acquire(claim("idle", 3)).await.unwrap());
     assert!(again > before);
+}
+
+/// A storage clock that is absurdly ahead is ignored. Then a record that another
+/// process wrote may be an old one, and its token is not continued.
+#[tokio::test]
+async fn foreign_record_is_not_continued_while_date_is_absurd() {
+    let scene = Scene::new().await;
+    let (writer, mut held) = (scene.store(), claim("orders", 1));
+    let first = token(writer.acquire(held.clone()).await.unwrap());
+    writer.release(&held.name, held.id).await.unwrap();
+    let absurd = clock::unix_seconds() as i64 + 2 * 24 * 3600;
+    let absurd = to_rfc7231(&OffsetDateTime::from_unix_timestamp(absurd).unwrap());
+    let date = Fault::Header { name: "date", value: Box::leak(absurd.into_boxed_str()) };
+    let absurd = scene.proxy.when(Match::any()).then(date);
+    let (fresh, refused) = (scene.store(), claim("orders", 2));
+    match fresh.acquire(refused.clone()).await.unwrap() {
+        Acquire::Unknown { why } => assert!(why.contains("clock"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    fresh.release(&refused.name, refused.id).await.unwrap();
+    // The process that wrote the record knows that it is the latest.
+    held.id = LeaseId::new(3 << 64 | 1);
+    assert_eq!(token(writer.acquire(held.clone()).await.unwrap()), first + 1024);
+    writer.release(&held.name, held.id).await.unwrap();
+    scene.proxy.remove(absurd);
+    let granted = token(fresh.acquire(claim("orders", 4)).await.unwrap());
+    assert!(granted > first + 1024 && granted >> 20 < clock::unix_seconds() + 3600);
 }

@@ -80,7 +80,7 @@ fn told(refused: Result<Guard, Error>, name: &str) -> String {
     assert_eq!(lock, name);
     assert!(message.contains(&format!("lock \"{name}\"")), "{message}");
     assert!(message.contains(&format!("blob locks/default/{name}")), "{message}");
-    assert!(message.contains("operator") && message.contains("delete the blob"), "{message}");
+    assert!(message.contains("Repair the blob, or delete it"), "{message}");
     message
 }
 

@@ -41,11 +41,11 @@ async fn what_can_not_be_read_freezes_the_lock_until_it_is_repaired() {
     let mut highest = use_once(&scene, &client, "a").await;
     let blob = scene.blob("a");
     for (key, value, says) in [
-        ("token", None, "it has no token"),
+        ("token", None, "has no token"),
         ("token", Some("12x"), "its token is \"12x\", which is none"),
         ("token", Some("-5"), "its token is \"-5\", which is none"),
         ("token", Some("99999999999999999999"), "which is none"),
-        ("nonce", None, "it has no nonce"),
+        ("nonce", None, "has no nonce"),
         ("nonce", Some("?"), "its nonce is not a number"),
     ] {
         let record = scene.record("a").await;
@@ -77,12 +77,12 @@ async fn an_emptied_lock_goes_on_once_its_blob_is_deleted() {
     let client = connect(&daemon).await;
     let before = use_once(&scene, &client, "a").await;
     scene.blob("a").set_metadata().await.ok();
-    assert!(frozen(&client, "a").await.contains("it has no token"));
+    assert!(frozen(&client, "a").await.contains("has no token"));
     // The command line says the same, and fails.
     let output = daemon.run(&["lock", "a", "--", "true"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("locks/default/a") && said.contains("delete the blob"), "{said}");
+    assert!(said.contains("locks/default/a") && said.contains("delete it"), "{said}");
 
     scene.blob("a").delete().await.ok();
     assert!(granted(&client, "a").await > before);

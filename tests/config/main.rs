@@ -236,6 +236,39 @@ fn all_mistakes_are_reported_at_once_each_with_its_source() {
 }
 
 #[test]
+fn non_loopback_listener_is_reported_next_to_malformed_one() {
+    for (layer, source) in [
+        (flags(&[("listen", "10.0.0.1:1,nonsense")]), "flag --listen"),
+        (environment(&[("LEASEHOLD_LISTEN", "x,0.0.0.0:1")]), "environment variable"),
+    ] {
+        let found = mistakes(load(vec![layer]));
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].contains("must be IP:PORT"), "{found:#?}");
+        assert!(found[1].contains("can be reached from other machines"), "{found:#?}");
+        assert!(found.iter().all(|message| message.contains(source)), "{found:#?}");
+    }
+    let allowed = flags(&[("listen", "10.0.0.1:1,nonsense"), ("allow_remote", "true")]);
+    assert_eq!(mistakes(load(vec![allowed])).len(), 1);
+}
+
+#[test]
+fn unknown_variables_are_warnings() {
+    let warnings = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned());
+        load(vec![environment(&[]).with_variables(names)]).unwrap().warnings
+    };
+    assert_eq!(
+        warnings(&["PATH", "LEASEHOLD_LISTEN", "LEASEHOLD_LOCK", "LEASEHOLD_PORT"]),
+        [""; 0]
+    );
+    assert_eq!(warnings(&["LEASEHOLD_PORT_7420_TCP", "LEASEHOLD_A_PORT_1_UDP_ADDR"]), [""; 0]);
+    let found = warnings(&["LEASEHOLD_listen", "LEASEHOLD_ALOW_REMOTE", "LEASEHOLD_"]);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[1].ends_with("no setting; did you mean LEASEHOLD_ALLOW_REMOTE?"), "{found:?}");
+    assert!(found[2].ends_with("no setting; did you mean LEASEHOLD_LISTEN?"), "{found:?}");
+}
+
+#[test]
 fn a_file_that_cannot_be_used_is_a_mistake() {
     let missing = Layer::file("no/such/file".as_ref(), &Source::Flag("config".to_owned()));
     let found = mistakes(load(vec![missing]));

@@ -91,13 +91,13 @@ impl fmt::Display for Holder {
 }
 
 #[cfg(unix)]
-fn host() -> String {
+pub(crate) fn host() -> String {
     nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Windows sets COMPUTERNAME for every process.
 #[cfg(not(unix))]
-fn host() -> String {
+pub(crate) fn host() -> String {
     env::var("COMPUTERNAME").unwrap_or_default()
 }
 

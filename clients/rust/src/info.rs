@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Holder, Token, pb};
+use crate::{Holder, Token, holder, pb};
 
 /// A lock as the daemon saw it when it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,39 @@ pub struct LockInfo {
     /// True once the holder has been told that its grant is lost and has not
     /// let go yet.
     pub ending: bool,
+    /// The daemon that the holder is a client of, if it is a peer of the daemon
+    /// that answered, and known.
+    pub daemon: Option<DaemonInfo>,
+}
+
+/// A daemon that holds a lease, as its record describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonInfo {
+    /// Host name and process ID, human-readable.
+    pub description: String,
+    /// Address at which it can be reached, if known. A hint.
+    pub endpoint: Option<String>,
+    /// Name of the only host on which `endpoint` can be used, if there is only
+    /// one.
+    pub host: Option<String>,
+}
+
+impl DaemonInfo {
+    /// Returns the endpoint if it can be used from this host.
+    pub(crate) fn reachable(&self) -> Option<&str> {
+        let here = self.host.as_ref().is_none_or(|host| *host == holder::host());
+        self.endpoint.as_deref().filter(|_| here)
+    }
+}
+
+impl From<pb::DaemonInfo> for DaemonInfo {
+    fn from(info: pb::DaemonInfo) -> Self {
+        Self {
+            description: info.description,
+            endpoint: Some(info.endpoint).filter(|endpoint| !endpoint.is_empty()),
+            host: Some(info.host).filter(|host| !host.is_empty()),
+        }
+    }
 }
 
 impl From<pb::LockInfo> for LockInfo {
@@ -41,6 +74,7 @@ impl From<pb::LockInfo> for LockInfo {
             held_for: info.held_for_ms.map(Duration::from_millis),
             waiting: info.waiting,
             ending: info.ending,
+            daemon: info.daemon.map(DaemonInfo::from),
         }
     }
 }

@@ -170,7 +170,9 @@ pub use fence::Fence;
 pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
-pub use info::{Broken, Change, Check, LockInfo, StorageCalls, StoredInfo, TokenState, Watch};
+pub use info::{
+    Broken, Change, Check, DaemonInfo, LockInfo, StorageCalls, StoredInfo, TokenState, Watch,
+};
 #[doc(inline)]
 pub use leasehold_time::Moment;
 pub use look::{List, Watching};

@@ -13,7 +13,8 @@ use tokio_stream::Stream;
 use tonic::Streaming;
 
 use crate::{
-    BreakRequest, Change, Check, Client, Error, LockInfo, StoredInfo, Token, TokenState, Watch,
+    BreakRequest, Change, Check, Client, DaemonInfo, Endpoints, Error, LockInfo, StoredInfo, Token,
+    TokenState, Watch,
     connection::{Connection, locks},
     name, pb, status,
 };
@@ -107,7 +108,8 @@ impl Client {
         BreakRequest::new(self.clone(), name::lock_ref(self.namespace(), name))
     }
 
-    /// Says whether a token is that of the lock's present holder. The answer
+    /// Says whether a token is that of the lock's present holder. If only another
+    /// daemon knows, that one is asked, if it can be reached from here. The answer
     /// may be out of date when it arrives: a resource that must be safe
     /// compares tokens itself, and refuses one that is lower than the greatest
     /// it has seen.
@@ -118,25 +120,49 @@ impl Client {
     pub async fn check(&self, name: &str, token: Token) -> Result<Check, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
         let request = pb::CheckTokenRequest { lock, token: token.get() };
-        let response = self.connection().call(request, |channel, request| async move {
-            locks(channel).check_token(request).await
-        });
-        let check = response.await?;
-        let state = match check.state() {
-            pb::TokenState::Current => TokenState::Current,
-            pb::TokenState::Stale => TokenState::Stale,
-            pb::TokenState::NotHeld => TokenState::NotHeld,
-            pb::TokenState::NeverGranted => TokenState::NeverGranted,
-            pb::TokenState::Unknown => TokenState::Unknown,
-            pb::TokenState::Unspecified => {
-                return Err(Error::Incompatible {
-                    message: "the daemon's answer on a token is one that this client does not know"
-                        .to_owned(),
-                });
-            }
-        };
-        Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
+        let first = send_check(self.connection(), request.clone()).await?;
+        let peer = first.lock.daemon.as_ref().filter(|_| first.state == TokenState::Unknown);
+        match self.peer(peer).await {
+            // If the peer does not answer, or does not know either, the first answer
+            // says what to do.
+            Some(peer) => match send_check(&peer, request).await {
+                Ok(second) if second.state != TokenState::Unknown => Ok(second),
+                _ => Ok(first),
+            },
+            None => Ok(first),
+        }
     }
+
+    /// Connects to the daemon that must be asked, if its address is known and can
+    /// be used from here. The address is a hint from a lock's record: nothing is
+    /// sent to it but the same operator's request.
+    pub(crate) async fn peer(&self, peer: Option<&DaemonInfo>) -> Option<Connection> {
+        let endpoint = Endpoints::from(peer?.reachable()?);
+        Connection::open(&endpoint, self.connection().timeout()).await.ok()
+    }
+}
+
+async fn send_check(
+    connection: &Connection,
+    request: pb::CheckTokenRequest,
+) -> Result<Check, Error> {
+    let response = connection
+        .call(request, |channel, request| async move { locks(channel).check_token(request).await });
+    let check = response.await?;
+    let state = match check.state() {
+        pb::TokenState::Current => TokenState::Current,
+        pb::TokenState::Stale => TokenState::Stale,
+        pb::TokenState::NotHeld => TokenState::NotHeld,
+        pb::TokenState::NeverGranted => TokenState::NeverGranted,
+        pb::TokenState::Unknown => TokenState::Unknown,
+        pb::TokenState::Unspecified => {
+            return Err(Error::Incompatible {
+                message: "the daemon's answer on a token is one that this client does not know"
+                    .to_owned(),
+            });
+        }
+    };
+    Ok(Check { state, lock: check.lock.unwrap_or_default().into() })
 }
 
 fn list_request(prefix: &str) -> pb::ListRequest {

@@ -44,7 +44,6 @@ mutants! {
     SameSecond, 2, "2f", "a new blob's tokens begin within the second of its creation";
     AbsurdDate, 2, "2g", "a service's clock that is absurdly ahead is believed";
     NewForgetsSeen, 2, "2h", "a new blob's tokens do not count what was seen before it was deleted";
-    ContinueWithoutDate, 2, "2i", "an old record is continued while the service's clock is absurdly ahead";
     DeadlineFromAnswer, 3, "3a", "the deadline counts from the answer, not from the call";
     DeadlineWithoutMargin, 3, "3b", "the deadline leaves no margin and no room for drift";
     NoRoomForDrift, 3, "3c", "neither leases nor sessions leave room for drift, but margins are kept";

@@ -25,23 +25,23 @@ pub(super) struct Health {
     /// Healthy if `sh -c COMMAND` ends with 0; it sees what the command sees
     #[arg(long, value_name = "COMMAND", group = "probe")]
     probe_command: Option<CommandProbe>,
-    /// How often to probe
+    /// Interval between probes
     #[arg(long, value_name = "TIME", value_parser = length, requires = "probe")]
     #[arg(default_value = "10s")]
     probe_interval: Duration,
-    /// A probe that takes longer has failed
+    /// Timeout of one probe
     #[arg(long, value_name = "TIME", value_parser = length, requires = "probe")]
     #[arg(default_value = "5s")]
     probe_timeout: Duration,
-    /// Unhealthy after this many failures of a probe in a row
+    /// Number of consecutive failures after which the command is unhealthy
     #[arg(long, value_name = "COUNT", requires = "probe", default_value = "3")]
     probe_threshold: NonZeroU32,
-    /// Failures so soon after the command's start do not count
+    /// Ignore probe failures for this long after the command starts
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(requires = "probe", default_value = "0s")]
     probe_grace: Duration,
-    /// The command must touch the file $LEASEHOLD_PROGRESS_FILE at least this often, or it counts
-    /// as stuck; the file is in $TMPDIR, or in /tmp
+    /// Maximum time between two touches of $LEASEHOLD_PROGRESS_FILE by the command, before it is
+    /// stuck; the file is in $TMPDIR, or in /tmp
     #[arg(long, value_name = "TIME", value_parser = length)]
     progress_within: Option<Duration>,
 }

@@ -30,43 +30,43 @@ use crate::clock::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Many processes may campaign for NAME; at most one of them leads and runs \
-its COMMAND. The others wait in turn. The command sees LEASEHOLD_ELECTION, LEASEHOLD_NAMESPACE and \
+its COMMAND. The others wait in turn. A command is required, because `elect` stops it before another \
+candidate leads; to hold the lock of an election by hand, use `leasehold lock NAME`. The command sees LEASEHOLD_ELECTION, LEASEHOLD_NAMESPACE and \
 LEASEHOLD_TOKEN in its environment (and LEASEHOLD_LOCK: an election is the lock of the same name). \
-No shell is in between.
+There is no shell in between.
 
-Hand LEASEHOLD_TOKEN to the resources that a leader writes to, and let them refuse a token that is \
-smaller than one they have seen. Nothing can stop a command that was paused while it was writing; \
-the token can.
+Pass LEASEHOLD_TOKEN to the resources that a leader writes to, and let them refuse a token lower than \
+the highest they have seen. Nothing can stop a command that was paused while it was writing; the \
+token can.
 
-When it ends:
-  The command ends by itself: `elect` resigns and ends with the same code. With --restart, a \
-command that failed leads to a new campaign instead, after 5s to 1m; not if it ended with 0, could \
-not be run, or was interrupted from the keyboard.
+How a term ends:
+  The command exits: `elect` resigns and exits with the same code. With --restart, a command that \
+failed leads to a new campaign instead, after 5s to 1m; not if it exited with 0, could not be run, or \
+was interrupted from the keyboard.
   The leadership is lost, or can't be kept alive: the command's whole process group gets SIGTERM \
-early, and SIGKILL shortly before somebody else could lead, also if `elect` itself is stopped or \
-killed. Then it campaigns again, after 0.1s to 5s.
-  Somebody wants the leadership (`leasehold step-down`), or the daemon stops: the group gets \
-SIGTERM at once, and has the time that was announced to finish before it is killed. Then `elect` \
-resigns, and campaigns again; after a step-down not before 5s have passed, so that others get \
-their turn.
+early, and SIGKILL shortly before another candidate could lead, also if `elect` itself is stopped or \
+killed. Then `elect` campaigns again, after 0.1s to 5s.
+  An operator asks for a step-down (`leasehold step-down`), or the daemon shuts down: the group gets \
+SIGTERM immediately, and SIGKILL when the announced time is over. Then `elect` resigns and campaigns \
+again; after a step-down no earlier than 5s later, so that other candidates get their turn.
   The command is unhealthy (--probe-…) or stuck (--progress-within): the group gets SIGTERM, and \
-SIGKILL after --drain. Then `elect` resigns, and campaigns again after a pause of 5s at first, 1m \
-at most: a probe can't tell before the command runs again.
+SIGKILL after --drain. Then `elect` resigns, and campaigns again after a pause of 5s at first and at \
+most 1m, because no probe can succeed before the command runs again.
   `elect` gets SIGTERM, SIGINT, SIGHUP or SIGQUIT: the group gets the same, and SIGKILL after \
---drain. Then `elect` resigns, so that the next candidate leads at once, and ends as the command \
+--drain. Then `elect` resigns, so that the next candidate leads immediately, and exits as the command \
 did.
-What the command leaves running in its process group is killed before the leadership is given up, \
-and what a --probe-command leaves running in its own when the probe ends.
+Processes that the command leaves in its process group are killed before `elect` resigns; those of a \
+--probe-command when the probe ends.
 
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
-  0    --once: handed over because somebody asked, or because the daemon stops
-  1    --progress-within: the file can't be created (TMPDIR says where); or something else failed
-  64   the command line is wrong
-  65   NAME, --value, --ttl or the like is not acceptable
-  69   the daemon can't be reached at the start
+  0    --once: stepped down on request, or because the daemon shut down
+  1    --progress-within: the file can't be created (TMPDIR says where); or another failure
+  64   usage error
+  65   invalid NAME, --value, --ttl or other value
+  69   daemon unreachable at the start
   73   --once: the leadership was lost, or the command was unhealthy or stuck; without --once: \
-lost after `elect` was told to end
+lost after a signal asked `elect` to exit
   126  the command can't be run
   127  the command was not found
 
@@ -82,33 +82,32 @@ pub(super) struct Elect {
     /// What that comes to.
     #[arg(skip)]
     name: String,
-    /// What everybody sees while this leads, such as an address: at most 4096 bytes
-    #[arg(long, value_name = "VALUE", default_value = "", hide_default_value = true)]
+    /// Value published while leading, for example an address (at most 4096 bytes)
+    #[arg(long, short, value_name = "VALUE", default_value = "", hide_default_value = true)]
     #[arg(allow_hyphen_values = true)]
     value: OsString,
-    /// How long the leadership outlives this process if it dies: 1s to 60s; without this, as the
-    /// daemon is set
+    /// Session TTL: how long the leadership lasts if this process dies (1s to 60s) [default: the
+    /// daemon's default_ttl]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// How long the storage lease lasts without a renewal, 15s to 60s, if it
-    /// must be acquired for this; else as the daemon is configured
+    /// Duration of the storage lease without a renewal, if it must be acquired (15s to 60s)
+    /// [default: the daemon's lease_duration]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease_duration: Option<Duration>,
-    /// End instead of campaigning again when the leadership has ended
+    /// Exit instead of campaigning again when the leadership has ended
     #[arg(long)]
     once: bool,
     /// Campaign again when the command has failed
     #[arg(long, conflicts_with = "once")]
     restart: bool,
-    /// How long the command may take to end when it is asked to, unless something else sets the
-    /// time
+    /// Time from SIGTERM to SIGKILL, unless a step-down sets another one
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(default_value = "30s")]
     drain: Duration,
-    /// Tell others something about the candidate; several are possible
-    #[arg(long, value_name = "KEY=VALUE", value_parser = run::parse_label)]
+    /// Label shown with the candidate in `ls`, `get` and errors (repeatable)
+    #[arg(long, short, value_name = "KEY=VALUE", value_parser = run::parse_label)]
     label: Vec<(String, String)>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::{
     exit::{FAILED, Failure},
     output::{Output, length, line, millis, offer},
     palette::Palette,
-    process, times,
+    peer, process, times,
 };
 
 #[derive(Debug, clap::Args)]
@@ -98,13 +98,13 @@ leads. If it has not resigned when the time is over, it loses the leadership. `l
 sends its command SIGTERM when it is told, and does not campaign again before 5s have passed. The \
 reason and who asked are shown to the leader and logged by the daemon.
 
-It must be asked through the daemon that the leader is a client of. If nobody leads, there is \
-nothing to do, and that is no error. To take the leadership away without a notice, use \
+If the leader is a client of another daemon, the request is sent to that daemon, if it can be \
+reached from here. If nobody leads, there is nothing to do, and that is no error. To take the leadership away without a notice, use \
 `leasehold break`.
 
 Exit codes:
   0    the leader was asked, or nobody leads
-  1    the leader is a client of another daemon: nothing was done
+  1    the leader's daemon could not be reached: nothing was done; the output says which it is
 
 Examples:
   leasehold step-down scheduler --reason 'node-7 is drained'
@@ -141,10 +141,11 @@ impl StepDown {
                 let within = length(answer.within);
                 offer(format!("asked to step down within {within}:\n{}", shown.line(palette)))?;
             }
-            Output::Text if elsewhere => offer(format!(
-                "not asked: the leader is a client of another daemon; ask that one:\n{}",
-                shown.line(palette)
-            ))?,
+            Output::Text if elsewhere => {
+                let leader = shown.0.leader.as_ref();
+                let advice = peer::advice(leader.and_then(|leader| leader.peer.as_ref()));
+                offer(format!("not asked: {advice}\n{}", shown.line(palette)))?;
+            }
             Output::Text => offer(format!("nothing to do: {}", shown.line(palette)))?,
             Output::Json => offer(json!({
                 "asked": answer.asked,

@@ -88,6 +88,8 @@ fn leader_json(leader: &Leader) -> Value {
     object.insert("session_id".to_owned(), json!(leader.session_id));
     object.insert("ending".to_owned(), json!(leader.ending));
     object.insert("daemon".to_owned(), json!(leader.daemon));
+    let endpoint = leader.peer.as_ref().and_then(|peer| peer.endpoint.as_ref());
+    object.insert("endpoint".to_owned(), json!(endpoint));
     object.into()
 }
 
@@ -132,6 +134,7 @@ mod tests {
             session_id: Some("s1".to_owned()),
             ending: false,
             daemon: None,
+            peer: None,
         };
         Shown(ElectionState {
             namespace: "default".to_owned(),
@@ -167,6 +170,7 @@ mod tests {
                 session_id: None,
                 ending: true,
                 daemon: Some("node-7".to_owned()),
+                peer: None,
             };
         });
         assert_eq!(

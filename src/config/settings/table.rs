@@ -33,7 +33,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "listen",
         Group::Listeners,
-        "Where clients connect; several are possible",
+        "Address on which clients connect (repeatable)",
         Kind::Listeners { field: |config| &mut config.listen, needed: true },
     ),
     setting(
@@ -243,26 +243,26 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "drain",
         Group::Timing,
-        "How long holders are waited for at shutdown",
+        "Time that holders have to release their locks at shutdown",
         Kind::Length(|config| &mut config.drain, seconds(0, 300)),
     ),
     setting(
         "lease_duration",
         Group::Timing,
-        "The duration of leases, in stores whose leases expire",
+        "Duration of leases, in stores whose leases expire",
         Kind::Length(|config| &mut config.lease_duration, lease::DURATIONS),
     ),
     setting(
         "linger",
         Group::Timing,
-        "How long such a lease is kept after its last holder here let go, in case the next \
-         comes to the same daemon; others wait that much longer",
+        "How long to keep an unused lease after its last local holder released the lock. Saves \
+         storage calls if a client of this daemon acquires it again; delays peers by the same time",
         Kind::Length(|config| &mut config.linger, seconds(0, 60)),
     ),
     setting(
         "poll_interval",
         Group::Timing,
-        "The longest wait between two looks at a lease that another daemon holds",
+        "Maximum interval between polls of a lease that a peer holds",
         Kind::Length(
             |config| &mut config.poll_interval,
             Duration::from_millis(500)..=Duration::from_secs(60),
@@ -271,37 +271,37 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "max_connections",
         Group::Limits,
-        "The most connections at a time",
+        "Maximum number of connections",
         Kind::Number(|config| &mut config.max_connections, 1..=1_000_000),
     ),
     setting(
         "max_sessions",
         Group::Limits,
-        "The most sessions at a time",
+        "Maximum number of sessions",
         Kind::Number(|config| &mut config.max_sessions, 1..=10_000_000),
     ),
     setting(
         "max_locks",
         Group::Limits,
-        "The most locks that are held or waited for at a time",
+        "Maximum number of locks that have a holder or a waiter",
         Kind::Number(|config| &mut config.max_locks, 1..=100_000_000),
     ),
     setting(
         "max_waiters_per_lock",
         Group::Limits,
-        "The most acquires that wait for one lock",
+        "Maximum number of acquires that wait for one lock",
         Kind::Number(|config| &mut config.max_waiters_per_lock, 1..=10_000_000),
     ),
     setting(
         "max_locks_per_session",
         Group::Limits,
-        "The most locks that one session holds or waits for",
+        "Maximum number of locks that one session holds or waits for",
         Kind::Number(|config| &mut config.max_locks_per_session, 1..=100_000_000),
     ),
     setting(
         "max_storage_calls",
         Group::Limits,
-        "The most calls to the storage account at a time",
+        "Maximum number of concurrent calls to the storage account",
         Kind::Number(|config| &mut config.azure.max_storage_calls, 1..=1000),
     ),
     setting(
@@ -320,7 +320,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log",
         Group::Running,
-        "What is logged",
+        "Log filter: a level, or directives for targets",
         Kind::Text {
             allowed: "a level (error, warn, info, debug, trace, off), or directives such as \
                       \"info,leasehold::lease=debug\"",
@@ -335,7 +335,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log_format",
         Group::Running,
-        "How it is logged",
+        "Log format",
         Kind::Text {
             allowed: "\"text\" or \"json\"",
             parse: |config, text| {

@@ -32,7 +32,7 @@ pub(super) struct DataDir {
     /// Device and inode of the directory and of the lock file.
     directory_id: FileId,
     lock_id: FileId,
-    /// Whether the lock file has contents.
+    /// True if the lock file had contents when it was opened.
     is_marked: bool,
 }
 

@@ -74,7 +74,7 @@ struct State {
     leases: BTreeMap<LockName, Lease>,
     breaks: Breaks,
     tokens: TokenSource,
-    /// Whether a reservation is in flight.
+    /// True while a reservation is in flight.
     reserving: bool,
     trouble: Option<Trouble>,
     /// When the directory was last seen to be ours.
@@ -106,7 +106,7 @@ struct Lease {
     holder: Arc<Holder>,
 }
 
-/// What a grant has to wait for.
+/// Condition that a grant waits for.
 enum Need {
     /// The wall clock reaches the next token after this long.
     Wait(Duration),
@@ -118,24 +118,26 @@ impl Embedded {
     /// Opens a directory, creates it if it does not exist, and reserves the
     /// first tokens.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::open_in(Arc::new(DataDir::open(path)?))
+        Self::open_in(Arc::new(DataDir::open(path)?), tokens::RESERVED_TOKENS)
     }
 
-    /// Opens the store in a directory that is locked.
-    pub fn open_in(directory: Arc<dyn StateDir>) -> Result<Self, OpenError> {
+    /// Opens the store in a directory that is locked. One write reserves this
+    /// many tokens, at most those of a second.
+    pub fn open_in(directory: Arc<dyn StateDir>, reservation: u64) -> Result<Self, OpenError> {
         let found = directory::read(&*directory)?;
         let unclean = found.filter(|record| !record.clean);
-        let mut tokens = TokenSource::after(found.map(|record| record.highest_token));
-        let reservation = tokens.reservation();
+        let highest = found.map(|record| record.highest_token);
+        let mut tokens = TokenSource::after(highest, reservation.clamp(1, tokens::RESERVED_TOKENS));
+        let end = tokens.reservation();
         let record = Record {
-            highest_token: reservation - 1,
+            highest_token: end - 1,
             longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
             clean: false,
         };
         directory::replace(&*directory, &record)?;
         let lock = directory.path().join(directory::LOCK);
         directory.mark().map_err(directory::failed("write", &lock))?;
-        tokens.reserve(reservation);
+        tokens.reserve(end);
         let state = State {
             leases: BTreeMap::new(),
             breaks: Breaks::default(),

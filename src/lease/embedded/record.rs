@@ -16,7 +16,7 @@ pub(super) struct Record {
     pub highest_token: u64,
     /// Longest TTL of any session since the last clean shutdown.
     pub longest_ttl: Duration,
-    /// Whether the last shutdown was clean: no lease was held.
+    /// True after a clean shutdown, with no lease held.
     pub clean: bool,
 }
 

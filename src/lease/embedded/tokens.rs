@@ -17,7 +17,7 @@ use crate::{
 /// Tokens per second.
 const TOKENS_PER_SECOND: u64 = 1 << SEQ_BITS;
 
-/// Number of tokens that one durable write reserves.
+/// Number of tokens that one durable write of the daemon reserves.
 pub(super) const RESERVED_TOKENS: u64 = TOKENS_PER_SECOND;
 
 /// Longest wait for the wall clock to reach the next token. After a crash it
@@ -63,19 +63,22 @@ pub(super) struct TokenSource {
     next: u64,
     /// First token that is not reserved on disk.
     reserved_end: u64,
+    /// Number of tokens in one reservation.
+    reservation: u64,
     /// Point on a clock that starts at the wall clock and is never set back.
     steady: (Moment, u64),
-    /// Whether the log has the warning that the clock was set back.
+    /// True once the log has the warning that the clock was set back.
     warned: bool,
 }
 
 impl TokenSource {
     /// Tokens after `highest`, the highest that an earlier process may have
-    /// issued. None is reserved.
-    pub(super) fn after(highest: Option<u64>) -> Self {
+    /// issued. None is reserved; one reservation is to have this many.
+    pub(super) fn after(highest: Option<u64>, reservation: u64) -> Self {
         let wall = wall_clock();
         let next = highest.map_or(0, |highest| highest + 1).max(wall + 1);
-        Self { next, reserved_end: next, steady: (Moment::now(), wall), warned: false }
+        let steady = (Moment::now(), wall);
+        Self { next, reserved_end: next, reservation, steady, warned: false }
     }
 
     /// Highest token that may have been issued.
@@ -86,7 +89,7 @@ impl TokenSource {
     /// End of the next reservation: a second ahead of the clock at most.
     pub(super) fn reservation(&mut self) -> u64 {
         let base = self.next.min(self.now());
-        (base + RESERVED_TOKENS).clamp(self.reserved_end, TOKEN_END)
+        (base + self.reservation).clamp(self.reserved_end, TOKEN_END)
     }
 
     /// Reserved tokens now end here.
@@ -97,7 +100,7 @@ impl TokenSource {
     /// Returns whether the next reservation is due, while half of the present
     /// one is left.
     pub(super) const fn is_low(&self) -> bool {
-        self.reserved_end - self.next < RESERVED_TOKENS / 2
+        self.reserved_end - self.next <= self.reservation / 2
     }
 
     /// Takes the next token.
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
 
     fn source(highest: Option<u64>) -> TokenSource {
-        let mut source = TokenSource::after(highest);
+        let mut source = TokenSource::after(highest, RESERVED_TOKENS);
         let end = source.reservation();
         source.reserve(end);
         source
@@ -186,7 +189,7 @@ mod tests {
     fn reservation_is_at_most_one_second_ahead() {
         let mut highest = None;
         for _ in 0..20 {
-            let mut source = TokenSource::after(highest);
+            let mut source = TokenSource::after(highest, RESERVED_TOKENS);
             let end = source.reservation();
             assert!(end <= wall_clock() + RESERVED_TOKENS + 1);
             highest = Some(end - 1);

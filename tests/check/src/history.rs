@@ -172,6 +172,15 @@ pub enum Event {
     /// this excuses. If leases are recorded, there must have been one.
     Overruled { lock: u32, until: Nanos },
 
+    /// A daemon's data directory durably reserves all tokens up to `last`.
+    /// Before that, the daemon issues none of them.
+    Reserved { daemon: u32, last: u64 },
+    /// The next daemon starts without the record of the one before, because an
+    /// operator moved, deleted or restored its data directory. Holds with tokens
+    /// up to `upto` may last until `until`, whatever the next daemon grants: I3
+    /// is not expected between them and later ones.
+    Forgotten { upto: u64, until: Nanos },
+
     /// Something disturbs a client, a daemon, the storage or the ways between
     /// them; `what` names it, and the same name ends it.
     Disturbed { what: String },

@@ -252,12 +252,23 @@ pub(crate) struct Lock {
     /// The same whenever an operator took the lease away, and when it would have
     /// run out by itself.
     overruled: Vec<(u64, Nanos)>,
+    /// Highest token of holds that a new daemon did not know of, and how long
+    /// they may have lasted.
+    forgotten: Vec<(u64, Nanos)>,
 }
 
 impl Lock {
     /// Whether an operator took the lease of the lower token away before there
     /// was the greater one, and it would have lasted until then.
     pub(crate) fn is_overruled(&self, lower: u64, greater: u64, at: Nanos) -> bool {
+        let excuses =
+            |&(upto, until): &(u64, Nanos)| lower <= upto && upto < greater && at <= until;
+        self.is_taken_away(lower, greater, at) || self.forgotten.iter().any(excuses)
+    }
+
+    /// The same, but not because a new daemon did not know of the lower one: that
+    /// one may go on, but no later acquire may be granted a token like it.
+    pub(crate) fn is_taken_away(&self, lower: u64, greater: u64, at: Nanos) -> bool {
         let mut overruled = self.overruled.iter();
         overruled.any(|&(upto, until)| lower <= upto && upto < greater && at <= until)
     }

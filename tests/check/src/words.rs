@@ -104,6 +104,12 @@ impl fmt::Display for Event {
             Self::Overruled { lock, .. } => {
                 write!(f, "an operator takes the lease of lock {lock} away in the storage")
             }
+            Self::Reserved { daemon, last } => {
+                write!(f, "daemon {daemon} reserved tokens up to {last}")
+            }
+            Self::Forgotten { upto, .. } => {
+                write!(f, "the data directory has no record of holds up to token {upto}")
+            }
             Self::Tampered { lock } => write!(f, "an operator changes the blob of lock {lock}"),
             Self::Disturbed { what } => write!(f, "begins: {what}"),
             Self::Undisturbed { what } => write!(f, "is over: {what}"),
@@ -148,6 +154,8 @@ impl Event {
             Self::Stored { .. } => "stored",
             Self::Deleted { .. } => "deleted",
             Self::Overruled { .. } => "overruled",
+            Self::Reserved { .. } => "reserved",
+            Self::Forgotten { .. } => "forgotten",
             Self::Tampered { .. } => "tampered",
             Self::Disturbed { .. } => "disturbed",
             Self::Undisturbed { .. } => "undisturbed",

@@ -43,6 +43,14 @@ macro_rules! wrapped_mutants {
 }
 
 wrapped_mutants! {
+    TtlNotRecorded, "13", "e1", "embedded: a session opens before its ttl is recorded";
+    NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
+    ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";
+    WriteByPath, "10", "e4", "embedded: writes go to whichever directory is at the path";
+    IdentityUnchecked, "13", "e5", "embedded: a daemon keeps granting after its directory was replaced";
+    DirectoryNotSynced, "13", "e6", "embedded: the rename of the state file is not synced";
+    FileNotSynced, "13", "e7", "embedded: the state file is renamed before it is synced";
+    MarkForgotten, "10", "e8", "embedded: a start ignores the highest token on disk";
     WrongValue, "E1", "o1", "the store publishes another value than the leader's";
     FormerLeader, "E4", "o2", "a publication of the former leader is repeated after the new one";
     NotWritten, "E3", "o3", "a publication is acknowledged but never written";
@@ -51,6 +59,7 @@ wrapped_mutants! {
     ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
     CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
     PromiseNotShortened, "11", "o8", "keep-alive answers do not say that a step-down ends a grant";
+    ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is absurdly ahead";
 }
 
 /// Mutant of either kind.

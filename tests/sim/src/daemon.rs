@@ -31,6 +31,9 @@ pub fn start(place: usize) {
     if scene.places.borrow()[place].daemon.is_some() {
         return;
     }
+    if scene.plan.embedded.is_some() {
+        return crate::embedded::daemon::start(place);
+    }
     let plan = &scene.plan;
     let number = scene.next_daemon();
     let mut dice = scene.dice.borrow_mut().split();
@@ -114,6 +117,9 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
                     drained
                 })
                 .await;
+            }
+            if let Some(store) = crate::embedded::daemon::store(number) {
+                _ = leasehold::lease::LeaseStore::close(&store).await;
             }
             driver.end_streams();
             leasehold::clock::sleep(Duration::from_millis(300)).await;

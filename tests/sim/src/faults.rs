@@ -34,6 +34,7 @@ fn calm() {
     let scene = scene();
     *scene.trap.borrow_mut() = None;
     scene.snatch.set(None);
+    scene.disk.borrow_mut().trap = None;
     for place in 0..scene.plan.places {
         daemon::start(place);
     }
@@ -157,9 +158,13 @@ fn happen(index: usize, fault: Fault) {
             if silent {
                 vanish(|connection| connection.place == place);
             }
+            let power_fails = silent && scene.plan.embedded.is_some();
             daemon::crash(place, Some(down));
+            if power_fails {
+                scene.disk.borrow_mut().fail_power();
+            }
             if scene.world.now() < scene.plan.calm_from {
-                disturb(index, down, || {});
+                disturb(index, down + scene.plan.crash_wait(), || {});
             }
         }
         Fault::TrapDaemon { place, kind, stage, down } => {
@@ -414,6 +419,7 @@ fn happen(index: usize, fault: Fault) {
                 disturb(1000 + index, longest_lease, || {});
             });
         }
+        Fault::Disk(fault) => crate::embedded::faults::happen(index, &fault),
         Fault::LeapDate { by, length } => {
             count("storage: clock ahead");
             scene.ahead.borrow_mut().push((index, by));

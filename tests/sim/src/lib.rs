@@ -13,6 +13,7 @@ pub mod client;
 pub mod clock;
 pub mod daemon;
 pub mod dice;
+pub mod embedded;
 pub mod faults;
 pub mod http;
 pub mod link;

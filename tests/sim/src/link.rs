@@ -45,6 +45,8 @@ struct Flow {
     cut: bool,
     /// One end has vanished, for good.
     vanished: bool,
+    /// The connection was reset: that arrives whatever else happens.
+    reset: bool,
     ended: bool,
     waker: Option<Waker>,
 }
@@ -71,7 +73,8 @@ impl Pipe {
 
     /// Nothing arrives any more, for good.
     pub fn vanish(&self) {
-        self.flow().vanished = true;
+        let mut flow = self.flow();
+        flow.vanished = !flow.reset;
     }
 
     /// Whether something is under way that `is` says this of.
@@ -103,7 +106,7 @@ impl Pipe {
     pub fn reset(&self) {
         let mut flow = self.flow();
         flow.queue.clear();
-        flow.ended = true;
+        (flow.ended, flow.reset) = (true, true);
         (flow.cut, flow.vanished) = (false, false);
         flow.queue.push_back((0, Some(Err(Status::unavailable("connection reset")))));
         if let Some(waker) = flow.waker.take() {

@@ -10,6 +10,7 @@ use leasehold_check::Bounds;
 use crate::{
     clock::{Clocks, Stop},
     dice::Dice,
+    embedded::{faults::DiskFault, plan::EmbeddedPlan},
     storage::Habits,
     wire::{Kind, Stage, TROUBLES, Trouble},
     world::{BEGINNING, MILLISECOND, Nanos, SECOND},
@@ -73,6 +74,8 @@ pub struct Plan {
     pub end: Nanos,
     /// What befalls them, in order of time.
     pub faults: Vec<(Nanos, Fault)>,
+    /// Set if the daemon runs on the embedded store.
+    pub embedded: Option<EmbeddedPlan>,
 }
 
 /// Something that befalls them.
@@ -147,6 +150,8 @@ pub enum Fault {
     NoContainer { length: Nanos },
     /// The storage service's clock is ahead for a while.
     LeapDate { by: u64, length: Nanos },
+    /// Something happens to the data directory of the embedded store.
+    Disk(DiskFault),
 }
 
 impl Plan {
@@ -189,6 +194,7 @@ impl Plan {
             calm_from: trouble,
             end: trouble + dice.millis(100_000..150_000),
             faults: Vec::new(),
+            embedded: None,
         };
         let count = *dice.pick(&[0, 2, 4, 6, 8, 12]);
         for _ in 0..count {
@@ -239,6 +245,12 @@ impl Plan {
         }
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
+    }
+
+    /// How long a daemon may grant nothing after a crash.
+    #[must_use]
+    pub fn crash_wait(&self) -> Nanos {
+        if self.embedded.is_some() { self.ttl.as_nanos() as Nanos + 2 * SECOND } else { 0 }
     }
 
     /// A new machine's clocks.

@@ -9,7 +9,7 @@ use crate::{
     broken::{self, Broken},
     client, daemon,
     dice::Dice,
-    faults,
+    embedded, faults,
     plan::Plan,
     scene::{Place, Scene, blob_path},
     sdk,
@@ -56,7 +56,11 @@ pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
     sdk::capture();
     broken::set(mutant);
     let mut dice = Dice::new(seed);
-    let plan = Plan::new(&mut dice);
+    let plan = if embedded::is_embedded(seed) {
+        embedded::plan::plan(&mut dice)
+    } else {
+        Plan::new(&mut dice)
+    };
     let (world, inside) = World::enter(dice.split());
     let scene = Scene::enter(plan.clone(), dice.split(), trace);
     for _ in 0..plan.places {

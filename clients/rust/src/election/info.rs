@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Holder, Token, pb};
+use crate::{DaemonInfo, Holder, Token, pb};
 
 /// An election as the daemon saw it when it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Leader {
     /// The daemon that it is a client of, if it is another one and known; for
     /// people.
     pub daemon: Option<String>,
+    /// The same daemon with its address.
+    pub peer: Option<DaemonInfo>,
 }
 
 impl ElectionState {
@@ -78,6 +80,7 @@ impl From<pb::Leader> for Leader {
             session_id: Some(leader.session_id).filter(|id| !id.is_empty()),
             ending: leader.ending,
             daemon: Some(leader.daemon).filter(|daemon| !daemon.is_empty()),
+            peer: leader.peer.map(DaemonInfo::from),
         }
     }
 }
@@ -85,8 +88,8 @@ impl From<pb::Leader> for Leader {
 /// Response to [`Election::step_down`](crate::Election::step_down).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteppedDown {
-    /// False if nobody leads, or the leader is not a client of this daemon:
-    /// then nothing was done, and `state` says which it is.
+    /// False if nobody leads, or the leader is a client of a daemon that can't be
+    /// reached from here: then nothing was done, and `state` says which it is.
     pub asked: bool,
     /// The election as it was before.
     pub state: ElectionState,

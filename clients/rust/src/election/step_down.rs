@@ -3,7 +3,11 @@
 use std::{fmt, pin::Pin, time::Duration};
 
 use super::SteppedDown;
-use crate::{Client, Error, connection::elections, pb};
+use crate::{
+    Client, Error,
+    connection::{Connection, elections},
+    pb,
+};
 
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -44,7 +48,8 @@ impl StepDownRequest {
         self
     }
 
-    /// Sends the request.
+    /// Sends the request. If the leader is a client of another daemon, sends it on
+    /// to that daemon, if that can be reached from here.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid name, reason or timeout,
@@ -56,11 +61,26 @@ impl StepDownRequest {
             by: self.by,
             within_ms: self.timeout.map(to_millis).transpose()?.unwrap_or_default(),
         };
-        let response = self.client.connection().call(request, |channel, request| async move {
-            elections(channel).step_down(request).await
-        });
-        Ok(response.await?.into())
+        let first = send(self.client.connection(), request.clone()).await?;
+        let leader = first.state.leader.as_ref().filter(|_| !first.asked);
+        let peer = leader.and_then(|leader| leader.peer.as_ref());
+        match self.client.peer(peer).await {
+            // If the peer does not answer, or the leader has changed meanwhile, the
+            // first answer says what to do.
+            Some(peer) => match send(&peer, request).await {
+                Ok(second) if second.asked => Ok(second),
+                _ => Ok(first),
+            },
+            None => Ok(first),
+        }
     }
+}
+
+async fn send(connection: &Connection, request: pb::StepDownRequest) -> Result<SteppedDown, Error> {
+    let response = connection.call(request, |channel, request| async move {
+        elections(channel).step_down(request).await
+    });
+    Ok(response.await?.into())
 }
 
 impl IntoFuture for StepDownRequest {

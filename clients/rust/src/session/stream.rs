@@ -30,7 +30,7 @@ const PROOF: Duration = Duration::from_secs(1);
 /// stream and finds none running.
 pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
     let shared = Arc::clone(&watch.shared);
-    let mut attempts = Attempts { backoff: Backoff::to_daemon(), failed_opens: 0 };
+    let mut attempts = Attempts { backoff: Backoff::to_daemon(), failed_opens: 0, logged: None };
     loop {
         let setback = attach(&shared, &connection, &mut attempts).await;
         let retry_after = setback.retry_after();
@@ -38,8 +38,9 @@ pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
         let next = shared.update(|inner| {
             inner.outgoing = None;
             if connection.endpoints() > 1 && inner.is_daemon_gone(Moment::now()) {
-                // The next stream opens a new session, at any daemon.
+                // The next stream opens a new session, at another daemon.
                 inner.state.abandon_session();
+                inner.daemon.into_iter().for_each(|silent| connection.pass_over(silent));
             }
             let next = inner.state.detach(setback, Anchor::now());
             // In the same breath, so that a request that comes now either is
@@ -53,7 +54,7 @@ pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
             }
             Next::TryAgainLater => {
                 let delay = attempts.backoff.next(retry_after);
-                tracing::warn!(target: "leasehold_client", ?delay, cause, "reconnecting");
+                attempts.log(delay, cause);
                 clock::sleep(delay).await;
             }
             Next::Rest => {
@@ -97,6 +98,21 @@ struct Attempts {
     backoff: Backoff,
     /// Attempts to open a session that failed since the last stream began.
     failed_opens: usize,
+    /// Cause of the last failure that was logged since a stream began.
+    logged: Option<String>,
+}
+
+impl Attempts {
+    /// Logs a failed attempt. Repetitions of the same failure are for debugging
+    /// only, because an outage brings one per second.
+    fn log(&mut self, delay: Duration, cause: String) {
+        if self.logged.as_ref() == Some(&cause) {
+            tracing::debug!(target: "leasehold_client", ?delay, cause, "reconnecting");
+        } else {
+            tracing::warn!(target: "leasehold_client", ?delay, cause, "reconnecting");
+            self.logged = Some(cause);
+        }
+    }
 }
 
 /// One stream, from its beginning to its end. A session is resumed at the daemon
@@ -142,6 +158,7 @@ async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempt
     };
     connection.prefer(target);
     attempts.failed_opens = 0;
+    attempts.logged = None;
     let mut life = Life { began: Moment::now(), kept_alive: false };
     hear(shared, first, &mut life);
     let Err(ending) = keep(shared, &mut incoming, &mut life).await;

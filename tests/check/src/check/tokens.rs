@@ -143,7 +143,7 @@ fn rising(index: &Index<'_>, report: &mut Report) {
         let (before, hold) = (&index.holds[before], &index.holds[hold]);
         let broken = |hold: &Hold| hold.broken.is_some_and(|broken| broken < granted);
         if hold.token >= before.token
-            || index.locks[hold.lock].is_overruled(hold.token, before.token, granted.at)
+            || index.locks[hold.lock].is_taken_away(hold.token, before.token, granted.at)
             || broken(hold)
             || broken(before)
         {
@@ -175,12 +175,17 @@ fn granted(index: &Index<'_>, pos: Pos) -> Option<usize> {
     }
 }
 
-/// I5: a token was stored, and held by a daemon, before it was granted.
+/// I5: a token was stored or reserved, and held by a daemon, before it was granted.
 fn durable(index: &Index<'_>, report: &mut Report) {
+    let reserves = |event: &Event| matches!(event, Event::Reserved { .. });
+    let has_reserved = index.entries.iter().any(|entry| reserves(&entry.event));
     let no_ranges = || vec![Ranges::default(); index.locks.len()];
     index.replay(
-        &mut (no_ranges(), no_ranges()),
-        |(stored, held), pos| {
+        &mut (no_ranges(), no_ranges(), 0),
+        |(stored, held, reserved), pos| {
+            if let Event::Reserved { last, .. } = index.entries[pos].event {
+                *reserved = last.max(*reserved);
+            }
             let About::Place(place) = index.about[pos] else { return };
             let lock = index.places[place].lock;
             match index.entries[pos].event {
@@ -191,12 +196,14 @@ fn durable(index: &Index<'_>, report: &mut Report) {
                 _ => {}
             }
         },
-        |(stored, held), pos| {
+        |(stored, held, reserved), pos| {
             let Some(acquire) = granted(index, pos) else { return };
             let Some(hold) = index.acquires[acquire].hold() else { return };
             let hold = &index.holds[hold];
             let why = if index.has_stored && !stored[hold.lock].has(hold.token) {
                 "no record stored with the blob before covers it"
+            } else if has_reserved && hold.token > *reserved {
+                "no data directory had reserved it before"
             } else if index.has_holds && !held[hold.lock].has(hold.token) {
                 "no daemon had counted on a lease with this token before"
             } else {

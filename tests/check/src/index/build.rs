@@ -212,6 +212,13 @@ impl<'h, 'r> Builder<'h, 'r> {
                 }
                 About::Lock(lock)
             }
+            Event::Reserved { .. } => About::Nothing,
+            &Event::Forgotten { upto, until } => {
+                for lock in &mut self.index.locks {
+                    lock.forgotten.push((upto, until));
+                }
+                About::Nothing
+            }
             Event::Deleted { lock } | Event::Tampered { lock } => About::Lock(self.lock(*lock)),
             Event::Disturbed { what } => {
                 *self.disturbed.entry(what).or_default() += 1;
@@ -317,6 +324,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 places: Vec::new(),
                 greatest: 0,
                 overruled: Vec::new(),
+                forgotten: Vec::new(),
             });
             locks.len() - 1
         })

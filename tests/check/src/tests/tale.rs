@@ -167,6 +167,14 @@ pub(crate) fn undisturbed(what: &str) -> Event {
     Event::Undisturbed { what: what.to_owned() }
 }
 
+pub(crate) fn reserved(daemon: u32, last: u64) -> Event {
+    Event::Reserved { daemon, last }
+}
+
+pub(crate) fn forgotten(upto: u64, until: Nanos) -> Event {
+    Event::Forgotten { upto, until: until * MS }
+}
+
 pub(crate) fn clock_broken(client: u32) -> Event {
     Event::ClockBroken { client }
 }

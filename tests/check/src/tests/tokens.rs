@@ -265,3 +265,56 @@ fn a_deleted_blob_begins_above_the_old_one() {
     shown(Kind::I7, &restored(2048), &[1, 4]);
     fine(&restored(3072));
 }
+
+#[test]
+fn token_is_granted_only_after_its_reservation() {
+    let history = |first: u64, second: u64| {
+        tale(&[
+            (0, reserved(0, first)),
+            (1, ask(1, 0, 0)),
+            (2, granted(1, 7)),
+            (3, reserved(0, second)),
+        ])
+    };
+    let violation = shown(Kind::I5, &history(6, 7), &[1, 2]);
+    assert_eq!(
+        violation.what,
+        "token 7 of lock 0 was granted to client 0 by daemon 0 at 0.002 s, but no data directory \
+         had reserved it before"
+    );
+    fine(&history(7, 9));
+    // A clean shutdown records the highest token that was issued.
+    fine(&history(100, 7));
+}
+
+#[test]
+fn forgotten_holds_may_overlap_with_later_ones() {
+    let history = |upto: u64, until: u64| {
+        tale(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, valid(0, 7, 50)),
+            (10, forgotten(upto, until)),
+            (11, ask(2, 1, 1)),
+            (12, granted(2, 9)),
+            (13, valid(1, 9, 40)),
+            (20, release(1, 9)),
+        ])
+    };
+    fine(&history(8, 60));
+    shown(Kind::I3, &history(6, 60), &[2, 5, 6]);
+    shown(Kind::I3, &history(8, 11), &[2, 5, 6]);
+}
+
+#[test]
+fn forgotten_token_is_not_granted_to_later_acquire() {
+    let history = tale(&[
+        (0, forgotten(8, 60)),
+        (1, ask(1, 0, 0)),
+        (2, granted(1, 9)),
+        (3, release(0, 9)),
+        (4, ask(2, 1, 1)),
+        (5, granted(2, 7)),
+    ]);
+    shown(Kind::I2, &history, &[1, 2, 4, 5]);
+}

@@ -192,6 +192,9 @@ impl Scene {
         let clients = self.clients.borrow();
         let client = &clients[client as usize];
         let place = &self.places.borrow()[client.place];
+        if self.disk.borrow().is_unusable {
+            return client.closed;
+        }
         let found = place.daemon.is_some() && place.since + FOUND <= self.world.now();
         client.closed || place.stopping || !found
     }

@@ -104,6 +104,10 @@ pub struct Scene {
     pub plan: Plan,
     /// The storage account.
     pub storage: RefCell<Storage>,
+    /// The disk of a daemon on the embedded store.
+    pub disk: RefCell<crate::embedded::disk::Disk>,
+    /// Daemons on the embedded store.
+    pub embedded: crate::embedded::daemon::Daemons,
     /// Where daemons run.
     pub places: RefCell<Vec<Place>>,
     /// All clients that ever were, by their number.
@@ -231,6 +235,8 @@ impl Scene {
             world: here(),
             plan,
             storage: RefCell::new(Storage::new(habits)),
+            disk: RefCell::default(),
+            embedded: crate::embedded::daemon::Daemons::default(),
             places: RefCell::default(),
             clients: RefCell::default(),
             connections: RefCell::default(),
@@ -253,6 +259,7 @@ impl Scene {
     pub fn leave(&self) -> Outcome {
         // Connections and drivers would keep each other alive.
         self.places.borrow_mut().clear();
+        self.embedded.clear();
         self.connections.borrow_mut().clear();
         SCENE.set(None);
         self.mix(&self.dice.borrow_mut().bits());

@@ -1,9 +1,9 @@
 //! What is seen of storage, daemons and clients, and noted when it changes.
 
 use leasehold_check::Event;
-use leasehold_time::mutant::{self, Mutant};
 
 use crate::{
+    broken::{self, Wrapped},
     storage::{Act, Answer, Call, Storage},
     world::{Machine, Nanos},
 };
@@ -23,7 +23,7 @@ impl Scene {
         let before = stored(&self.storage.borrow());
         let mut answer = self.storage.borrow_mut().answer(call, now, date);
         // Without a date that is absurd to compare with, the store can't refuse.
-        if mutant::is(Mutant::ContinueWithoutDate)
+        if broken::is(Wrapped::ContinueWithoutDate)
             && date > self.right_date() + 24 * 60 * 60
             && before.as_ref().is_some_and(|(_, token)| *token > 0)
         {
