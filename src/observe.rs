@@ -239,4 +239,48 @@ mod tests {
         assert!(observed.seen(&name).is_none());
         assert!(!observed.saw(&name, None, u64::MAX, at(14)));
     }
+
+    #[test]
+    fn overlapping_reads_do_not_bring_back_an_older_state() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        observed.add(&name, at(10));
+        let (first, second) = (observed.stamp(), observed.stamp());
+        assert!(observed.saw(&name, held(&name, 5, b"new"), second, at(11)));
+        assert!(!observed.saw(&name, held(&name, 4, b"old"), first, at(12)));
+        // Nor does what a waiter's poll found, which was sent before.
+        observed.learn(&name, &held(&name, 4, b"old").unwrap(), first);
+        let value = |observed: &Observed| observed.seen(&name).unwrap().value.clone();
+        assert_eq!(value(&observed).as_deref(), Some(b"new".as_slice()));
+        // A later one is learned once.
+        let newer = held(&name, 6, b"newer").unwrap();
+        let since = observed.stamp();
+        observed.learn(&name, &newer, since);
+        assert_eq!(value(&observed).as_deref(), Some(b"newer".as_slice()));
+        let since = observed.stamp();
+        assert!(observed.saw(&name, held(&name, 7, b"newest"), since, at(13)));
+        let since = observed.stamp();
+        observed.learn(&name, &newer, since);
+        assert_eq!(value(&observed).as_deref(), Some(b"newest".as_slice()));
+    }
+
+    #[test]
+    fn leader_replaced_by_own_grant_is_not_shown_again() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        let led = |token: u64| {
+            let info = LeaseInfo::clone(&held(&name, 5, b"x").unwrap());
+            Some(Arc::new(LeaseInfo { leader: Token::stored(token), ..info }))
+        };
+        observed.add(&name, at(10));
+        observed.forget(&name, Token::stored(7));
+        for former in [6, 7] {
+            let since = observed.stamp();
+            observed.saw(&name, led(former), since, at(11));
+            assert!(observed.seen(&name).is_none());
+        }
+        let since = observed.stamp();
+        observed.saw(&name, led(8), since, at(12));
+        assert!(observed.seen(&name).is_some());
+    }
 }

@@ -58,6 +58,7 @@ wrapped_mutants! {
     StaleRead, "E4", "o5", "a read shows what the one before found";
     ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
     CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
+    PromiseNotShortened, "11", "o8", "keep-alive answers do not say that a step-down ends a grant";
     ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is absurdly ahead";
 }
 

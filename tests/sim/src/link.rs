@@ -378,9 +378,16 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
         Err(status) => down.0.push(Some(Err(status))),
         Ok(said) => {
             let mut said = Box::pin(said);
-            while let Some(item) = said.next().await {
-                let message = item.as_ref().ok().and_then(|said| said.message.as_ref());
+            let mut stepping_down = HashSet::new();
+            while let Some(mut item) = said.next().await {
+                let message = item.as_mut().ok().and_then(|said| said.message.as_mut());
                 match message {
+                    Some(Said::AtRisk(risk)) if risk.reason() == pb::Reason::StepDown => {
+                        stepping_down.insert(risk.handle.clone());
+                    }
+                    Some(Said::KeptAlive(kept)) if is(Wrapped::PromiseNotShortened) => {
+                        kept.limits.retain(|limit| !stepping_down.contains(&limit.handle));
+                    }
                     Some(Said::Restored(_)) => resuming.store(false, Relaxed),
                     Some(Said::Granted(_))
                         if resuming.load(Relaxed) && is(Wrapped::ResumeWithoutGrants) =>
