@@ -42,7 +42,7 @@ async fn a_duration_that_the_storage_would_not_take_is_refused_without_a_call() 
         let refused = request.acquire().await.unwrap_err();
         let Error::Invalid { field, message } = &refused else { panic!("{refused:?}") };
         assert_eq!(field, "lease_duration_ms");
-        assert!(message.contains("15000 to 60000"), "{message}");
+        assert!(message.contains("from 15s to 1m"), "{message}");
     }
     let output = daemon.run(&["lock", "a", "--lease-duration", "14s", "--", "true"]);
     assert_eq!(output.status.code(), Some(65));
