@@ -49,9 +49,11 @@ impl Observed {
         }
     }
 
-    /// One more watches a lock.
-    pub fn add(&mut self, name: &LockName, now: Moment) {
-        self.locks.entry(name.clone()).or_default().watchers += 1;
+    /// One more watches a lock, which this daemon has granted with this token.
+    pub fn add(&mut self, name: &LockName, granted: Option<Token>, now: Moment) {
+        let entry = self.locks.entry(name.clone()).or_default();
+        entry.watchers += 1;
+        entry.granted = entry.granted.max(granted);
         self.rearm(name, now);
     }
 
@@ -209,7 +211,7 @@ mod tests {
         let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         for _ in 0..3 {
-            observed.add(&name, at(10));
+            observed.add(&name, None, at(10));
         }
         assert_eq!(observed.pop(at(11)), None);
         assert_eq!(observed.pop(at(12)), Some(name.clone()));
@@ -232,7 +234,7 @@ mod tests {
     fn what_this_daemon_knows_better_is_forgotten() {
         let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
-        observed.add(&name, at(10));
+        observed.add(&name, None, at(10));
         assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
         assert!(observed.seen(&name).is_some());
         observed.forget(&name, None);
@@ -244,7 +246,7 @@ mod tests {
     fn overlapping_reads_do_not_bring_back_an_older_state() {
         let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
-        observed.add(&name, at(10));
+        observed.add(&name, None, at(10));
         let (first, second) = (observed.stamp(), observed.stamp());
         assert!(observed.saw(&name, held(&name, 5, b"new"), second, at(11)));
         assert!(!observed.saw(&name, held(&name, 4, b"old"), first, at(12)));
@@ -272,15 +274,17 @@ mod tests {
             let info = LeaseInfo::clone(&held(&name, 5, b"x").unwrap());
             Some(Arc::new(LeaseInfo { leader: Token::stored(token), ..info }))
         };
-        observed.add(&name, at(10));
+        observed.add(&name, None, at(10));
         observed.forget(&name, Token::stored(7));
-        for former in [6, 7] {
+        // A second watcher begins while this daemon has granted the lock again.
+        observed.add(&name, Token::stored(8), at(10));
+        for former in [6, 7, 8] {
             let since = observed.stamp();
             observed.saw(&name, led(former), since, at(11));
             assert!(observed.seen(&name).is_none());
         }
         let since = observed.stamp();
-        observed.saw(&name, led(8), since, at(12));
+        observed.saw(&name, led(9), since, at(12));
         assert!(observed.seen(&name).is_some());
     }
 }

@@ -51,7 +51,7 @@ async fn after_a_crash_nothing_is_granted_while_an_old_holder_may_believe_in_its
     let next = client(&daemon, Duration::from_secs(10)).await;
     let refused = next.lock("b").no_wait().acquire().await.unwrap_err();
     let Error::Unavailable { message, retry_after } = &refused else { panic!("{refused:?}") };
-    assert!(message.contains("did not stop cleanly"), "{message}");
+    assert!(message.contains("recovering from an unclean shutdown"), "{message}");
     assert!(retry_after.is_some());
     assert_eq!(health(&daemon).await, ServingStatus::NotServing);
 

@@ -54,7 +54,7 @@ async fn second_daemon_keeps_its_record(remove: impl Fn(&Path)) {
     let Err(Error::Unavailable { message, .. }) = &refused else {
         panic!("two holders: {:?} and {refused:?}", held.token())
     };
-    assert!(message.contains("did not stop cleanly"), "{message}");
+    assert!(message.contains("recovering from an unclean shutdown"), "{message}");
     assert!(!stopped.success(), "A can't record its clean shutdown");
 }
 

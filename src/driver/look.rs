@@ -163,7 +163,8 @@ impl Driver {
         };
         let id = state.watches.add(target)?;
         if let Some(name) = &name {
-            state.observed.add(name, Moment::now());
+            let granted = state.sessions.granted_token(name);
+            state.observed.add(name, granted, Moment::now());
             self.shared.observed.notify_one();
         }
         Ok(Watch { driver: self.clone(), id, name })

@@ -208,7 +208,7 @@ impl User {
             }
             Err((why, faulty)) => {
                 let why = why.to_owned();
-                self.recorder.now(Event::Refused { op, why, faulty });
+                self.recorder.now(Event::Refused { op, why, faulty, canceled: false });
                 None
             }
         }

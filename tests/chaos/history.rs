@@ -116,7 +116,8 @@ fn name_daemons(entries: &mut Vec<Entry>, lives: &[Life], start: Nanos) {
     }
     for (op, (at, client, daemon, lock)) in asked_again {
         let why = "its daemon died".to_owned();
-        entries.push(Entry { at, event: Event::Refused { op, why, faulty: false } });
+        entries
+            .push(Entry { at, event: Event::Refused { op, why, faulty: false, canceled: false } });
         let event = Event::Acquire { op: again(op), client, daemon, lock };
         entries.push(Entry { at, event });
     }

@@ -74,12 +74,15 @@ pub enum Event {
     Granted { op: u64, token: u64 },
     /// The acquire failed, or the client gave it up: it will not be granted.
     /// `faulty` if that is neither the client's doing nor because of another
-    /// holder: the service could not serve it.
+    /// holder: the service could not serve it. `canceled` if its client withdrew it:
+    /// the daemon may have granted it by then, and received the release after that.
     Refused {
         op: u64,
         why: String,
         #[serde(default)]
         faulty: bool,
+        #[serde(default)]
+        canceled: bool,
     },
     /// The client counts on its grant until this moment, unless it hears
     /// something else. Follows `Granted`, and again whenever that changes.

@@ -87,10 +87,11 @@ pub(crate) enum Answer {
         point: Point,
         hold: usize,
     },
-    /// `faulty`: the service could not serve it.
+    /// `faulty`: the service could not serve it. `canceled`: its client withdrew it.
     Refused {
         point: Point,
         faulty: bool,
+        canceled: bool,
     },
 }
 
@@ -115,6 +116,14 @@ impl Acquire<'_> {
     pub(crate) fn may_have_leased(&self, index: &Index<'_>, span: Span) -> bool {
         let leases = &index.places[self.place].leases;
         !index.has_leases || leases.iter().any(|lease| lease.span.and(span).length() > 0)
+    }
+
+    /// Whether its client withdrew it while its daemon had the lease: then it may have
+    /// been granted the lock and have released it.
+    pub(crate) fn may_have_crossed(&self, index: &Index<'_>, gave_up: Nanos) -> bool {
+        let to = gave_up.saturating_add(index.bounds.local_handover);
+        matches!(self.answer, Some(Answer::Refused { canceled: true, .. }))
+            && self.may_have_leased(index, Span { from: self.invoked.at, to })
     }
 
     /// Whether its daemon took the lease while it waited, or right after it gave up.

@@ -167,7 +167,7 @@ impl Program {
                     count("acquires canceled");
                     if let Some(op) = scene().answered(client, ticket) {
                         let why = "canceled by its client".to_owned();
-                        record(Event::Refused { op, why, faulty: false });
+                        record(Event::Refused { op, why, faulty: false, canceled: true });
                     }
                     continue;
                 }
@@ -184,7 +184,7 @@ impl Program {
                         let own = hasty || scene().is_given_up(client);
                         let faulty = is_faulty(&error) && !own;
                         let why = refusal(&error).to_owned();
-                        record(Event::Refused { op, why, faulty });
+                        record(Event::Refused { op, why, faulty, canceled: false });
                     }
                     // Whoever is refused at once must not ask at once again.
                     sleep(self.dice.length(200..1000)).await;
@@ -207,7 +207,7 @@ impl Program {
         if client != self.number.load(Relaxed) {
             if let Some(op) = op {
                 let why = "closed its session".to_owned();
-                record(Event::Refused { op, why, faulty: false });
+                record(Event::Refused { op, why, faulty: false, canceled: true });
             }
             return false;
         }

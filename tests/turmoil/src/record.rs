@@ -259,7 +259,7 @@ impl Record {
         let Some(before) = state.pending.get(&client).copied() else { return };
         if before.daemon != daemon {
             let why = "asked another daemon".to_owned();
-            state.note(Event::Refused { op: before.op, why, faulty: false });
+            state.note(Event::Refused { op: before.op, why, faulty: false, canceled: false });
             let (op, lock) = (state.next_op(), before.lock);
             state.pending.insert(client, Pending { op, daemon, lock });
             state.note(Event::Acquire { op, client, daemon, lock });
@@ -291,7 +291,7 @@ impl Record {
                 matches!(error, Error::Unavailable { .. } | Error::NeedsOperator { .. });
             // Who is told to stop refuses whom it could serve.
             let faulty = could_not && !state.stopping.contains(&daemon);
-            state.note(Event::Refused { op, why: error.to_string(), faulty });
+            state.note(Event::Refused { op, why: error.to_string(), faulty, canceled: false });
         }
     }
 

@@ -13,7 +13,9 @@
 //!   lock that nobody gets. But if it was at another daemon that may have taken the
 //!   lease (for one who came later: if that is recorded), a hand-over is not local
 //!   any more. And whoever came later, but took the lease elsewhere, was quicker than
-//!   those whose daemons poll: between daemons there is no queue.
+//!   those whose daemons poll: between daemons there is no queue. An acquire that its
+//!   client canceled may have been granted by a daemon that kept the lease, which then
+//!   keeps the lease for as long again.
 //! - Whoever lets go of what was lost releases it; unless others have died since, who
 //!   may have had the lock by then.
 //! - A release that was made before it became calm may have reached nobody yet:
@@ -227,7 +229,8 @@ fn vacancy(
                         .may_have_leased(index, Span { from: gap.from, to: shake.at })
                         && (waited || index.has_leases);
                     let cause = Cause::Released(at.filter(|at| !taken || *at == waiter.place));
-                    if waited || waiter.leased_anew(index, shake.at) {
+                    let granted = waiter.may_have_crossed(index, shake.at);
+                    if waited || granted || waiter.leased_anew(index, shake.at) {
                         cut(&mut now, shake, cause, &mut stretches);
                     } else {
                         now.cause = cause;

@@ -51,7 +51,7 @@ impl Blob {
 
 fn refused(index: &Index<'_>, acquire: usize, blob: Blob, report: &mut Report) {
     let (of, acquire) = (index.daemon_of(acquire), &index.acquires[acquire]);
-    let Some(Answer::Refused { point, faulty: true }) = acquire.answer else { return };
+    let Some(Answer::Refused { point, faulty: true, .. }) = acquire.answer else { return };
     let mended = match blob {
         Blob::Sound => None,
         Blob::Tampered => return,

@@ -120,7 +120,9 @@ impl<'h, 'r> Builder<'h, 'r> {
             }
             Event::Queued { op } => self.queued(point, *op),
             Event::Granted { op, token } => self.granted(point, *op, *token),
-            &Event::Refused { op, faulty, .. } => self.refused(point, op, faulty),
+            &Event::Refused { op, faulty, canceled, .. } => {
+                self.refused(point, op, faulty, canceled)
+            }
             &Event::Valid { client, lock, token, until } => {
                 let Some(hold) = self.held(point, client, lock, token) else {
                     return self.malformed(point.pos, [], NOT_GRANTED);

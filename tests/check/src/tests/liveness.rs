@@ -337,6 +337,31 @@ fn whoever_gives_up_elsewhere_may_leave_the_lease_there() {
 }
 
 #[test]
+fn canceled_acquire_may_have_been_granted_by_the_daemon_with_the_lease() {
+    // A waiter elsewhere; an acquire comes later to the daemon that keeps the lease.
+    let history = |canceled, place, at| {
+        let why = "withdrawn".to_owned();
+        timed(&[
+            (0, ask(1, 0, 0)),
+            (1, granted(1, 7)),
+            (2, ask(2, 1, 1)),
+            (3, leased(0, 15_000)),
+            (5_000, release(0, 7)),
+            (6_000, ask(3, 2, place)),
+            (6_010, Event::Refused { op: 3, why, faulty: false, canceled }),
+            (at, granted(2, 8)),
+        ])
+    };
+    fine(&history(true, 0, 9_010));
+    wrong(Kind::L2, &history(true, 0, 9_011));
+    // One that was refused was not granted; nor was one at another daemon.
+    fine(&history(false, 0, 8_000));
+    wrong(Kind::L2, &history(false, 0, 8_001));
+    fine(&history(true, 2, 8_000));
+    wrong(Kind::L2, &history(true, 2, 8_001));
+}
+
+#[test]
 fn when_a_release_may_take_longer() {
     let late = |more: &[(u64, Event)], at| {
         let mut entries = vec![(5_000, release(0, 7))];

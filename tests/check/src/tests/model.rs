@@ -178,7 +178,12 @@ impl World {
             let op = u64::from(self.number());
             self.now(Event::Acquire { op, client, daemon, lock });
             self.now(Event::Queued { op });
-            self.now(Event::Refused { op, why: "gave up".to_owned(), faulty: false });
+            self.now(Event::Refused {
+                op,
+                why: "gave up".to_owned(),
+                faulty: false,
+                canceled: false,
+            });
         }
         let used = Event::Used { client, lock, token, fenced: true, accepted: true };
         self.now(used);

@@ -5,7 +5,7 @@ use crate::{Event, Kind};
 
 #[test]
 fn a_service_that_can_t_serve_has_not_recovered() {
-    let faulty = |op| Event::Refused { op, why: "no".to_owned(), faulty: true };
+    let faulty = |op| Event::Refused { op, why: "no".to_owned(), faulty: true, canceled: false };
     let history = |last: u64, refusal: fn(u64) -> Event| {
         let mut entries = vec![
             (1_000, disturbed("no storage")),

@@ -78,7 +78,7 @@ pub(crate) fn granted(op: u64, token: u64) -> Event {
 }
 
 pub(crate) fn refused(op: u64) -> Event {
-    Event::Refused { op, why: "it took too long".to_owned(), faulty: false }
+    Event::Refused { op, why: "it took too long".to_owned(), faulty: false, canceled: false }
 }
 
 pub(crate) fn valid(client: u32, token: u64, until: u64) -> Event {

@@ -207,7 +207,7 @@ impl Scene {
 
     fn give_up(&self, pending: &mut Pending, why: &str) {
         if let Some((op, _)) = pending.asked.take() {
-            self.record(Event::Refused { op, why: why.to_owned(), faulty: false });
+            self.record(Event::Refused { op, why: why.to_owned(), faulty: false, canceled: true });
         }
     }
 }

@@ -100,14 +100,14 @@ impl Builder<'_, '_> {
         About::Acquire(acquire)
     }
 
-    pub(super) fn refused(&mut self, point: Point, op: u64, faulty: bool) -> About {
+    pub(super) fn refused(&mut self, point: Point, op: u64, faulty: bool, canceled: bool) -> About {
         let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], UNKNOWN);
         };
         if self.index.acquires[acquire].answer.is_some() {
             return self.malformed(point.pos, [], ANSWERED);
         }
-        self.index.acquires[acquire].answer = Some(Answer::Refused { point, faulty });
+        self.index.acquires[acquire].answer = Some(Answer::Refused { point, faulty, canceled });
         About::Acquire(acquire)
     }
 
