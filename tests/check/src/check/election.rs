@@ -90,16 +90,24 @@ impl<'i> Elections<'i> {
     fn new(index: &'i Index<'i>) -> Self {
         let mut locks: Vec<Lock<'_>> = index.locks.iter().map(|_| Lock::default()).collect();
         let mut owners = HashMap::new();
-        for (at, hold) in index.holds.iter().enumerate() {
-            owners.insert((hold.lock, hold.token), at);
-            let campaign = index.acquires[hold.acquire].campaign;
-            let values = locks[hold.lock].values.entry(hold.token).or_default();
-            values.splice(0..0, campaign);
-        }
         for (at, acquire) in index.acquires.iter().enumerate() {
             if let Some((value, _)) = acquire.campaign {
                 locks[acquire.lock].campaigns.entry(value).or_default().push(at);
             }
+        }
+        for (at, hold) in index.holds.iter().enumerate() {
+            owners.insert((hold.lock, hold.token), at);
+            let lock = &mut locks[hold.lock];
+            // A campaign that was recorded as refused, and is granted all the same, is
+            // recorded once more: its value may have been shown before that.
+            let campaign = index.acquires[hold.acquire].campaign.map(|(value, invoked)| {
+                let campaigns = lock.campaigns.get(value).into_iter().flatten();
+                let acquires = campaigns.map(|&acquire| &index.acquires[acquire]);
+                let own = acquires.filter(|acquire| acquire.client == hold.client);
+                let first = own.filter_map(|acquire| acquire.campaign.map(|(_, at)| at)).min();
+                (value, first.map_or(invoked, |first| first.min(invoked)))
+            });
+            lock.values.entry(hold.token).or_default().splice(0..0, campaign);
         }
         for proclaim in &index.proclaims {
             let hold = &index.holds[proclaim.hold];

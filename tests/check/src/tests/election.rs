@@ -58,6 +58,25 @@ fn value_before_its_proclaim_is_found() {
 }
 
 #[test]
+fn value_of_campaign_that_is_recorded_again_may_be_shown_before() {
+    // The first campaign counts as refused while its daemon stops, and is granted then.
+    let recorded_again = |client| {
+        tale(&[
+            (0, ask(1, client, 0)),
+            (0, campaign(1, "a")),
+            (2, read_leader(50, 1)),
+            (3, observed(50, 7, "a")),
+            (4, refused(1)),
+            (5, ask(2, 0, 0)),
+            (5, campaign(2, "a")),
+            (5, granted(2, 7)),
+        ])
+    };
+    fine(&recorded_again(0));
+    wrong(Kind::E1, &recorded_again(1));
+}
+
+#[test]
 fn leader_without_its_value_is_found() {
     let without_value = Event::Observed { op: 50, token: Some(7), value: None, ending: false };
     wrong(Kind::E1, &two_leaders(without_value.clone(), nobody(51)));
