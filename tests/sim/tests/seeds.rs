@@ -43,6 +43,15 @@ fn nothing_that_was_promised_is_broken() {
     });
 }
 
+/// Seeds that showed errors, of the product (23376) or of checker and simulation (4234,
+/// 20121, 47229, 87518), until those were fixed.
+#[test]
+fn seeds_that_found_errors_are_clean() {
+    for seed in [4234, 20121, 23376, 47229, 87518] {
+        assert_eq!(run(seed, None).violations, [], "seed {seed}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_course_of_events() {
     let traces: BTreeSet<u64> = (500..510)
