@@ -160,7 +160,7 @@ impl WatchArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The answer may be out of date when it arrives. A resource that must be \
-safe remembers the greatest token that it has seen and refuses smaller ones itself.
+safe remembers the highest token that it has seen and refuses lower ones itself.
 
 If the lock is held through another daemon, that daemon is asked, if it can be reached from here.
 

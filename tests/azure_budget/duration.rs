@@ -47,6 +47,6 @@ async fn a_duration_that_the_storage_would_not_take_is_refused_without_a_call() 
     let output = daemon.run(&["lock", "a", "--lease-duration", "14s", "--", "true"]);
     assert_eq!(output.status.code(), Some(65));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("lease_duration_ms") && said.contains("15000"), "{said}");
+    assert!(said.contains("--lease-duration 14s") && said.contains("from 15s"), "{said}");
     assert!(scene.proxy.calls().is_empty());
 }
