@@ -13,22 +13,17 @@ use tokio::sync::{Semaphore, watch};
 use tonic_health::ServingStatus;
 
 use crate::{
-    clock::{Entropy, sleep},
     config::{self, Config, Listen, Store},
     driver::Driver,
     http::{self, Http},
-    lease::{
-        Endpoint, LeaseStore,
-        azure::{
-            Azure,
-            account::{self, Account},
-            doctor,
-        },
-        embedded::{Embedded, OpenError},
-        finding::Verdict,
-    },
-    lock, rpc, session,
+    lease::{azure::Azure, azure::account, azure::account::Account, azure::doctor},
+    rpc,
 };
+use leasehold_core::{lock, session};
+use leasehold_embedded_store::{Embedded, OpenError};
+use leasehold_runtime::sleep;
+use leasehold_store::{Endpoint, LeaseStore, finding::Verdict};
+use leasehold_time::Entropy;
 
 /// How long streams that were told to end are given to do so.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -72,7 +67,7 @@ pub enum Error {
     Serve(String),
     /// The clean stop could not be recorded.
     #[error("the clean stop could not be recorded, so the next start will have to wait: {0}")]
-    Close(crate::lease::Error),
+    Close(leasehold_store::Error),
     /// It was told to stop at once.
     #[error(
         "stopped at once, without waiting for holders: the next start grants nothing until what \

@@ -16,18 +16,23 @@ use tokio::sync::Notify;
 
 use self::stream::Outbox;
 pub use self::{look::Watch, stream::Stream};
-use crate::{
-    clock::{Anchor, Entropy, Leaps, Moment, sleep_until, sleep_until_any},
-    error::{Problem, Reason},
-    lease::{self, Break, Breaker, Call, LeaseId, LeaseStore},
+use leasehold_core::{
+    error::Problem,
     lock::{self, Answer, LockId},
-    mutant::{self, Mutant},
-    name::LockName,
     observe::Observed,
     session::{Action, Event, ExpiredSession, LockView, Sessions, Settings, StoreCall},
-    task,
     watch::Watches,
 };
+use leasehold_rules::{
+    JumpDetector,
+    mutant::{self, Mutant},
+};
+use leasehold_runtime as task;
+use leasehold_runtime::{sleep_until, sleep_until_any};
+use leasehold_store as lease;
+use leasehold_store::{Break, Breaker, Call, LeaseId, LeaseStore};
+use leasehold_time::{ClockPair, Entropy, Moment};
+use leasehold_types::{LockName, Reason};
 
 /// How often the clocks are looked at while there is something to lose: a freeze that
 /// has been seen is not hidden by a wall clock that is set afterwards.
@@ -61,7 +66,7 @@ struct State {
     observed: Observed,
     /// The stamp of what was known when the call was sent that is being answered.
     asked: Option<u64>,
-    leaps: Leaps,
+    leaps: JumpDetector,
     /// What the timer is waiting for.
     timer: Option<Moment>,
     /// Kept to be used again.
@@ -83,7 +88,7 @@ impl Driver {
             watches: Watches::default(),
             observed: Observed::new(locks.poll_interval, for_looks),
             asked: None,
-            leaps: Leaps::since(Anchor::now()),
+            leaps: JumpDetector::since(ClockPair::now()),
             timer: None,
             actions: Vec::new(),
         };
@@ -255,8 +260,8 @@ impl Driver {
     }
 
     fn run(&self, state: &mut State, event: Event) {
-        let here = Anchor::now();
-        if let Some(leap) = state.leaps.look(here) {
+        let here = ClockPair::now();
+        if let Some(leap) = state.leaps.check(here) {
             tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
             self.step(state, Event::Leapt(leap), here.at());
         }

@@ -1,22 +1,11 @@
-//! Leasehold: named locks with fencing tokens.
-pub(crate) use leasehold_time::mutant;
+//! Leasehold: a distributed lock and leader-election service on Azure Blob
+//! leases. This package is the daemon and its command line.
 
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod driver;
-pub mod error;
-pub mod holder;
 pub mod http;
 pub mod lease;
-pub mod lock;
-pub mod name;
-pub mod observe;
 pub mod rpc;
-pub mod schedule;
-mod secret;
-pub mod session;
-pub mod task;
 pub mod telemetry;
-pub mod watch;

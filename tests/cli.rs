@@ -12,7 +12,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use leasehold::clock::{self, Moment};
+use leasehold_time::{Moment, clock};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
     pty::openpty,

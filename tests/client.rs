@@ -199,7 +199,7 @@ async fn hundred_tasks_of_one_client_lose_no_update() {
                 // overwrite the update.
                 let before = counter.load(Ordering::SeqCst);
                 tokio::task::yield_now().await;
-                leasehold::clock::sleep(Duration::from_millis(1)).await;
+                leasehold_runtime::sleep(Duration::from_millis(1)).await;
                 counter.store(before + 1, Ordering::SeqCst);
                 let token = guard.token();
                 guard.release().await.unwrap();

@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::Moment;
 use leasehold_client::{Client, Error, Guard, Reason};
+use leasehold_time::Moment;
 use nix::{sys::signal::Signal, unistd::geteuid};
 use support::{Daemon, serve, until};
 use tempfile::TempDir;
@@ -283,7 +283,7 @@ async fn a_disk_that_fills_up_stops_granting_and_says_so_and_holders_keep_what_t
     let before = Moment::now();
     while Moment::now().since(before) < Duration::from_secs(3) {
         assert!(guard.is_valid(), "who holds keeps");
-        leasehold::clock::sleep(Duration::from_millis(100)).await;
+        leasehold_runtime::sleep(Duration::from_millis(100)).await;
     }
     fs::remove_file(&new).unwrap();
     drop(other.lock("b").acquire().await.unwrap());

@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock;
 use leasehold_client::{Client, ElectionState};
 use nix::sys::signal::Signal;
 use support::{Daemon, Running, azurite::Azurite, rest::Rest, until};
@@ -157,8 +156,8 @@ async fn one_leads_at_a_time_through_twenty_deaths() {
         state.leader.is_none().then_some(())
     })
     .await;
-    clock::sleep(Duration::from_millis(100)).await;
+    leasehold_runtime::sleep(Duration::from_millis(100)).await;
     let spans = at_work(&cast.log).len();
-    clock::sleep(Duration::from_millis(200)).await;
+    leasehold_runtime::sleep(Duration::from_millis(200)).await;
     assert_eq!(at_work(&cast.log).len(), spans);
 }

@@ -5,7 +5,6 @@ mod support;
 
 use std::time::Duration;
 
-use leasehold::clock;
 use leasehold_client::{
     Client, Guard,
     azure::Account,
@@ -123,7 +122,7 @@ async fn a_message_is_kept_hidden_while_it_is_worked_on() {
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
     let seen_by_others = async {
-        clock::sleep(Duration::from_millis(3500)).await;
+        leasehold_runtime::sleep(Duration::from_millis(3500)).await;
         !is_empty(&queue, &guard).await
     };
     let handled = queue
@@ -264,7 +263,7 @@ async fn a_message_that_may_have_been_taken_is_waited_for() {
         panic!("{error:?}")
     };
     assert_eq!(retry_after, Duration::from_secs(2));
-    clock::sleep(retry_after).await;
+    leasehold_runtime::sleep(retry_after).await;
     let mut texts = vec![next(&queue, &guard).await.text, next(&queue, &guard).await.text];
     texts.sort();
     assert_eq!(texts, ["1", "2"]);

@@ -12,12 +12,11 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    clock,
-    rpc::pb::{
-        self, attach_request::Message as Ask, attach_response::Message as Tell,
-        lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
-    },
+use leasehold_protocol::{
+    v1 as pb,
+    v1::attach_request::Message as Ask,
+    v1::attach_response::Message as Tell,
+    v1::{lock_service_client::LockServiceClient, session_service_client::SessionServiceClient},
 };
 use nix::sys::signal::Signal;
 use support::Daemon;
@@ -111,7 +110,7 @@ impl Stream {
     }
 
     async fn release(&mut self, request: u64, handle: &[u8]) -> Result<(), pb::Refused> {
-        self.send(Ask::Release(pb::Release { request, handle: handle.to_vec() }));
+        self.send(Ask::Release(pb::Release { request, handle: handle.to_vec().into() }));
         match self.next().await {
             Tell::Released(released) => assert_eq!(released.request, request),
             Tell::Refused(refused) => return Err(refused),
@@ -215,7 +214,10 @@ async fn messages_out_of_order_end_the_stream_with_a_reason() {
     let cases = [
         vec![Ask::KeepAlive(pb::KeepAlive { ping: 1 })],
         vec![Ask::Open(open(0)), Ask::Open(open(0))],
-        vec![Ask::Open(open(0)), Ask::Release(pb::Release { request: 0, handle: vec![0; 16] })],
+        vec![
+            Ask::Open(open(0)),
+            Ask::Release(pb::Release { request: 0, handle: vec![0; 16].into() }),
+        ],
         vec![Ask::Resume(pb::Resume { protocol_version: 1, ping: 1, ..pb::Resume::default() })],
     ];
     for messages in cases {
@@ -235,7 +237,7 @@ async fn messages_out_of_order_end_the_stream_with_a_reason() {
 #[tokio::test]
 async fn number_that_does_not_increase_ends_the_stream() {
     let daemon = Daemon::start();
-    let release = |request| Ask::Release(pb::Release { request, handle: vec![7; 16] });
+    let release = |request| Ask::Release(pb::Release { request, handle: vec![7; 16].into() });
     for (message, field) in [
         (Ask::KeepAlive(pb::KeepAlive { ping: 3 }), "ping"),
         (Ask::KeepAlive(pb::KeepAlive { ping: 2 }), "ping"),
@@ -285,7 +287,7 @@ async fn a_daemon_that_stood_still_does_not_blame_its_clients() {
     let mut stream = Stream::attach(&daemon).await;
     daemon.process.signal(Signal::SIGSTOP);
     stream.send(Ask::Open(open(10_000)));
-    clock::sleep(Duration::from_secs(6)).await;
+    leasehold_runtime::sleep(Duration::from_secs(6)).await;
     daemon.process.signal(Signal::SIGCONT);
     assert!(matches!(stream.next().await, Tell::Opened(_)));
 }
@@ -314,7 +316,7 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
         (acquire(6, &"x".repeat(64), "a", None), "namespace", "DNS label"),
         (acquire(7, "", "a", Some(999)), "longest_hold_ms", "minimum is 1s"),
         (Ask::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }), "lock", "is missing"),
-        (release(9, vec![1; 15]), "handle", "must have 16"),
+        (release(9, vec![1; 15].into()), "handle", "must have 16"),
     ];
     for (number, (message, field, text)) in (2..).zip(cases) {
         stream.send(message);
@@ -497,7 +499,7 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     let mut stranger = Stream::attach(&daemon).await;
     stranger.send(Ask::Resume(pb::Resume {
         protocol_version: 1,
-        resume_secret: vec![7; 16],
+        resume_secret: vec![7; 16].into(),
         ping: 1,
         ..pb::Resume::default()
     }));

@@ -12,17 +12,16 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    clock,
-    rpc::pb::{
-        self,
-        attach_request::Message as Ask,
-        attach_response::Message as Tell,
-        session_service_client::SessionServiceClient,
-        session_service_server::{SessionService, SessionServiceServer},
-    },
-};
 use leasehold_client::{Client, Reason};
+use leasehold_protocol::{
+    server::{
+        session_service_server::SessionService, session_service_server::SessionServiceServer,
+    },
+    v1 as pb,
+    v1::attach_request::Message as Ask,
+    v1::attach_response::Message as Tell,
+    v1::session_service_client::SessionServiceClient,
+};
 use nix::sys::signal::Signal;
 use support::{Daemon, until};
 use tokio::{net::TcpListener, sync::mpsc};
@@ -218,14 +217,14 @@ async fn client_errors_are_reported_by_reason_and_field() {
 
     let (mut stream, opened) = Raw::open(endpoint, 60_000).await;
     stream.granted(1, "a").await;
-    let value = Some(vec![0; 64 * 1024]);
+    let value = Some(vec![0; 64 * 1024].into());
     stream.send(Ask::Acquire(pb::Acquire { request: 2, value, ..Default::default() }));
     assert_eq!(stream.end().await, invalid("message"));
     let number = |field| is(Code::FailedPrecondition, "PROTOCOL", field);
     assert_eq!(Raw::ends(endpoint, [resume(&opened, 0)]).await, number("ping"));
     let keep_alive = Ask::KeepAlive(pb::KeepAlive { ping: 0 });
     assert_eq!(Raw::ends(endpoint, [Ask::Open(open(0)), keep_alive]).await, number("ping"));
-    let release = || Ask::Release(pb::Release { request: 1, handle: vec![7; 16] });
+    let release = || Ask::Release(pb::Release { request: 1, handle: vec![7; 16].into() });
     let reused = [Ask::Open(open(0)), release(), release()];
     assert_eq!(Raw::ends(endpoint, reused).await, number("request"));
     // None of them ended the session.
@@ -265,7 +264,7 @@ async fn draining_daemon_opens_no_session_and_ends_streams() {
                 let handle = lost.handle;
                 holder.send(Ask::Release(pb::Release { request: 2, handle }));
             }
-            Ok(Some(_)) => clock::sleep(Duration::from_millis(100)).await,
+            Ok(Some(_)) => leasehold_runtime::sleep(Duration::from_millis(100)).await,
             Ok(None) => panic!("no status"),
             Err(status) => break end(&status),
         }
@@ -340,7 +339,7 @@ impl SessionService for Forwarder {
             if let Ok(pb::AttachResponse { message: Some(Tell::Opened(opened)) }) = &response
                 && !opened.resumed
             {
-                seen.lock().unwrap().secret = opened.resume_secret.clone();
+                seen.lock().unwrap().secret = opened.resume_secret.to_vec();
             }
             response
         });
@@ -363,7 +362,7 @@ async fn superseded_client_opens_a_new_session_and_never_resumes() {
     let client = Client::connect(&endpoint).await.unwrap();
     let guard = client.lock("a").acquire().await.unwrap();
     let secret = seen.lock().unwrap().secret.clone();
-    let stolen = pb::Opened { resume_secret: secret, ..Default::default() };
+    let stolen = pb::Opened { resume_secret: secret.into(), ..Default::default() };
     let mut thief = Raw::attach(&daemon.endpoint).await.unwrap();
     thief.send(resume(&stolen, 1000));
     assert!(matches!(thief.next().await, Tell::Opened(opened) if opened.resumed));

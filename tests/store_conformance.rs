@@ -15,15 +15,14 @@ use std::{
 };
 
 use leasehold::{
-    clock, config,
-    holder::Holder,
-    lease::{
-        Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Page, Release, Renew, Token,
-        azure::{Azure, account::Account},
-        embedded::Embedded,
-    },
-    name::{LockName, Namespace},
+    config,
+    lease::{azure::Azure, azure::account::Account},
 };
+use leasehold_embedded_store::Embedded;
+use leasehold_store::{
+    Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Page, Release, Renew,
+};
+use leasehold_types::{Holder, LockName, Namespace, Token};
 use support::{azurite::Azurite, rest::Rest};
 
 /// A place where a store keeps what must survive; can be opened again and
@@ -71,7 +70,7 @@ impl Shelf for AzureShelf {
             account,
             &self.0,
             "test".to_owned(),
-            leasehold::clock::Entropy::system().unwrap(),
+            leasehold_time::Entropy::system().unwrap(),
         ))
     }
 }
@@ -237,7 +236,7 @@ async fn a_break_takes_the_lease_from_its_holder(shelf: &impl Shelf) {
         assert!(is_held(&store, &lock, 2).await, "its holder may believe in it until then");
     }
     while is_held(&store, &lock, 3).await {
-        clock::sleep(Duration::from_millis(200)).await;
+        leasehold_runtime::sleep(Duration::from_millis(200)).await;
     }
     assert!(token(&store, &lock, 3).await > before);
     assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
@@ -386,10 +385,10 @@ async fn a_lease_ends_with_its_term(shelf: &impl Shelf) {
         assert!(is_held(&store, &lock, 2).await);
         return;
     };
-    clock::sleep_until(deadline).await;
+    leasehold_runtime::sleep_until(deadline).await;
     assert!(is_held(&store, &lock, 2).await, "the storage lets go before the deadline");
     while is_held(&store, &lock, 3).await {
-        clock::sleep(Duration::from_millis(200)).await;
+        leasehold_runtime::sleep(Duration::from_millis(200)).await;
     }
     assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
 }

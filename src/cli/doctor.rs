@@ -12,14 +12,12 @@ use super::{
     palette::Palette,
 };
 use crate::{
-    clock::Entropy,
     config::{Config, Store},
-    lease::{
-        azure::{account::Account, doctor},
-        embedded,
-        finding::{Finding, Report, Verdict},
-    },
+    lease::{azure::account::Account, azure::doctor},
 };
+use leasehold_embedded_store as embedded;
+use leasehold_store::finding::{Finding, Report, Verdict};
+use leasehold_time::Entropy;
 
 #[derive(Debug, clap::Args)]
 #[command(

@@ -22,7 +22,7 @@ use super::{
         self, Aim, Cause, Denied, Ended, Held, Notes, Program, Seen, Supervisor, Terms, Waiting,
     },
 };
-use crate::clock::Moment;
+use leasehold_time::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(

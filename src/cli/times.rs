@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use super::output::length;
-use crate::clock;
+use leasehold_time::clock;
 
 /// Current local date and time, as in "2026-11-18 12:03:11".
 pub(super) fn local_now() -> String {

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use super::REDACTED;
-use crate::secret::SecretText;
+use leasehold_types::secret::SecretText;
 
 /// How the Azure store is reached, and how it goes about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]

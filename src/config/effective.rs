@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source, Store};
-use crate::lease::azure::{Address, Problem};
+use crate::lease::{azure::Address, azure::Problem};
 
 /// The configuration that counts, and where each value came from.
 #[derive(Debug)]

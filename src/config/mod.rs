@@ -21,7 +21,7 @@ pub use listen::Listen;
 pub use mistake::{Mistake, Mistakes};
 pub use settings::{Group, SETTINGS, Setting};
 
-pub use crate::secret::SecretText;
+pub use leasehold_types::secret::SecretText;
 
 /// What is shown in place of a secret.
 const REDACTED: &str = "REDACTED";

@@ -7,17 +7,18 @@ use std::{
 };
 
 use super::{Driver, State};
-#[cfg(feature = "simulation")]
-use crate::clock::Anchor;
-use crate::{
-    clock::{Moment, sleep_until_any},
+use leasehold_core::{
     error::Problem,
-    lease::{self, CallCount, LeaseInfo, Page},
-    name::LockName,
     session::{HeldView, LockView},
-    task,
     watch::{Target, WatchId},
 };
+use leasehold_runtime as task;
+use leasehold_runtime::sleep_until_any;
+use leasehold_store as lease;
+use leasehold_store::{CallCount, LeaseInfo, Page};
+#[cfg(feature = "simulation")]
+use leasehold_time::{ClockPair, Moment};
+use leasehold_types::LockName;
 
 impl Driver {
     /// Looks at locks that are watched here and other daemons may hold. Never
@@ -181,7 +182,7 @@ impl Driver {
         let state = self.state();
         let (first, until) = state.sessions.hold(&name)?;
         // What has leapt unseen so far is seen before anything else is done.
-        let leap = state.leaps.peek(&Anchor::now());
+        let leap = state.leaps.peek(&ClockPair::now());
         Some((first, until - leap.unwrap_or_default()))
     }
 

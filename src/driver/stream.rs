@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::Driver;
-use crate::{
-    error::{Problem, Reason},
+use leasehold_core::{
+    error::Problem,
     session::{Event, Message, Open, Request, Secret, StreamId},
 };
+use leasehold_types::Reason;
 
 /// How many streams there may be beyond one for each session: some have none
 /// yet, others none any more.

@@ -10,17 +10,17 @@ use std::{
 };
 
 use super::Driver;
-use crate::{
-    clock::Entropy,
-    holder::Holder,
-    lease::{
-        Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-        Page, Publication, Publish, Release, Renew, embedded::Embedded,
-    },
+use leasehold_core::{
     lock,
-    name::LockName,
     session::{Message, Open, Request, Settings},
 };
+use leasehold_embedded_store::Embedded;
+use leasehold_store::{
+    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Page,
+    Publication, Publish, Release, Renew,
+};
+use leasehold_time::Entropy;
+use leasehold_types::{Holder, LockName};
 
 /// A store of which the first acquires and releases panic.
 struct Panicking {

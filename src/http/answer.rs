@@ -13,12 +13,12 @@ use hyper::{
 use serde::Serialize;
 
 use super::route::Refusal;
-use crate::{
+use leasehold_core::{
     error::Problem,
-    holder,
-    lease::{self, Token},
     session::{HeldView, LockView},
 };
+use leasehold_store as lease;
+use leasehold_types::{Token, holder};
 
 pub(super) type Answer = Response<Full<Bytes>>;
 

@@ -24,7 +24,8 @@ use route::Route;
 pub use serve::{MOST_CONNECTIONS, serve};
 use tokio::sync::watch;
 
-use crate::{driver::Driver, lease::LeaseStore};
+use crate::driver::Driver;
+use leasehold_store::LeaseStore;
 
 /// Answers requests. Cheap to clone.
 #[derive(Clone)]

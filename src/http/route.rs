@@ -3,7 +3,7 @@
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-use crate::name::{InvalidName, LockName};
+use leasehold_types::{LockName, name::InvalidName};
 
 /// What can be asked for.
 #[derive(Debug, PartialEq, Eq)]

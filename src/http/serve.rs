@@ -13,7 +13,7 @@ use tokio::{
 use tokio_stream::StreamExt;
 
 use super::Http;
-use crate::clock::sleep;
+use leasehold_runtime::sleep;
 
 /// How many connections a listener has at a time; the next ones wait for their
 /// turn. They do not count among those of sessions, so that a daemon that is

@@ -5,14 +5,14 @@ use std::{cmp, time::Duration};
 use humantime::format_duration;
 
 use super::{PROTOCOL_VERSIONS, pb};
-use crate::{
-    error::{Problem, Reason},
-    holder::Holder,
-    lease::{Breaker, DURATIONS, LONGEST_VALUE, Value},
+use leasehold_core::{
+    error::Problem,
     lock::Handle,
-    name::{LockName, check_text},
     session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
 };
+use leasehold_store::{Breaker, DURATIONS, LONGEST_VALUE, Value};
+use leasehold_types::{Holder, LockName, Reason, name::check_text};
+use prost::bytes::Bytes;
 
 /// The longest reason for a break, and the longest name of who asks.
 const LONGEST_REASON: usize = 256;
@@ -121,13 +121,13 @@ fn handle(bytes: &[u8]) -> Result<Handle, Problem> {
     })
 }
 
-fn value(bytes: Vec<u8>) -> Result<Value, Problem> {
+fn value(bytes: Bytes) -> Result<Value, Problem> {
     if bytes.len() > LONGEST_VALUE {
         let problem =
             format_args!("has {} bytes; at most {LONGEST_VALUE} are allowed", bytes.len());
         return Err(Problem::invalid("value", problem));
     }
-    Ok(bytes.into())
+    Ok(Value::from(&*bytes))
 }
 
 fn number(request: u64) -> Result<u64, Problem> {

@@ -13,13 +13,10 @@ use super::{
     decode, encode, pb,
     status::{status, store_status},
 };
-use crate::{
-    driver::{Driver, Watch},
-    error::Problem,
-    lease::{Breaker, Token, Value},
-    session::LockView,
-    watch::Target,
-};
+use crate::driver::{Driver, Watch};
+use leasehold_core::{error::Problem, session::LockView, watch::Target};
+use leasehold_store::{Breaker, Value};
+use leasehold_types::Token;
 
 /// How long a leader is given to hand over: at least, if nothing is said, at
 /// most.
@@ -37,7 +34,7 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl pb::election_service_server::ElectionService for Service {
+impl leasehold_protocol::server::election_service_server::ElectionService for Service {
     type ObserveStream = Observing;
 
     async fn leader(

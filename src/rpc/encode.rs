@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use super::{PROTOCOL_VERSIONS, pb, status::reason};
-use crate::{
-    holder::Holder,
-    lease::{Breaker, CallCount},
-    name::LockName,
-    session::{HeldView, LockView, Message, Opened, Queued},
-};
+use leasehold_protocol::reason_to_wire;
+
+use super::{PROTOCOL_VERSIONS, pb};
+use leasehold_core::session::{HeldView, LockView, Message, Opened, Queued};
+use leasehold_store::{Breaker, CallCount};
+use leasehold_types::{Holder, LockName};
 
 /// Whole milliseconds, rounded down: a promise must not grow on the way.
 pub(super) const fn millis(length: Duration) -> u64 {
@@ -25,7 +24,7 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             limits: limits
                 .into_iter()
                 .map(|(handle, length)| pb::GrantLimit {
-                    handle: handle.to_bytes().to_vec(),
+                    handle: handle.to_bytes().to_vec().into(),
                     valid_for_ms: millis(length),
                 })
                 .collect(),
@@ -33,13 +32,13 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
         Message::Granted { request, token, handle, ping, valid_for } => Out::Granted(pb::Granted {
             request,
             token: token.get(),
-            handle: handle.to_bytes().to_vec(),
+            handle: handle.to_bytes().to_vec().into(),
             ping,
             valid_for_ms: millis(valid_for),
         }),
         Message::Refused { request, problem } => Out::Refused(pb::Refused {
             request,
-            reason: reason(problem.reason).into(),
+            reason: reason_to_wire(problem.reason).into(),
             message: problem.message,
             holder: problem.holder.as_deref().map(holder),
             held_for_ms: problem.held_for.map(millis),
@@ -60,15 +59,15 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             })
         }
         Message::AtRisk { handle, reason, message, ends_in, operator } => Out::AtRisk(pb::AtRisk {
-            handle: handle.to_bytes().to_vec(),
-            reason: self::reason(reason).into(),
+            handle: handle.to_bytes().to_vec().into(),
+            reason: reason_to_wire(reason).into(),
             message: message.into(),
             ends_in_ms: millis(ends_in),
             operator: operator.map(|operator| breaker(*operator)),
         }),
         Message::Lost { handle, reason, message, operator } => Out::Lost(pb::Lost {
-            handle: handle.to_bytes().to_vec(),
-            reason: self::reason(reason).into(),
+            handle: handle.to_bytes().to_vec().into(),
+            reason: reason_to_wire(reason).into(),
             message: message.into(),
             operator: operator.map(|operator| breaker(*operator)),
         }),
@@ -84,7 +83,10 @@ fn opened(opened: &Opened) -> pb::Opened {
         protocol_version: *PROTOCOL_VERSIONS.end(),
         daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
         session_id: opened.id.to_string(),
-        resume_secret: opened.secret.map(|secret| secret.to_bytes().to_vec()).unwrap_or_default(),
+        resume_secret: opened
+            .secret
+            .map(|secret| secret.to_bytes().to_vec().into())
+            .unwrap_or_default(),
         ttl_ms: millis(opened.ttl) as u32,
         keep_alive_every_ms: millis(opened.keep_alive_every) as u32,
         valid_for_ms: millis(opened.valid_for),
@@ -136,7 +138,7 @@ fn daemon(held: &HeldView) -> Option<pb::DaemonInfo> {
 pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
     let leader = view.leader().map(|held| pb::Leader {
         holder: held.holder.as_deref().map(holder),
-        value: held.value.as_deref().unwrap_or_default().to_vec(),
+        value: held.value.as_deref().unwrap_or_default().to_vec().into(),
         token: held.token.map(|token| token.get()),
         leading_for_ms: held.held_for.map(millis),
         local: held.session.is_some(),

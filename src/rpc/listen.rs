@@ -19,7 +19,8 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-use crate::{clock::sleep, config::Listen};
+use crate::config::Listen;
+use leasehold_runtime::sleep;
 
 /// How long nothing is accepted after a failure.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -13,14 +13,15 @@ use super::{
     decode, encode, pb,
     status::{status, store_status},
 };
-use crate::{
-    driver::{Driver, Watch},
+use crate::driver::{Driver, Watch};
+use leasehold_core::{
     error::Problem,
-    lease::{self, Page},
-    name::{LockName, Namespace, check_text},
     session::{HeldView, LockView},
     watch::Target,
 };
+use leasehold_store as lease;
+use leasehold_store::Page;
+use leasehold_types::{LockName, Namespace, name::check_text};
 
 /// The page size of those who ask for none, and the largest.
 const PAGE: (u32, u32) = (100, 1000);
@@ -37,7 +38,7 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl pb::lock_service_server::LockService for Service {
+impl leasehold_protocol::server::lock_service_server::LockService for Service {
     type WatchStream = Watching;
 
     async fn inspect(
@@ -162,7 +163,7 @@ fn check(held: &HeldView, token: u64) -> pb::TokenState {
 
 fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), Problem> {
     let namespace = Namespace::parse(namespace)?;
-    check_text("prefix", prefix, crate::name::LONGEST_NAME)?;
+    check_text("prefix", prefix, leasehold_types::name::LONGEST_NAME)?;
     Ok((namespace, prefix.to_owned()))
 }
 

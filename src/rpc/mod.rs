@@ -1,6 +1,5 @@
 //! gRPC: decode, call, encode. Nothing is decided here.
 
-mod codec;
 mod decode;
 mod election;
 mod encode;
@@ -25,16 +24,9 @@ use tonic::{
     transport::Server,
 };
 
+use leasehold_protocol::v1 as pb;
+
 use crate::driver::Driver;
-
-/// What the protocol files generate.
-#[allow(missing_docs, clippy::all, reason = "generated; the protocol files are documented")]
-pub mod pb {
-    tonic::include_proto!("leasehold.v1");
-
-    /// The description of the protocol, for reflection.
-    pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/leasehold.v1.bin"));
-}
 
 /// The versions of the protocol that this daemon speaks.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
@@ -55,26 +47,29 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// The services.
 pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::server::HealthReporter) {
-    let sessions = pb::session_service_server::SessionServiceServer::new(session::Service::new(
-        driver.clone(),
-    ))
-    .max_decoding_message_size(LARGEST_REQUEST)
-    .max_encoding_message_size(LARGEST_RESPONSE);
-    let locks = pb::lock_service_server::LockServiceServer::new(lock::Service::new(driver.clone()))
-        .max_decoding_message_size(LARGEST_REQUEST)
-        .max_encoding_message_size(LARGEST_RESPONSE);
-    let elections = pb::election_service_server::ElectionServiceServer::new(
-        election::Service::new(driver.clone()),
+    let sessions = leasehold_protocol::server::session_service_server::SessionServiceServer::new(
+        session::Service::new(driver.clone()),
     )
     .max_decoding_message_size(LARGEST_REQUEST)
     .max_encoding_message_size(LARGEST_RESPONSE);
+    let locks = leasehold_protocol::server::lock_service_server::LockServiceServer::new(
+        lock::Service::new(driver.clone()),
+    )
+    .max_decoding_message_size(LARGEST_REQUEST)
+    .max_encoding_message_size(LARGEST_RESPONSE);
+    let elections =
+        leasehold_protocol::server::election_service_server::ElectionServiceServer::new(
+            election::Service::new(driver.clone()),
+        )
+        .max_decoding_message_size(LARGEST_REQUEST)
+        .max_encoding_message_size(LARGEST_RESPONSE);
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(sessions).add_service(locks).add_service(elections).add_service(health);
     if reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(pb::DESCRIPTION)
+                .register_encoded_file_descriptor_set(leasehold_protocol::DESCRIPTION)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         // Most tools still use v1alpha.

@@ -14,13 +14,12 @@ use super::{
     encode, pb,
     status::{status, store_problem, unreadable},
 };
-use crate::{
-    clock::{Moment, sleep},
-    driver::{self, Driver},
-    error::{Problem, Reason},
-    lease::Call,
-    session::Open,
-};
+use crate::driver::{self, Driver};
+use leasehold_core::{error::Problem, session::Open};
+use leasehold_runtime::sleep;
+use leasehold_store::Call;
+use leasehold_time::Moment;
+use leasehold_types::Reason;
 
 /// How long a stream may be open before its first message.
 const FIRST_MESSAGE: Duration = Duration::from_secs(5);
@@ -40,7 +39,7 @@ impl Service {
 }
 
 #[tonic::async_trait]
-impl pb::session_service_server::SessionService for Service {
+impl leasehold_protocol::server::session_service_server::SessionService for Service {
     type AttachStream = Attached<Streaming<pb::AttachRequest>>;
 
     async fn attach(

@@ -6,36 +6,11 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::pb;
-use crate::{
-    error::{Problem, Reason},
-    lease,
-};
+use leasehold_protocol::reason_to_wire;
 
-/// As in the protocol.
-pub(super) const fn reason(reason: Reason) -> pb::Reason {
-    match reason {
-        Reason::Held => pb::Reason::Held,
-        Reason::TimedOut => pb::Reason::TimedOut,
-        Reason::Cancelled => pb::Reason::Cancelled,
-        Reason::Invalid => pb::Reason::Invalid,
-        Reason::UnknownHandle => pb::Reason::UnknownHandle,
-        Reason::ShuttingDown => pb::Reason::ShuttingDown,
-        Reason::StoreUnavailable => pb::Reason::StoreUnavailable,
-        Reason::Recovering => pb::Reason::Recovering,
-        Reason::DataLoss => pb::Reason::DataLoss,
-        Reason::Limit => pb::Reason::Limit,
-        Reason::Expired => pb::Reason::Expired,
-        Reason::Broken => pb::Reason::Broken,
-        Reason::HeldTooLong => pb::Reason::HeldTooLong,
-        Reason::LeaseLost => pb::Reason::LeaseLost,
-        Reason::UnknownSession => pb::Reason::UnknownSession,
-        Reason::ProtocolVersion => pb::Reason::ProtocolVersion,
-        Reason::Protocol => pb::Reason::Protocol,
-        Reason::StepDown => pb::Reason::StepDown,
-        Reason::ResumedElsewhere => pb::Reason::ResumedElsewhere,
-    }
-}
+use leasehold_core::error::Problem;
+use leasehold_store as lease;
+use leasehold_types::Reason;
 
 const fn code(reason: Reason) -> Code {
     match reason {
@@ -53,6 +28,8 @@ const fn code(reason: Reason) -> Code {
         | Reason::LeaseLost
         | Reason::StepDown
         | Reason::ResumedElsewhere => Code::Aborted,
+        // Reasons that only a client reports.
+        _ => Code::Unknown,
     }
 }
 
@@ -69,7 +46,7 @@ pub(super) fn status(problem: Problem) -> Status {
     if let Some(length) = problem.held_for {
         metadata.insert("held_for_ms".to_owned(), length.as_millis().to_string());
     }
-    let name = reason(problem.reason).as_str_name();
+    let name = reason_to_wire(problem.reason).as_str_name();
     let mut details = ErrorDetails::new();
     details.set_error_info(name.strip_prefix("REASON_").unwrap_or(name), "leasehold", metadata);
     if let Some(field) = problem.field {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::clock::{self, Moment};
 use leasehold_client::Error;
+use leasehold_time::Moment;
 
 use crate::{
     connect,
@@ -29,7 +29,7 @@ pub(crate) async fn a_held_lock_costs_a_renewal_per_third_of_its_duration() {
         guards.push(client.lock(format!("lock-{number}")).acquire().await.unwrap());
     }
     let start = Moment::now();
-    clock::sleep_until(start + WINDOW).await;
+    leasehold_runtime::sleep_until(start + WINDOW).await;
     for guard in &guards {
         let calls = scene.calls(guard.name());
         let mut last = calls.iter().find(|call| call.kind == Kind::Write).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::clock::{self, Moment};
 use leasehold_client::{Error, Reason};
+use leasehold_time::Moment;
 
 use crate::{
     connect, queue, release,
@@ -27,7 +27,7 @@ pub(crate) async fn waiting_costs_at_most_a_call_per_second_however_many_wait() 
     for _ in 0..WAITERS {
         waiters.push(queue(&client.new_session(), "a").await);
     }
-    clock::sleep_until(start + WINDOW).await;
+    leasehold_runtime::sleep_until(start + WINDOW).await;
     let calls = scene.proxy.calls();
     assert!(calls.len() <= WINDOW.as_secs() as usize, "{} calls: {calls:?}", calls.len());
     let acquires = calls.iter().filter(|call| call.kind == Kind::Acquire).count();
@@ -76,7 +76,7 @@ pub(crate) async fn one_that_does_not_wait_costs_one_attempt() {
     kinds.sort();
     assert_eq!(kinds, [Kind::Read, Kind::Acquire]);
     // Nobody waits, so nobody looks: twice the longest wait shows it.
-    clock::sleep(Duration::from_secs(4)).await;
+    leasehold_runtime::sleep(Duration::from_secs(4)).await;
     assert_eq!(scene.proxy.count(Match::any()), 2);
     taken.release().await.unwrap();
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use leasehold::clock;
-
 use crate::{
     A, B, container, reaches,
     support::{
@@ -48,7 +46,7 @@ async fn expired(container: &Container, name: &str) -> Blob {
 }
 
 async fn expires(blob: &Blob) {
-    clock::sleep(Duration::from_secs(SHORTEST as u64)).await;
+    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
     reaches(blob, "expired").await;
 }
 
@@ -88,7 +86,7 @@ async fn azurite_renews_it_for_anybody_under_the_old_id(container: &Container) {
 async fn each_renewal_lasts_as_long_as_the_lease(container: &Container) {
     let blob = leased(container, "renewed").await;
     for _ in 0..=SHORTEST {
-        clock::sleep(Duration::from_secs(1)).await;
+        leasehold_runtime::sleep(Duration::from_secs(1)).await;
         assert_eq!(blob.head().await.lease_state(), "leased");
         blob.renew(A).await.ok();
     }
@@ -98,7 +96,7 @@ async fn each_renewal_lasts_as_long_as_the_lease(container: &Container) {
 async fn acquired_again_it_lasts_as_long_as_said_last(container: &Container) {
     let blob = leased(container, "prolonged").await;
     blob.acquire(A, 60).await.ok();
-    clock::sleep(Duration::from_secs(SHORTEST as u64 + 1)).await;
+    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64 + 1)).await;
     assert_eq!(blob.head().await.lease_state(), "leased");
     blob.acquire(A, SHORTEST).await.ok();
     let lasts = blob.break_lease(None).await.ok();
@@ -122,7 +120,7 @@ async fn a_break_lets_it_run_out(container: &Container) {
 /// Although nobody has touched the blob since.
 async fn a_listing_shows_it(container: &Container) {
     leased(container, "listed").await;
-    clock::sleep(Duration::from_secs(SHORTEST as u64)).await;
+    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
     until(async || {
         let listed = container.list().query("prefix", "listed").await.ok().listed();
         (listed[0].element("LeaseState") == Some("expired")).then_some(())
@@ -134,6 +132,6 @@ async fn the_containers_lease_runs_out_too() {
     let container = crate::container("expiry-container").await;
     container.acquire(A, SHORTEST).await.ok();
     assert_eq!(container.delete().await.is(), (412, "LeaseIdMissing"));
-    clock::sleep(Duration::from_secs(SHORTEST as u64)).await;
+    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
     until(async || (container.delete().await.status == 202).then_some(())).await;
 }

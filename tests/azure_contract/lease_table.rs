@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use Cell::{Differs, Is};
-use leasehold::clock;
 use tokio::task::JoinSet;
 
 use crate::{
@@ -111,7 +110,7 @@ async fn bring(blob: &Blob, state: &str) {
         "available" => {}
         "expired" => {
             blob.acquire(A, 15).await.ok();
-            clock::sleep(Duration::from_secs(15)).await;
+            leasehold_runtime::sleep(Duration::from_secs(15)).await;
         }
         _ => drop(blob.acquire(A, 60).await.ok()),
     }

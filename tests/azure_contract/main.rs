@@ -35,7 +35,6 @@ mod world {
 
 use std::time::Duration;
 
-use leasehold::clock;
 use support::{
     azurite::Azurite,
     rest::{Blob, Container, Rest},
@@ -56,6 +55,6 @@ async fn container(name: &str) -> Container {
 /// Waits until a blob's lease is in a state.
 async fn reaches(blob: &Blob, state: &str) {
     while blob.head().await.lease_state() != state {
-        clock::sleep(Duration::from_millis(50)).await;
+        leasehold_runtime::sleep(Duration::from_millis(50)).await;
     }
 }

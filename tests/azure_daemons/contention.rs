@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::clock::{Moment, sleep};
 use leasehold_client::{Client, Reason};
+use leasehold_runtime::sleep;
+use leasehold_time::Moment;
 use tokio::task::JoinSet;
 
 use crate::{

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::clock::{Moment, sleep_until};
 use leasehold_client::{Error, Reason};
+use leasehold_runtime::sleep_until;
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-use leasehold::clock::Moment;
 use leasehold_client::Guard;
+use leasehold_time::Moment;
 
 /// A grant as its client knew it: with this token, between these moments.
 #[derive(Clone, Debug)]

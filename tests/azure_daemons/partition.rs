@@ -1,7 +1,7 @@
 //! A daemon that does not reach the storage, while another does.
 
-use leasehold::clock::Moment;
 use leasehold_client::{Error, Reason};
+use leasehold_time::Moment;
 
 use crate::{
     history::History,

@@ -1,7 +1,7 @@
 //! Processes that stand still for longer than what they hold.
 
-use leasehold::clock::Moment;
 use leasehold_client::Reason;
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Daemons that are told to end.
 
-use leasehold::clock::Moment;
 use leasehold_client::Reason;
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! An acquire that waits.
 
-use leasehold::clock::Moment;
 use leasehold_client::{Client, Guard};
+use leasehold_time::Moment;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// An acquire that waits, in a task of its own.

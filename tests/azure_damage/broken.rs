@@ -2,8 +2,8 @@
 
 use std::{process::Output, time::Duration};
 
-use leasehold::clock::{self, Moment};
 use leasehold_client::Reason;
+use leasehold_time::Moment;
 use serde_json::Value;
 
 use crate::{
@@ -62,7 +62,7 @@ fn last_break(daemon: &Daemon) -> Value {
 async fn noted(daemon: &Daemon, reason: &str) {
     let note = async {
         while last_break(daemon)["reason"] != reason {
-            clock::sleep(LOOK_AGAIN).await;
+            leasehold_runtime::sleep(LOOK_AGAIN).await;
         }
     };
     comes("the note", note).await;
@@ -112,7 +112,7 @@ pub(crate) async fn a_break_of_a_lock_held_elsewhere_is_told_noted_and_followed_
     assert!(last.token() > token);
     last.release().await.unwrap();
     while scene.lease_state("a").await != "available" {
-        clock::sleep(LOOK_AGAIN).await;
+        leasehold_runtime::sleep(LOOK_AGAIN).await;
     }
     let said = printed(daemon.run(&["break", "a", "--reason", "again"]));
     assert!(said.contains("nothing to break"), "{said}");
@@ -150,7 +150,7 @@ pub(crate) async fn a_break_at_the_holders_own_daemon_is_told_at_once_and_noted(
         assert!(next.token() > token);
         next.release().await.unwrap();
         while scene.lease_state("a").await != "available" {
-            clock::sleep(LOOK_AGAIN).await;
+            leasehold_runtime::sleep(LOOK_AGAIN).await;
         }
     }
 }

@@ -3,12 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use azure_core::time::{OffsetDateTime, to_rfc7231};
-use leasehold::{
-    clock,
-    holder::Holder,
-    lease::{Acquire, Claim, LeaseId},
-    name::LockName,
-};
+use leasehold_store::{Acquire, Claim, LeaseId};
+use leasehold_time::clock;
+use leasehold_types::{Holder, LockName};
 
 use crate::{
     record::{edited, rewrite},
@@ -66,7 +63,7 @@ async fn idle_blobs_are_deleted_and_their_locks_go_on_with_greater_tokens() {
     let gone = async {
         for path in ["idle", "idle/~break"] {
             while scene.blob(path).head().await.is().0 != 404 {
-                clock::sleep(Duration::from_millis(20)).await;
+                leasehold_runtime::sleep(Duration::from_millis(20)).await;
             }
         }
     };

@@ -14,7 +14,6 @@ mod support;
 
 use std::time::Duration;
 
-use leasehold::clock;
 use leasehold_client::{Client, Error, Guard, Reason};
 use support::{
     Daemon,
@@ -96,7 +95,7 @@ async fn lost(guard: &Guard) -> String {
 /// whole seconds: so what was granted in the last two, by daemons that are not
 /// asked, may be as great.
 async fn the_services_clock_goes_on() {
-    clock::sleep(Duration::from_millis(2_100)).await;
+    leasehold_runtime::sleep(Duration::from_millis(2_100)).await;
 }
 
 /// Only a holder may write to a leased blob; an operator breaks the lease first.

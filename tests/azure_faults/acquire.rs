@@ -1,10 +1,8 @@
 //! The lease itself: asked for again under the same id, and given up under that
 //! id if it stays unclear.
 
-use leasehold::{
-    clock::{self, Moment},
-    lease::{Acquire, Error, Release},
-};
+use leasehold_store::{Acquire, Error, Release};
+use leasehold_time::Moment;
 
 use crate::{
     id, lock,
@@ -95,7 +93,7 @@ async fn what_was_broken_before_it_was_heard_of_is_given_up() {
     let rule = scene.proxy.when(Kind::Acquire).then(Fault::Hold);
     let broken = async {
         while scene.lease_state("a").await != "leased" {
-            clock::sleep(DURATION / 1000).await;
+            leasehold_runtime::sleep(DURATION / 1000).await;
         }
         scene.blob("a").break_lease(None).await.ok();
         scene.proxy.wait_for_many(2, |seen| seen.kind == Kind::Acquire).await;
@@ -196,7 +194,7 @@ pub(crate) async fn an_acquire_that_arrives_after_it_was_given_up_locks_out_for_
     let let_go = Moment::now();
     scene.proxy.let_go();
     while scene.lease_state("a").await != "leased" {
-        clock::sleep(DURATION / 1000).await;
+        leasehold_runtime::sleep(DURATION / 1000).await;
     }
     assert!(lock.is_held(2).await);
     let granted = comes("the end of the lease", async {
@@ -204,7 +202,7 @@ pub(crate) async fn an_acquire_that_arrives_after_it_was_given_up_locks_out_for_
             if let Ok(Acquire::Acquired(mut acquired)) = lock.try_acquire(number).await {
                 return acquired.tokens.take().unwrap();
             }
-            clock::sleep(DURATION / 50).await;
+            leasehold_runtime::sleep(DURATION / 50).await;
         }
         unreachable!()
     })

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::clock::{self, Moment};
 use leasehold_client::{Client, Error, Guard};
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
 use crate::support::{
@@ -21,7 +21,7 @@ pub(crate) async fn connect(daemon: &Daemon) -> Client {
 
 /// The lock is still held when what its holder counted on at first is over.
 pub(crate) async fn outlives(guard: &Guard, first_deadline: Moment) {
-    clock::sleep_until(first_deadline + Duration::from_millis(500)).await;
+    leasehold_runtime::sleep_until(first_deadline + Duration::from_millis(500)).await;
     assert!(guard.is_valid(), "{guard:?} was lost");
 }
 
@@ -141,7 +141,7 @@ pub(crate) async fn a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile() {
     daemon.process.signal(Signal::SIGSTOP);
     scene.proxy.let_go();
     let written = scene.token("a").await;
-    clock::sleep_until(scene.calls("a")[0].came + DURATION).await;
+    leasehold_runtime::sleep_until(scene.calls("a")[0].came + DURATION).await;
     let resumed = Moment::now();
     daemon.process.signal(Signal::SIGCONT);
     let guard = comes("the grant", acquire).await.unwrap().unwrap();

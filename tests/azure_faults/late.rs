@@ -1,7 +1,7 @@
 //! Calls that the network delivers once more, long after they were answered.
 //! None of them touches a later hold (safety rules 1 and 2).
 
-use leasehold::lease::{Release, Renew};
+use leasehold_store::{Release, Renew};
 
 use crate::{
     lock,

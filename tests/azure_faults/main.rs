@@ -18,12 +18,9 @@ mod write;
 
 use std::sync::Arc;
 
-use leasehold::{
-    clock::Moment,
-    holder::Holder,
-    lease::{Acquire, Claim, Error, LeaseId, LeaseStore, Renew, Token},
-    name::LockName,
-};
+use leasehold_store::{Acquire, Claim, Error, LeaseId, LeaseStore, Renew};
+use leasehold_time::Moment;
+use leasehold_types::{Holder, LockName, Token};
 use support::scene::{DURATION, Together};
 
 /// All that waits for deadlines, at the same time.

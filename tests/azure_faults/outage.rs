@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use leasehold::clock;
 use leasehold_client::{Error, Reason};
 
 use crate::{
@@ -74,7 +73,7 @@ pub(crate) async fn an_outage_that_ends_before_the_deadline_costs_nothing() {
     let (token, first_deadline) = (guard.token(), guard.deadline());
     scene.proxy.cut();
     comes("the warning", guard.at_risk()).await;
-    clock::sleep_until(guard.deadline() - Duration::from_millis(3500)).await;
+    leasehold_runtime::sleep_until(guard.deadline() - Duration::from_millis(3500)).await;
     scene.proxy.clear();
     scene.proxy.heal();
     let renewed = scene.proxy.wait_for(|seen| seen.kind == Kind::Renew && seen.status == Some(200));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::lease::{Break, Breaker, Release, Renew};
+use leasehold_store::{Break, Breaker, Release, Renew};
 
 use crate::{
     id, lock,

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::{clock::Moment, lease::Renew};
+use leasehold_store::Renew;
+use leasehold_time::Moment;
 
 use crate::{
     id, lock,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::lease::{Acquire, Breaker, Claim, Publication, Publish};
+use leasehold_store::{Acquire, Breaker, Claim, Publication, Publish};
 
 use crate::{
     Locks, id, lock,

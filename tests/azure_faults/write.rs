@@ -1,7 +1,7 @@
 //! The record of a hold: read back where it is not clear whether it was
 //! written, and nothing is granted that is not durable.
 
-use leasehold::lease::{Acquire, Release};
+use leasehold_store::{Acquire, Release};
 
 use crate::{
     id, lock,

@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::{Moment, sleep};
 use leasehold_check::Event;
 use leasehold_client::{Client, Error, Guard, Reason};
+use leasehold_runtime::sleep;
+use leasehold_time::Moment;
 use nix::sys::signal::{Signal, raise};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};

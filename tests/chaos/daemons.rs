@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use leasehold::clock::Moment;
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -2,8 +2,9 @@
 
 use std::{fs, process::Stdio, sync::Arc, time::Duration};
 
-use leasehold::clock::{Moment, sleep, sleep_until};
 use leasehold_check::Event;
+use leasehold_runtime::{sleep, sleep_until};
+use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 use tokio::task::JoinSet;
 

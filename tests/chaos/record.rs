@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::Moment;
 use leasehold_check::{Entry, Event, Nanos};
+use leasehold_time::Moment;
 
 /// What the names of pages end with.
 const PAGE: &str = "page";

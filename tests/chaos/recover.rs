@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::{Moment, sleep};
 use leasehold_check::{Entry, Event, Nanos};
+use leasehold_runtime::sleep;
+use leasehold_time::Moment;
 
 use crate::{
     clients::Clients,

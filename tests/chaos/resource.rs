@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use leasehold::clock::Moment;
+use leasehold_time::Moment;
 
 /// What is in a file: as text, in one write of always the same length, so that
 /// a kill can't tear it.

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::{Moment, sleep_until};
 use leasehold_check::Event;
+use leasehold_runtime::sleep_until;
+use leasehold_time::Moment;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::sleep;
+use leasehold_runtime::sleep;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

@@ -6,8 +6,9 @@
 
 use std::{fs, mem, path::PathBuf, sync::Arc, time::Duration};
 
-use leasehold::clock::{Moment, sleep, sleep_until};
 use leasehold_check::{Entry, Event};
+use leasehold_runtime::{sleep, sleep_until};
+use leasehold_time::Moment;
 use tokio::sync::Mutex;
 
 use crate::{

@@ -2,24 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::{
-    clock::Entropy,
-    driver::Driver,
-    lease::embedded::Embedded,
-    lock,
-    rpc::{
-        self,
-        pb::{
-            self, attach_request::Message, election_service_client::ElectionServiceClient,
-            lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
-        },
-    },
-    session,
-};
+use leasehold::{driver::Driver, rpc};
+use leasehold_core::{lock, session};
+use leasehold_embedded_store::Embedded;
 use leasehold_fuzz::{
     Fuzz,
     wire::{self, Field, Value},
 };
+use leasehold_protocol::{
+    v1 as pb,
+    v1::{
+        attach_request::Message, election_service_client::ElectionServiceClient,
+        lock_service_client::LockServiceClient, session_service_client::SessionServiceClient,
+    },
+};
+use leasehold_time::Entropy;
 use prost::Message as _;
 use tokio::runtime::Builder;
 use tonic::{Code, Response, Status, service::Routes};

@@ -1,10 +1,11 @@
 //! Names, namespaces, and who holds a lock.
 
-use leasehold::{
-    holder::{Holder, LARGEST},
-    name::{InvalidName, LONGEST_NAME, LockName, Namespace},
-};
 use leasehold_fuzz::Fuzz;
+use leasehold_types::{
+    Holder, LockName, Namespace,
+    holder::LARGEST,
+    name::{InvalidName, LONGEST_NAME},
+};
 
 /// An error names the field, and fits on a screen that obeys nothing.
 fn told(invalid: &InvalidName) -> String {

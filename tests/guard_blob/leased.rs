@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use leasehold::clock;
 use leasehold_client::guard_azure::blob::{Conflict, Error};
 
 use crate::{
@@ -113,7 +112,7 @@ async fn work_ends_with_the_lease() {
     // The next renewal tells.
     let error = tokio::select! {
         ended = lease.keep(std::future::pending::<()>()) => ended.unwrap_err(),
-        () = clock::sleep(Duration::from_secs(60)) => panic!("it goes on"),
+        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("it goes on"),
     };
     assert!(matches!(error, Error::Lost { .. }), "{error}");
 }

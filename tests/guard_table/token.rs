@@ -8,11 +8,11 @@ use azure_core::{
     credentials::{AccessToken, TokenRequestOptions},
     time::OffsetDateTime,
 };
-use leasehold::clock;
 use leasehold_client::{
     azure::{Account, TokenCredential, Transport},
     guard_azure::table::{Error, Table},
 };
+use leasehold_time::clock;
 use serde_json::json;
 use tempfile::TempDir;
 

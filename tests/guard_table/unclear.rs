@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use leasehold::clock;
 use leasehold_client::{
     Token,
     guard_azure::table::{Error, Table, Transaction, Written},
@@ -183,7 +182,7 @@ async fn a_call_that_hangs_is_given_up() {
     let read = table.get::<Stock>("p", "r");
     let error = tokio::select! {
         answer = read => answer.unwrap_err(),
-        () = clock::sleep(Duration::from_secs(60)) => panic!("it hangs"),
+        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("it hangs"),
     };
     let Error::Unavailable { written: Written::No, .. } = error else { panic!("{error:?}") };
     assert!(

@@ -181,6 +181,6 @@ pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
         if let Some(found) = look().await {
             return found;
         }
-        leasehold::clock::sleep(std::time::Duration::from_millis(10)).await;
+        leasehold_runtime::sleep(std::time::Duration::from_millis(10)).await;
     }
 }

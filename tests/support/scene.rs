@@ -12,12 +12,10 @@ use std::{
 };
 
 use leasehold::{
-    clock, config,
-    lease::{
-        LeaseStore,
-        azure::{Azure, account::Account},
-    },
+    config,
+    lease::{azure::Azure, azure::account::Account},
 };
+use leasehold_store::LeaseStore;
 
 use tokio::task::JoinHandle;
 
@@ -139,7 +137,7 @@ fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
         account,
         config,
         "test".to_owned(),
-        leasehold::clock::Entropy::system().unwrap(),
+        leasehold_time::Entropy::system().unwrap(),
     ))
 }
 
@@ -147,7 +145,7 @@ fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
 pub async fn comes<T>(what: &str, awaited: impl Future<Output = T>) -> T {
     tokio::select! {
         came = awaited => came,
-        () = clock::sleep(Duration::from_secs(90)) => panic!("{what} does not come"),
+        () = leasehold_runtime::sleep(Duration::from_secs(90)) => panic!("{what} does not come"),
     }
 }
 

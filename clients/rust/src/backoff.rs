@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::scatter;
+use leasehold_time::clock::scatter;
 
 /// Doubles from attempt to attempt, with jitter, so that the clients of a
 /// daemon that comes back don't all arrive at once.

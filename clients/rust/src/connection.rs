@@ -12,7 +12,7 @@ use std::{
 };
 
 #[cfg(feature = "simulation")]
-use leasehold_time::simulation::Route;
+use leasehold_runtime::simulation::Route;
 #[cfg(feature = "simulation")]
 use prost::Message as _;
 use tokio::runtime::Handle;
@@ -78,7 +78,7 @@ pub(crate) struct Target(usize);
 pub(crate) enum Incoming {
     Stream(Streaming<pb::AttachResponse>),
     #[cfg(feature = "simulation")]
-    Simulated(leasehold_time::simulation::Incoming),
+    Simulated(leasehold_runtime::simulation::Incoming),
 }
 
 impl Stream for Incoming {
@@ -134,7 +134,7 @@ impl Connection {
             return Err(Error::invalid("endpoint", "at least one endpoint is required"));
         }
         #[cfg(feature = "simulation")]
-        if let route @ Some(_) = leasehold_time::simulation::route() {
+        if let route @ Some(_) = leasehold_runtime::simulation::route() {
             return Ok(Self::simulated(parsed, timeout, runtime, SimulatedRoute(route)));
         }
         let mut failures = Vec::new();

@@ -12,11 +12,10 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    Error, Reason, Token,
-    clock::{self, Moment},
-    pb,
+    Error, Reason, Token, pb,
     session::{GrantId, Session},
 };
+use leasehold_time::Moment;
 
 /// Nothing wakes a process when its wall clock has run ahead of the other, so
 /// that is looked at from time to time.
@@ -174,7 +173,7 @@ impl Guard {
             tokio::select! {
                 biased;
                 () = news => {}
-                () = clock::sleep_until(look) => {}
+                () = leasehold_runtime::sleep_until(look) => {}
             }
         }
     }
@@ -229,7 +228,7 @@ impl Guard {
 
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
-impl leasehold_time::simulation::Peek for Guard {
+impl leasehold_runtime::simulation::Peek for Guard {
     fn peek(&self) -> Option<(Moment, bool)> {
         self.session.peek(self.grant)
     }

@@ -134,7 +134,7 @@ pub mod guard_azure;
 pub mod guard_http;
 pub mod guard_sql;
 
-use leasehold_time::{clock, mutant, task};
+use leasehold_protocol::v1 as pb;
 
 mod backoff;
 mod break_request;
@@ -154,7 +154,6 @@ mod name;
 mod request;
 mod session;
 mod status;
-mod token;
 mod value;
 mod wait_options;
 
@@ -165,7 +164,7 @@ pub use election::{
     Campaign, Election, ElectionState, Leader, Leadership, Observer, StepDownRequest, SteppedDown,
 };
 pub use endpoints::Endpoints;
-pub use error::{Error, Reason};
+pub use error::Error;
 pub use fence::Fence;
 pub use guard::{Guard, Loss, Operator, Risk};
 pub use highest::{Admitted, HighestToken, Overtaken};
@@ -175,13 +174,7 @@ pub use info::{
 };
 #[doc(inline)]
 pub use leasehold_time::Moment;
+pub use leasehold_types::{ParseTokenError, Reason, Token};
 pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;
-pub use token::{ParseTokenError, Token};
-
-/// The protocol, as generated from `proto/leasehold/v1`.
-#[allow(missing_docs, unreachable_pub, reason = "generated")]
-mod pb {
-    tonic::include_proto!("leasehold.v1");
-}

@@ -12,7 +12,7 @@ use crate::{Error, Reason, pb};
 pub(crate) fn reason(status: &Status) -> Option<Reason> {
     let info = status.get_details_error_info().filter(|info| info.domain == "leasehold")?;
     let reason = pb::Reason::from_str_name(&format!("REASON_{}", info.reason))?;
-    Some(Reason::from(reason))
+    Some(leasehold_protocol::reason_from_wire(reason))
 }
 
 /// What the caller of a failed call should do.

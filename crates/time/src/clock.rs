@@ -6,17 +6,10 @@
 
 use std::{
     fmt,
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use crate::{
-    mutant::{self, Mutant},
-    suspend_proof,
-};
-
-/// Timers of the runtime do not count through suspend. A wait is cut into
-/// pieces of this length, so that it notices a wake-up at most this late.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+use crate::suspend_proof;
 
 /// An instant on a clock that keeps counting while the machine sleeps, which
 /// [`std::time::Instant`] does not on most systems. Comparable only with other
@@ -85,35 +78,6 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Waits until `moment` has been reached, also if the machine sleeps meanwhile.
-pub async fn sleep_until(moment: Moment) {
-    loop {
-        let remaining = moment.remaining();
-        if remaining.is_zero() {
-            return;
-        }
-        sleep(remaining.min(LONGEST_NAP)).await;
-    }
-}
-
-/// Waits until `moment`, or for ever if there is none.
-pub async fn sleep_until_any(moment: Option<Moment>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for this long, not counting suspend.
-#[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
-pub async fn sleep(length: Duration) {
-    #[cfg(feature = "simulation")]
-    if let Some(sleep) = crate::simulation::ask(|world| world.sleep(length)).flatten() {
-        return sleep.await;
-    }
-    tokio::time::sleep(length).await;
-}
-
 /// The wall clock. For people and for comparing with itself, never for
 /// deadlines.
 #[must_use]
@@ -124,6 +88,13 @@ pub fn wall() -> SystemTime {
         return wall;
     }
     SystemTime::now()
+}
+
+/// Returns the seconds of the wall clock since 1970; 0 if it is set to a time
+/// before that.
+#[must_use]
+pub fn unix_seconds() -> u64 {
+    wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A number that differs from process to process, and from moment to moment.
@@ -147,12 +118,12 @@ const READS: usize = 5;
 /// frozen from outside may wake up with a wall clock that was set right and
 /// another that never noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anchor {
+pub struct ClockPair {
     moment: Moment,
     wall: SystemTime,
 }
 
-impl Anchor {
+impl ClockPair {
     /// What the clocks showed at one moment.
     #[must_use]
     pub const fn new(moment: Moment, wall: SystemTime) -> Self {
@@ -188,8 +159,9 @@ impl Anchor {
 
     /// How far the wall clock had run ahead of the other by then.
     #[must_use]
-    pub fn leap_until(&self, later: &Self) -> Duration {
-        self.by_wall(later).saturating_sub(later.moment.since(self.moment))
+    pub fn jump_until(&self, later: &Self) -> Duration {
+        let by_wall = later.wall.duration_since(self.wall).unwrap_or_default();
+        by_wall.saturating_sub(later.moment.since(self.moment))
     }
 
     /// How far the wall clock had fallen behind the other by then.
@@ -207,19 +179,6 @@ impl Anchor {
     #[must_use]
     pub fn less(self, leap: Duration) -> Self {
         Self { wall: self.wall.checked_sub(leap).unwrap_or(self.wall), ..self }
-    }
-
-    /// How much time had passed by then, by the clock that shows more of it.
-    #[must_use]
-    pub fn passed_until(&self, later: &Self) -> Duration {
-        self.by_wall(later).max(later.moment.since(self.moment))
-    }
-
-    fn by_wall(&self, later: &Self) -> Duration {
-        if mutant::is(Mutant::BlindToLeaps) {
-            return Duration::ZERO;
-        }
-        later.wall.duration_since(self.wall).unwrap_or_default()
     }
 
     /// Creates an anchor at any moment, for tests.
@@ -260,19 +219,17 @@ mod tests {
 
     #[test]
     fn a_wall_clock_that_ran_ahead_is_noticed() {
-        let before = Anchor::then(Moment::from_boot(Duration::from_secs(100)));
-        let after = Anchor::then(Moment::from_boot(Duration::from_secs(103)));
-        assert_eq!(before.leap_until(&after), Duration::ZERO);
-        assert_eq!(before.passed_until(&after), Duration::from_secs(3));
+        let before = ClockPair::then(Moment::from_boot(Duration::from_secs(100)));
+        let after = ClockPair::then(Moment::from_boot(Duration::from_secs(103)));
+        assert_eq!(before.jump_until(&after), Duration::ZERO);
         let after = after.leapt(Duration::from_secs(60));
-        assert_eq!(before.leap_until(&after), Duration::from_secs(60));
-        assert_eq!(before.passed_until(&after), Duration::from_secs(63));
-        assert_eq!(after.leap_until(&before), Duration::ZERO, "set back");
+        assert_eq!(before.jump_until(&after), Duration::from_secs(60));
+        assert_eq!(after.jump_until(&before), Duration::ZERO, "set back");
         // Small leaps can be carried on.
-        let later = Anchor::then(Moment::from_boot(Duration::from_secs(113)));
+        let later = ClockPair::then(Moment::from_boot(Duration::from_secs(113)));
         let carried = before.less(Duration::from_millis(900));
         let leapt = later.leapt(Duration::from_millis(900));
-        assert_eq!(carried.leap_until(&leapt), Duration::from_millis(1800));
+        assert_eq!(carried.jump_until(&leapt), Duration::from_millis(1800));
         // What falls behind is seen, too.
         let ahead = before.leapt(Duration::from_secs(20));
         assert_eq!(ahead.lag_until(&later), Duration::from_secs(20));

@@ -9,13 +9,8 @@ use super::{
     server::Server,
     stream::{Stream, connect},
 };
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        output::{Output, line},
-    },
-    clock::Moment,
-};
+use crate::cli::{exit::FAILED, exit::Failure, output::Output, output::line};
+use leasehold_time::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Each round measures the daemon and the floor one after the other; the \

@@ -16,13 +16,9 @@ use nix::{
 use serde_json::json;
 
 use super::server::Server;
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        output::{Output, line, note},
-    },
-    clock::{Moment, sleep},
-};
+use crate::cli::{exit::FAILED, exit::Failure, output::Output, output::line, output::note};
+use leasehold_runtime::sleep;
+use leasehold_time::Moment;
 
 /// What is promised beyond the ttl when a client dies.
 const NOTICE: Duration = Duration::from_millis(200);

@@ -18,10 +18,10 @@ use crate::{
         output::line,
     },
     config::Listen,
-    rpc::{
-        self,
-        pb::{self, attach_request::Message as Ask, attach_response::Message as Tell},
-    },
+    rpc,
+};
+use leasehold_protocol::v1::{
+    self as pb, attach_request::Message as Ask, attach_response::Message as Tell,
 };
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,8 @@ impl Floor {
         let listen = Listen::parse(&self.listen).map_err(fail)?;
         let listener = rpc::Listener::bind(&listen, 0o600).await?;
         line(format_args!("listening on {}", listener.address()))?;
-        let service = pb::session_service_server::SessionServiceServer::new(Service);
+        let service =
+            leasehold_protocol::server::session_service_server::SessionServiceServer::new(Service);
         rpc::server()
             .add_service(service)
             .serve_with_incoming(rpc::Incoming::new(listener, Arc::new(Semaphore::new(10_000))))
@@ -50,7 +51,7 @@ impl Floor {
 struct Service;
 
 #[tonic::async_trait]
-impl pb::session_service_server::SessionService for Service {
+impl leasehold_protocol::server::session_service_server::SessionService for Service {
     type AttachStream = Echo;
 
     async fn attach(
@@ -75,7 +76,7 @@ impl Stream for Echo {
             Some(Ask::Acquire(acquire)) => Some(Tell::Granted(pb::Granted {
                 request: acquire.request,
                 token: 1 << 50,
-                handle: vec![7; 16],
+                handle: vec![7; 16].into(),
                 ping: 0,
                 valid_for_ms: 10_000,
             })),

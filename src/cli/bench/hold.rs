@@ -9,13 +9,9 @@ use super::{
     server::Server,
     stream::{Stream, connect},
 };
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        output::{Output, line},
-    },
-    clock::{Moment, sleep, sleep_until},
-};
+use crate::cli::{exit::FAILED, exit::Failure, output::Output, output::line};
+use leasehold_runtime::{sleep, sleep_until};
+use leasehold_time::Moment;
 
 /// The ttl of the sessions.
 const TTL: Duration = Duration::from_secs(15);

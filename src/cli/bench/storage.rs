@@ -7,17 +7,16 @@ use serde_json::{Value, json};
 use tonic::transport::Channel;
 
 use super::stream::{Stream, broken, connect, unexpected};
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        output::{Output, line, note},
-    },
-    clock::{Moment, sleep_until},
-    rpc::pb::{
-        self, attach_request::Message as Ask, attach_response::Message as Tell,
-        lock_service_client::LockServiceClient,
-    },
+use crate::cli::{
+    exit::{FAILED, Failure},
+    output::{Output, line, note},
 };
+use leasehold_protocol::v1::{
+    self as pb, attach_request::Message as Ask, attach_response::Message as Tell,
+    lock_service_client::LockServiceClient,
+};
+use leasehold_runtime::sleep_until;
+use leasehold_time::Moment;
 
 /// The ttl of the sessions.
 const TTL: Duration = Duration::from_secs(30);
@@ -93,7 +92,7 @@ impl Storage {
             let (handle, _) = one.acquire(name).await?;
             one.release(handle).await?;
         }
-        let settled = || crate::clock::sleep(Duration::from_millis(200));
+        let settled = || leasehold_runtime::sleep(Duration::from_millis(200));
         settled().await;
 
         let mut rows = Vec::new();

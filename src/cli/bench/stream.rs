@@ -8,13 +8,13 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{
-    cli::exit::{FAILED, Failure, UNAVAILABLE},
-    rpc::pb::{
-        self, attach_request::Message as Ask, attach_response::Message as Tell,
-        session_service_client::SessionServiceClient,
-    },
+use leasehold_protocol::v1::{
+    self as pb, attach_request::Message as Ask, attach_response::Message as Tell,
+    session_service_client::SessionServiceClient,
 };
+use prost::bytes::Bytes;
+
+use crate::cli::exit::{FAILED, Failure, UNAVAILABLE};
 
 /// Connects, or says that nobody is there.
 pub(super) async fn connect(endpoint: &str) -> Result<Channel, Failure> {
@@ -50,7 +50,7 @@ impl Stream {
     }
 
     /// Locks; gives the handle and the token.
-    pub(super) async fn acquire(&mut self, name: &str) -> Result<(Vec<u8>, u64), Failure> {
+    pub(super) async fn acquire(&mut self, name: &str) -> Result<(Bytes, u64), Failure> {
         self.ask(name);
         loop {
             match self.next().await? {
@@ -79,7 +79,7 @@ impl Stream {
     }
 
     /// Waits until a request is granted; gives the handle.
-    pub(super) async fn granted(&mut self, request: u64) -> Result<Vec<u8>, Failure> {
+    pub(super) async fn granted(&mut self, request: u64) -> Result<Bytes, Failure> {
         match self.next().await? {
             Tell::Granted(granted) if granted.request == request => Ok(granted.handle),
             other => Err(unexpected(&other)),
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Unlocks.
-    pub(super) async fn release(&mut self, handle: Vec<u8>) -> Result<(), Failure> {
+    pub(super) async fn release(&mut self, handle: Bytes) -> Result<(), Failure> {
         self.requests += 1;
         self.send(Ask::Release(pb::Release { request: self.requests, handle }));
         match self.next().await? {

@@ -6,15 +6,11 @@ use leasehold_client::{Client, Election, Error, Leadership};
 use tokio::sync::watch;
 
 use super::Elect;
-use crate::{
-    cli::{
-        election::shown_value,
-        output::Output,
-        process::Signals,
-        run::{Aim, Denied, Notes, Seen, Waiting},
-    },
-    clock::Moment,
+use crate::cli::{
+    election::shown_value, output::Output, process::Signals, run::Aim, run::Denied, run::Notes,
+    run::Seen, run::Waiting,
 };
+use leasehold_time::Moment;
 
 /// As much of a leader's value as fits on a line.
 const LONGEST_VALUE_SHOWN: usize = 40;

@@ -26,7 +26,7 @@ use super::{
     process::{self, Signal, Signals},
     run::{self, Denied, Ended, Notes, Program, Supervisor, Terms},
 };
-use crate::clock::Moment;
+use leasehold_time::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Many processes may campaign for NAME; at most one of them leads and runs \

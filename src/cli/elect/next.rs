@@ -4,14 +4,11 @@ use std::{io, time::Duration};
 
 use leasehold_client::{Error, Reason};
 
-use crate::{
-    cli::{
-        exit::{CANNOT_RUN, Failure, LOST, NOT_FOUND},
-        process::Signal,
-        run::{Cause, Ended, Stop, code_of},
-    },
-    clock::Entropy,
+use crate::cli::{
+    exit::CANNOT_RUN, exit::Failure, exit::LOST, exit::NOT_FOUND, process::Signal, run::Cause,
+    run::Ended, run::Stop, run::code_of,
 };
+use leasehold_time::Entropy;
 
 /// Pauses after a loss begin with this and double.
 const SHORTEST_REST: Duration = Duration::from_millis(100);

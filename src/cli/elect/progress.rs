@@ -7,13 +7,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        output::length,
-    },
-    clock::{self, Entropy, Moment},
-};
+use crate::cli::{exit::FAILED, exit::Failure, output::length};
+use leasehold_time::{Entropy, Moment};
 
 /// An empty file of its own for each term. It is removed when this is dropped.
 #[derive(Debug)]
@@ -65,7 +60,7 @@ impl ProgressFile {
         let every = (self.within / 10).min(Duration::from_secs(1));
         let mut pulse = (Trace::of(&self.path), Moment::now());
         loop {
-            clock::sleep(every).await;
+            leasehold_runtime::sleep(every).await;
             // First a look, then the judgement: we may have stood still, and
             // the command not.
             let (trace, now) = (Trace::of(&self.path), Moment::now());

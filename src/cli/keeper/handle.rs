@@ -9,13 +9,8 @@ use std::{
 use tokio::net::unix::pipe::{self, Sender};
 
 use super::Message;
-use crate::{
-    cli::{
-        output::Output,
-        process::{self, Awaited, ChildState, Group},
-    },
-    clock::{Anchor, Moment},
-};
+use crate::cli::{output::Output, process, process::Awaited, process::ChildState, process::Group};
+use leasehold_time::{ClockPair, Moment};
 
 /// A running keeper.
 #[derive(Debug)]
@@ -55,7 +50,7 @@ impl Keeper {
     /// Sends the time at which to kill the group, if it has changed. `known` are
     /// both clocks, read before that time was computed. If the message can't be
     /// sent now, the keeper has an earlier time, and the next call sends it again.
-    pub(in crate::cli) fn kill_at(&mut self, at: Moment, known: Anchor) -> io::Result<()> {
+    pub(in crate::cli) fn kill_at(&mut self, at: Moment, known: ClockPair) -> io::Result<()> {
         if self.told != Some(at) {
             self.tell(Message::KillAt { at, known })?;
             self.told = Some(at);

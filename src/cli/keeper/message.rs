@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use crate::clock::{Anchor, Moment};
+use leasehold_time::{ClockPair, Moment};
 
 /// A message to the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(in crate::cli) enum Message {
         /// On the boot-time clock.
         at: Moment,
         /// Read before `at` was computed.
-        known: Anchor,
+        known: ClockPair,
     },
     /// The command has ended; there is nothing to watch over any more.
     Farewell,
@@ -58,7 +58,7 @@ fn kill_at(times: &str) -> Option<Message> {
     let mut times = times.split(' ').map(|nanos| nanos.parse().ok().map(Duration::from_nanos));
     let mut next = || times.next().flatten();
     let (at, boot, wall) = (next()?, next()?, next()?);
-    let known = Anchor::new(Moment::from_boot(boot), UNIX_EPOCH.checked_add(wall)?);
+    let known = ClockPair::new(Moment::from_boot(boot), UNIX_EPOCH.checked_add(wall)?);
     Some(Message::KillAt { at: Moment::from_boot(at), known })
 }
 
@@ -70,7 +70,7 @@ mod tests {
     fn messages_survive_the_pipe() {
         let at = Moment::from_boot(Duration::from_nanos(12_345_678_901));
         let wall = UNIX_EPOCH + Duration::from_nanos(1_789_000_000_123_456_789);
-        let known = Anchor::new(Moment::from_boot(Duration::from_nanos(12_000_000_001)), wall);
+        let known = ClockPair::new(Moment::from_boot(Duration::from_nanos(12_000_000_001)), wall);
         for message in [Message::Group(712), Message::KillAt { at, known }, Message::Farewell] {
             let line = message.to_string();
             assert_eq!(Message::parse(line.strip_suffix('\n').unwrap()), Some(message));

@@ -28,7 +28,7 @@ use super::{
     output::Output,
     process::{self, Group, Signal},
 };
-use crate::clock::{self, Anchor};
+use leasehold_time::ClockPair;
 
 /// Runs as the keeper.
 pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
@@ -48,12 +48,12 @@ async fn keep(output: Output) -> Result<ExitCode, Failure> {
         let event = tokio::select! {
             biased;
             event = lines.next() => event,
-            () = clock::sleep_until(watch.next_look(&Anchor::now())) => {
+            () = leasehold_runtime::sleep_until(watch.next_look(&ClockPair::now())) => {
                 let group = watch.group().and_then(Group::of);
                 Event::Looked { gone: group.is_some_and(Group::is_gone) }
             }
         };
-        match watch.on(event, &Anchor::now()) {
+        match watch.on(event, &ClockPair::now()) {
             None => {}
             Some(Action::Finish) => return Ok(ExitCode::SUCCESS),
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),

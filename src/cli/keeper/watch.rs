@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Message;
-use crate::clock::{Anchor, Moment};
+use leasehold_time::{ClockPair, Moment};
 
 /// How often to look whether a group without its `lock` process is gone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -38,13 +38,13 @@ pub(super) enum Action {
 pub(super) struct Watch {
     group: Option<u32>,
     /// Time of the kill, and both clocks when it was known to be right.
-    kill_at: Option<(Moment, Anchor)>,
+    kill_at: Option<(Moment, ClockPair)>,
     alone: bool,
 }
 
 impl Watch {
     /// Decides what `event` calls for.
-    pub(super) fn on(&mut self, event: Event, now: &Anchor) -> Option<Action> {
+    pub(super) fn on(&mut self, event: Event, now: &ClockPair) -> Option<Action> {
         let was_alone = self.alone;
         match event {
             Event::Told(Message::Group(leader)) => self.group = Some(leader),
@@ -70,14 +70,14 @@ impl Watch {
     }
 
     /// When to look next, if nothing happens before.
-    pub(super) fn next_look(&self, now: &Anchor) -> Moment {
+    pub(super) fn next_look(&self, now: &ClockPair) -> Moment {
         let at_latest = now.at() + if self.alone { LOOK_EVERY } else { CLOCK_CHECK_INTERVAL };
         self.kill_at(now).map_or(at_latest, |moment| moment.min(at_latest))
     }
 
     /// Time of the kill on the boot-time clock, by the clock that shows it first.
-    fn kill_at(&self, now: &Anchor) -> Option<Moment> {
-        self.kill_at.map(|(at, known)| at - known.leap_until(now))
+    fn kill_at(&self, now: &ClockPair) -> Option<Moment> {
+        self.kill_at.map(|(at, known)| at - known.jump_until(now))
     }
 
     /// The group that is watched over, if it has been told.
@@ -99,16 +99,16 @@ mod tests {
     }
 
     /// Both clocks, with a wall clock that has jumped by this much.
-    fn jumped(millis: u64, jump: u64) -> Anchor {
+    fn jumped(millis: u64, jump: u64) -> ClockPair {
         let wall = Duration::from_secs(1_000_000) + Duration::from_millis(millis + jump);
-        Anchor::new(moment(millis), UNIX_EPOCH + wall)
+        ClockPair::new(moment(millis), UNIX_EPOCH + wall)
     }
 
-    fn at(millis: u64) -> Anchor {
+    fn at(millis: u64) -> ClockPair {
         jumped(millis, 0)
     }
 
-    fn kill_at(millis: u64, known: Anchor) -> Event {
+    fn kill_at(millis: u64, known: ClockPair) -> Event {
         Event::Told(Message::KillAt { at: moment(millis), known })
     }
 
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn wall_clock_set_back_does_not_delay_kill() {
         let mut watch = watching();
-        let set_back = Anchor::new(moment(1_000), UNIX_EPOCH);
+        let set_back = ClockPair::new(moment(1_000), UNIX_EPOCH);
         assert_eq!(watch.on(STILL_THERE, &set_back), Some(Action::Kill(712)));
     }
 

@@ -2,7 +2,7 @@
 
 use leasehold_client::{Error, Guard, Leadership, Loss, Risk, Token};
 
-use crate::clock::Moment;
+use leasehold_time::Moment;
 
 /// A right that lasts until its deadline, which moves while it is kept alive.
 pub(in crate::cli) trait Grant {

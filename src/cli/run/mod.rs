@@ -26,7 +26,7 @@ pub(super) use self::{
     wait::{Denied, Waiting, pause},
 };
 use super::process::{Signal, Signals};
-use crate::clock::{self, Moment};
+use leasehold_time::Moment;
 
 /// The signals that are passed on to the command.
 pub(super) const HEARD: [Signal; 8] = [
@@ -118,7 +118,7 @@ async fn within(
     tokio::select! {
         biased;
         () = work => None,
-        () = clock::sleep_until(limit) => None,
+        () = leasehold_runtime::sleep_until(limit) => None,
         signal = wait::asked_to_end(signals) => Some(signal),
     }
 }

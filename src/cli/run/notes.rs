@@ -14,10 +14,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{
-    cli::{output::Output, palette::Palette, process},
-    clock,
-};
+use crate::cli::{output::Output, palette::Palette, process};
 
 /// As much as may wait to be written.
 const LONGEST_QUEUE: usize = 64;
@@ -63,7 +60,7 @@ impl Notes {
         if self.queue.try_send(Entry::Mark(sender)).is_ok() {
             tokio::select! {
                 _ = written => {}
-                () = clock::sleep(PATIENCE) => {}
+                () = leasehold_runtime::sleep(PATIENCE) => {}
             }
         }
     }

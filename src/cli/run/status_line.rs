@@ -9,13 +9,8 @@ use std::{
 use leasehold_client::Progress;
 
 use super::notes::Notes;
-use crate::{
-    cli::{
-        output::{length, printable},
-        times,
-    },
-    clock::Moment,
-};
+use crate::cli::{output::length, output::printable, times};
+use leasehold_time::Moment;
 
 /// Begins at the left, removes what was there, and cuts what does not fit
 /// instead of wrapping it.

@@ -13,15 +13,11 @@ use super::{
     wait::asks_to_end,
     wording,
 };
-use crate::{
-    cli::{
-        exit::{FAILED, Failure},
-        keeper::Keeper,
-        output::length,
-        process::{self, ChildState, Group, Signal, Signals},
-    },
-    clock::{self, Anchor, Moment},
+use crate::cli::{
+    exit::FAILED, exit::Failure, keeper::Keeper, output::length, process, process::ChildState,
+    process::Group, process::Signal, process::Signals,
 };
+use leasehold_time::{ClockPair, Moment};
 
 /// How long to wait for killed processes to be gone. The system may hold one
 /// back for longer, such as in a call to a device.
@@ -128,7 +124,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         let mut changes = unix::signal(SignalKind::child())?;
         let keeper = Keeper::start(program.output, Stdio::inherit()).await;
         let mut keeper = keeper.map_err(cannot("start the keeper"))?;
-        let known = Anchor::now();
+        let known = ClockPair::now();
         let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
         let told = keeper.kill_at(kill_at, known);
         told.map_err(cannot("tell the keeper, so the command was not run"))?;
@@ -198,7 +194,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         tokio::select! {
             biased;
             () = dead => {}
-            () = clock::sleep_until(self.grant.deadline()) => {}
+            () = leasehold_runtime::sleep_until(self.grant.deadline()) => {}
         }
     }
 
@@ -212,7 +208,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         let mut unhealthy = pin!(unhealthy);
         loop {
-            let known = Anchor::now();
+            let known = ClockPair::now();
             let (deadline, now) = (self.grant.deadline(), Moment::now());
             if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
                 self.carry_out(order, job, now);
@@ -419,7 +415,7 @@ async fn vanished(group: Group) {
         if group.is_gone() || limit.has_passed() {
             return;
         }
-        clock::sleep(LAST_BREATH / 500).await;
+        leasehold_runtime::sleep(LAST_BREATH / 500).await;
     }
 }
 
@@ -435,7 +431,7 @@ pub(in crate::cli) fn code_of(signal: Signal) -> u8 {
 
 async fn sleep_until(moment: Option<Moment>) {
     match moment {
-        Some(moment) => clock::sleep_until(moment).await,
+        Some(moment) => leasehold_runtime::sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }

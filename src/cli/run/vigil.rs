@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use leasehold_time::Moment;
 
 /// However long a grant is valid, this is time enough to kill a process.
 const LONGEST_MARGIN: Duration = Duration::from_millis(250);

@@ -9,13 +9,8 @@ use super::{
     notes::Notes,
     status_line::{self, Aim, Seen, StatusLine},
 };
-use crate::{
-    cli::{
-        output::Output,
-        process::{self, Signal, Signals},
-    },
-    clock::{self, Moment},
-};
+use crate::cli::{output::Output, process, process::Signal, process::Signals};
+use leasehold_time::Moment;
 
 /// How often the waiting time is shown anew.
 const TICK: Duration = Duration::from_secs(1);
@@ -79,7 +74,7 @@ impl<'a> Waiting<'a> {
                     on_signal(signal)?;
                 }
                 Ok(()) = news.changed() => {}
-                () = clock::sleep(TICK), if self.line.is_enabled() => {}
+                () = leasehold_runtime::sleep(TICK), if self.line.is_enabled() => {}
             }
             self.show(&news.borrow_and_update());
         }
@@ -97,7 +92,7 @@ pub(in crate::cli) async fn pause(length: Duration, signals: &mut Signals) -> Re
     tokio::select! {
         biased;
         signal = asked_to_end(signals) => Err(signal),
-        () = clock::sleep(length) => Ok(()),
+        () = leasehold_runtime::sleep(length) => Ok(()),
     }
 }
 

@@ -5,8 +5,9 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use super::{Group, Kind, Setting};
 use crate::{
     config::{Credential, LogFormat, SecretText, Store, azure},
-    lease, telemetry,
+    telemetry,
 };
+use leasehold_store as lease;
 
 const fn setting(key: &'static str, group: Group, about: &'static str, kind: Kind) -> Setting {
     Setting { key, group, about, kind }
@@ -131,7 +132,7 @@ pub const SETTINGS: &[Setting] = &[
                       \"UseDevelopmentStorage=true\" for Azurite on its usual port",
             field: |config| &mut config.azure.connection_string,
             read: |text| {
-                lease::azure::Address::of_connection_string(text)?;
+                crate::lease::azure::Address::of_connection_string(text)?;
                 Ok(SecretText::new(text))
             },
         },
@@ -144,7 +145,7 @@ pub const SETTINGS: &[Setting] = &[
             allowed: "one of the account's two keys, in base64",
             field: |config| &mut config.azure.account_key,
             read: |text| {
-                lease::azure::check_key(text)?;
+                crate::lease::azure::check_key(text)?;
                 Ok(SecretText::new(text))
             },
         },
@@ -156,7 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Secret {
             allowed: "a query such as \"sv=...&sig=...\", with or without a question mark",
             field: |config| &mut config.azure.sas,
-            read: lease::azure::read_sas,
+            read: crate::lease::azure::read_sas,
         },
     ),
     setting(

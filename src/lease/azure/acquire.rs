@@ -16,15 +16,10 @@ use super::{
     limit,
     record::{Record, SLICE},
 };
-use crate::{
-    clock::{self, Moment},
-    lease::{
-        Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Tokens, Value,
-        token::SEQ_BITS,
-    },
-    mutant::{self, Mutant},
-    name::LockName,
-};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_store::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Value};
+use leasehold_time::{Moment, clock};
+use leasehold_types::{LockName, TokenRange, token::SEQ_BITS};
 
 /// A service's clock that is further ahead of ours than this is absurd.
 const ABSURD: u64 = 24 * 60 * 60;
@@ -48,7 +43,7 @@ enum Leasing {
 }
 
 impl Azure {
-    /// See [`LeaseStore::acquire`](crate::lease::LeaseStore::acquire).
+    /// See [`LeaseStore::acquire`](leasehold_store::LeaseStore::acquire).
     pub(super) async fn acquire_lease(&self, claim: Claim) -> Result<Acquire, Error> {
         if claim.again
             && let Some(held) = self.look_first(&claim).await?
@@ -81,7 +76,7 @@ impl Azure {
         });
         match written.await {
             Ok(Written::Yes(record)) => {
-                let tokens = Tokens::from(record.token, SLICE);
+                let tokens = TokenRange::from(record.token, SLICE);
                 self.shared.memory.change(&claim.name, |known| {
                     known.hold = Some((claim.id, record.token));
                 });
@@ -105,7 +100,7 @@ impl Azure {
         }
     }
 
-    /// See [`LeaseStore::next_tokens`](crate::lease::LeaseStore::next_tokens).
+    /// See [`LeaseStore::next_tokens`](leasehold_store::LeaseStore::next_tokens).
     pub(super) async fn more_tokens(&self, name: LockName, id: LeaseId) -> Result<Acquire, Error> {
         let attempt = self.attempt(&name, Some(id), Cause::Grant, SHORTEST);
         let amended = self.amend_latest(&attempt, |record, basis| {
@@ -114,7 +109,7 @@ impl Azure {
         });
         match amended.await {
             Ok(Written::Yes(record)) => {
-                let tokens = Tokens::from(record.token, SLICE);
+                let tokens = TokenRange::from(record.token, SLICE);
                 Ok(Acquire::Acquired(Acquired { tokens, deadline: None }))
             }
             Ok(Written::NotOurs(_)) => Ok(Acquire::Held { by: None }),
@@ -318,7 +313,7 @@ fn next_token(stored: u64, basis: &Basis, wall: u64) -> Result<u64, Unfit> {
         (stored, None) if is_own => stored + SLICE,
         (_, None) => return Err(Unfit::Otherwise(UNUSABLE_CLOCK.to_owned())),
     };
-    if Tokens::from(token, SLICE).is_empty() {
+    if TokenRange::from(token, SLICE).is_empty() {
         return Err(Unfit::Corrupt("its tokens are used up".to_owned()));
     }
     Ok(token)

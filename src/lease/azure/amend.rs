@@ -14,12 +14,11 @@ use super::{
     limit,
     record::Record,
 };
-use crate::{
-    clock::{Moment, sleep},
-    lease::{Error, LeaseId, Value},
-    mutant::{self, Mutant},
-    name::LockName,
-};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_runtime::sleep;
+use leasehold_store::{Error, LeaseId, Value};
+use leasehold_time::Moment;
+use leasehold_types::LockName;
 
 /// How often a change is tried: each further try follows a change by somebody
 /// else, who can't go on for long while the lease is ours.

@@ -31,11 +31,10 @@ use super::{
     health::Health,
     record::{Garbage, Record},
 };
-use crate::{
-    clock::{Moment, sleep, unix_seconds},
-    lease::{LONGEST_VALUE, LeaseId, Value},
-    mutant::{self, Mutant},
-};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_runtime::sleep;
+use leasehold_store::{LONGEST_VALUE, LeaseId, Value};
+use leasehold_time::{Moment, clock::unix_seconds};
 
 /// How many blobs a page of a listing has.
 const PAGE: i32 = 5000;

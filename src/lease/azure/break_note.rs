@@ -12,11 +12,9 @@ use std::time::Duration;
 use azure_core::http::Etag;
 
 use super::{Azure, blob::For, budget::Cause, path, record::Record};
-use crate::{
-    clock::Moment,
-    lease::{Breaker, LeaseId},
-    name::LockName,
-};
+use leasehold_store::{Breaker, LeaseId};
+use leasehold_time::Moment;
+use leasehold_types::LockName;
 
 /// Timeout of the calls that write a note, together: a break must not wait long
 /// for it.

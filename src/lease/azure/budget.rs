@@ -12,7 +12,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{clock::Moment, lease::CallCount};
+use leasehold_store::CallCount;
+use leasehold_time::Moment;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

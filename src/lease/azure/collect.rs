@@ -8,11 +8,10 @@ use super::{
     budget::Cause,
     path,
 };
-use crate::{
-    clock::{sleep, unix_seconds},
-    lease::token::SEQ_BITS,
-    mutant::{self, Mutant},
-};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_runtime::sleep;
+use leasehold_time::clock::unix_seconds;
+use leasehold_types::token::SEQ_BITS;
 
 /// A token's epoch must be this far behind the service's clock, so that a blob
 /// that is created anew begins with greater tokens whatever clock it asks.
@@ -89,10 +88,7 @@ mod tests {
     use azure_core::http::Etag;
 
     use super::*;
-    use crate::lease::azure::{
-        blob::Seen,
-        record::{Garbage, Record},
-    };
+    use crate::lease::{azure::blob::Seen, azure::record::Garbage, azure::record::Record};
 
     const NOW: u64 = 1_700_000_000;
 

@@ -7,7 +7,7 @@ use azure_core::{
     http::{StatusCode, headers::HeaderName},
 };
 
-use crate::lease;
+use leasehold_store as lease;
 
 /// Why a call did not do what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

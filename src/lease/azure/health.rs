@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::fault::Fault;
-use crate::clock::Moment;
+use leasehold_time::Moment;
 
 /// What passes within this time is no trouble.
 const HICCUP: Duration = Duration::from_secs(3);

@@ -6,11 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use azure_core::http::Etag;
 
 use super::record::Record;
-use crate::{
-    clock::HashMap,
-    lease::{Breaker, LeaseId, Value},
-    name::LockName,
-};
+use leasehold_store::{Breaker, LeaseId, Value};
+use leasehold_time::HashMap;
+use leasehold_types::LockName;
 
 /// How many locks a generation has. Two are kept.
 const GENERATION: usize = 1 << 16;

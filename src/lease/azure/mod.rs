@@ -42,17 +42,16 @@ use self::{
     fault::Fault,
     known::Memory,
 };
-use super::{
+use crate::config;
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_runtime as task;
+use leasehold_runtime::sleep;
+use leasehold_store::{
     Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
     LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
-use crate::{
-    clock::{Entropy, Moment, sleep},
-    config,
-    mutant::{self, Mutant},
-    name::LockName,
-    task,
-};
+use leasehold_time::{Entropy, Moment};
+use leasehold_types::LockName;
 
 /// How often an account in trouble is asked whether it is back.
 const ASK_AGAIN: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::name::LockName;
+use leasehold_types::LockName;
 
 /// Where all locks are, below the configured prefix.
 const ROOT: &str = "locks/";

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use azure_storage_blob::models::BlobContainerClientAcquireLeaseOptions;
 
 use super::account::Account;
-use crate::clock::sleep;
+use leasehold_runtime::sleep;
 
 pub(super) const DURATION: Duration = Duration::from_secs(60);
 

@@ -5,10 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap, collections::HashMap, sync::Arc};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    holder::Holder,
-    lease::{Breaker, Endpoint, Tokens},
-};
+use leasehold_store::{Breaker, Endpoint};
+use leasehold_types::{Holder, TokenRange};
 
 /// How many tokens a hold takes. An epoch, one second of the service's clock,
 /// has room for 1,024 holds: so no lock can outrun that clock, and a blob that
@@ -79,8 +77,8 @@ struct Told<'a> {
 
 impl Record {
     /// The tokens of the latest hold.
-    pub(super) fn tokens(&self) -> Option<Tokens> {
-        (self.token > 0).then(|| Tokens::from(self.token, SLICE))
+    pub(super) fn tokens(&self) -> Option<TokenRange> {
+        (self.token > 0).then(|| TokenRange::from(self.token, SLICE))
     }
 
     /// As it is stored. Always within what the service takes: a holder's
@@ -138,7 +136,7 @@ impl Record {
         };
         let token = needed("token")?;
         let token = decimal(token)
-            .filter(|token| *token == 0 || !Tokens::from(*token, SLICE).is_empty())
+            .filter(|token| *token == 0 || !TokenRange::from(*token, SLICE).is_empty())
             .ok_or_else(|| Garbage(format!("its token is {:?}, which is none", clip(token))))?;
         let nonce = needed("nonce")?;
         let nonce = u128::from_str_radix(nonce, 16)

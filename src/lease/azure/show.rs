@@ -12,11 +12,9 @@ use super::{
     fault::Fault,
     record::Record,
 };
-use crate::{
-    clock::sleep,
-    lease::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Token, Value},
-    name::LockName,
-};
+use leasehold_runtime::sleep;
+use leasehold_store::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Value};
+use leasehold_types::{LockName, Token};
 
 /// How often a value is asked for that changes all the time.
 const TRIES: usize = 4;
@@ -25,7 +23,7 @@ const TRIES: usize = 4;
 const NOTES: usize = 10;
 
 impl Azure {
-    /// See [`LeaseStore::publish`](crate::lease::LeaseStore::publish).
+    /// See [`LeaseStore::publish`](leasehold_store::LeaseStore::publish).
     pub(super) async fn publish_hold(
         &self,
         name: LockName,
@@ -91,7 +89,7 @@ impl Azure {
         }
     }
 
-    /// See [`LeaseStore::inspect`](crate::lease::LeaseStore::inspect).
+    /// See [`LeaseStore::inspect`](leasehold_store::LeaseStore::inspect).
     pub(super) async fn look_at(&self, name: LockName) -> Result<Option<LeaseInfo>, Error> {
         let why = For { cause: Cause::Look, limit: LOOK };
         let path = self.path(&name);
@@ -196,7 +194,7 @@ impl Azure {
             held: seen.leased,
             holder: held.and_then(|record| record.holder.clone()),
             tokens: held.and_then(|record| record.tokens()),
-            leader: held.and_then(|record| Token::stored(record.leader?)),
+            leader: held.and_then(|record| Token::from_stored(record.leader?)),
             value,
             daemon: held
                 .filter(|record| !record.daemon.is_empty())

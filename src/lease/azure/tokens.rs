@@ -17,7 +17,7 @@ use azure_core::{
 use tokio::sync::watch;
 
 use super::{account, credentials::Way};
-use crate::clock::{self, Moment};
+use leasehold_time::{Moment, clock};
 
 /// The next token is fetched when the present one has less than this left. The
 /// SDK's caches give out the old one until then.
@@ -149,7 +149,7 @@ impl Source {
             token = self.credential.get_token(&scopes, None) => {
                 token.map_err(|error| one_line(&error))
             }
-            () = clock::sleep(self.limit) => {
+            () = leasehold_runtime::sleep(self.limit) => {
                 Err(format!("no answer within {}", humantime::format_duration(self.limit)))
             }
         }
@@ -164,7 +164,7 @@ async fn probe(transport: &Transport) -> Result<(), String> {
     let context = Context::new();
     tokio::select! {
         answer = transport.send(&context, &mut request) => answer.map(drop).map_err(|_| absent()),
-        () = clock::sleep(PROBE) => Err(absent()),
+        () = leasehold_runtime::sleep(PROBE) => Err(absent()),
     }
 }
 

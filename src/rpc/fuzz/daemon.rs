@@ -17,16 +17,13 @@ use tonic::{Code, Status};
 
 use super::{BREAK, CUT, SETTINGS, STEP_DOWN, acquire, model::Model, open, release};
 use crate::{
-    clock::Entropy,
     driver::Driver,
-    lease::{Breaker, embedded::Embedded},
-    lock,
-    rpc::{
-        decode,
-        pb::{self, attach_request::Message},
-        session::Attached,
-    },
+    rpc::{decode, pb, pb::attach_request::Message, session::Attached},
 };
+use leasehold_core::lock;
+use leasehold_embedded_store::Embedded;
+use leasehold_store::Breaker;
+use leasehold_time::Entropy;
 
 /// How many streams a script has.
 pub(super) const STREAMS: usize = 3;

@@ -10,16 +10,18 @@ use leasehold_fuzz::{
     wire::{self, Field},
 };
 use prost::Message as _;
+use prost::bytes::Bytes;
 
 use self::daemon::Daemon;
 use super::{
     decode::{self, First},
     pb::{self, attach_request::Message},
 };
-use crate::{
-    error::{Problem, Reason},
+use leasehold_core::{
+    error::Problem,
     session::{Request, SHORTEST_HOLD, SHORTEST_TTL, Settings},
 };
+use leasehold_types::Reason;
 
 const SETTINGS: Settings = Settings {
     default_ttl: Duration::from_secs(60),
@@ -50,7 +52,7 @@ fn resume(session: u8, ping: u64) -> Message {
     Message::Resume(pb::Resume {
         protocol_version: 1,
         oldest_protocol_version: 0,
-        resume_secret,
+        resume_secret: resume_secret.into(),
         ping,
     })
 }
@@ -65,17 +67,21 @@ fn campaign(request: u64, name: &str) -> Message {
         lock: lock(name),
         longest_hold_ms: Some(1000),
         lease_duration_ms: Some(15_000),
-        value: Some(b"v".to_vec()),
+        value: Some(Bytes::from_static(b"v")),
         ..Default::default()
     })
 }
 
 fn release(request: u64, grant: u8) -> Message {
-    Message::Release(pb::Release { request, handle: vec![grant] })
+    Message::Release(pb::Release { request, handle: vec![grant].into() })
 }
 
 fn proclaim(request: u64, grant: u8) -> Message {
-    Message::Proclaim(pb::Proclaim { request, handle: vec![grant], value: b"w".to_vec() })
+    Message::Proclaim(pb::Proclaim {
+        request,
+        handle: vec![grant].into(),
+        value: Bytes::from_static(b"w"),
+    })
 }
 
 fn keep_alive(ping: u64) -> Message {

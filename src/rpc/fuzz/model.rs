@@ -1,23 +1,22 @@
 //! What the protocol promises, held against what the daemon says.
 
+use prost::bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tonic::Status;
 
 use super::daemon::STREAMS;
 use crate::{
-    rpc::{
-        decode,
-        pb::{self, attach_request::Message, attach_response::Message as Heard},
-    },
-    session::Request,
+    rpc::pb::attach_response::Message as Heard,
+    rpc::{decode, pb, pb::attach_request::Message},
 };
+use leasehold_core::session::Request;
 
 /// A request that has not been answered.
 #[derive(Debug)]
 enum Owed {
     Acquire { name: (String, String), queued: bool },
-    Release { handle: Vec<u8> },
+    Release { handle: Bytes },
     Proclaim,
 }
 
@@ -32,7 +31,7 @@ struct Grant {
 
 #[derive(Debug, Default)]
 struct Session {
-    secret: Vec<u8>,
+    secret: Bytes,
     fenced: bool,
     ping: u64,
     /// Highest request number, on any stream and on this one.
@@ -41,7 +40,7 @@ struct Session {
     /// By the number of the request.
     owed: BTreeMap<u64, Vec<Owed>>,
     /// By handle. A lost one stays until it is released.
-    grants: BTreeMap<Vec<u8>, Grant>,
+    grants: BTreeMap<Bytes, Grant>,
     /// The list after a resume is under way.
     restoring: bool,
     /// It was closed, or its stream ended and it is fenced.
@@ -62,7 +61,7 @@ struct Carried {
 pub(super) struct Model {
     sessions: Vec<Session>,
     streams: [Carried; STREAMS],
-    handles: Vec<Vec<u8>>,
+    handles: Vec<Bytes>,
     /// The greatest token of each lock.
     tokens: BTreeMap<(String, String), u64>,
     said: BTreeSet<String>,
@@ -72,7 +71,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn fill_in_secret(&self, secret: &mut Vec<u8>) {
+    pub(super) fn fill_in_secret(&self, secret: &mut Bytes) {
         if let [number] = **secret
             && !self.sessions.is_empty()
         {
@@ -80,7 +79,7 @@ impl Model {
         }
     }
 
-    pub(super) fn fill_in_handle(&self, handle: &mut Vec<u8>) {
+    pub(super) fn fill_in_handle(&self, handle: &mut Bytes) {
         if let [number] = **handle
             && !self.handles.is_empty()
         {
@@ -97,7 +96,7 @@ impl Model {
     }
 
     /// A session that is not over.
-    pub(super) fn next_session(&self) -> Option<(Vec<u8>, u64)> {
+    pub(super) fn next_session(&self) -> Option<(Bytes, u64)> {
         let session = self.sessions.iter().find(|session| !session.over)?;
         Some((session.secret.clone(), session.ping))
     }

@@ -3,15 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use leasehold::{
-    clock::{Entropy, sleep},
     config::{self, SecretText},
-    lease::{
-        Acquire, Breaker, Claim, LeaseId, LeaseStore, Page, Publication, Token,
-        azure::{Azure, account::Account, doctor},
-    },
-    name::{LockName, Namespace},
+    lease::{azure::Azure, azure::account::Account, azure::doctor},
 };
 use leasehold_fuzz::Fuzz;
+use leasehold_runtime::sleep;
+use leasehold_store::{Acquire, Breaker, Claim, LeaseId, LeaseStore, Page, Publication};
+use leasehold_time::Entropy;
+use leasehold_types::{LockName, Namespace, Token};
 
 use super::{
     script::{self, Answers},
@@ -82,7 +81,7 @@ fn kind<T: fmt::Debug, E: fmt::Debug>(done: &Result<T, E>) -> String {
 }
 
 /// Tokens are greater than all that was shown.
-fn greater(done: &Result<Acquire, leasehold::lease::Error>, answers: &Answers) {
+fn greater(done: &Result<Acquire, leasehold_store::Error>, answers: &Answers) {
     if let Ok(Acquire::Acquired(acquired)) = done {
         let ((first, last), seen) = (acquired.tokens.bounds(), answers.token());
         assert!(first > seen && last < 1 << 53, "{acquired:?} after {seen}");
@@ -146,7 +145,7 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
         }
         7 | 8 => {
             let value = (call == 8).then(|| Arc::from(&b"host:1"[..]));
-            let token = Token::stored(5 << 20).unwrap();
+            let token = Token::from_stored(5 << 20).unwrap();
             let held_for = Duration::from_secs(1);
             let publication = Publication { holder: Arc::default(), token, held_for, value };
             kind(&by(LEASE, store.publish(&name, id, publication)).await)

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use leasehold_runtime::sleep;
 use leasehold_time::{
-    clock::{Moment, sleep},
+    Moment,
     simulation::{self, Task, World},
 };
 use tokio::{runtime::Builder, time::Instant};

@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, fmt};
 
-use leasehold_time::mutant::{self, Mutant};
+use leasehold_rules::mutant::{self, Mutant};
 
 macro_rules! wrapped_mutants {
     ($($name:ident, $rule:literal, $key:literal, $what:literal;)*) => {

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::sleep;
 use leasehold_check::Event;
 use leasehold_client::{Client, Error, Guard, Leadership, Loss, Reason};
-use leasehold_time::{
-    clock::Moment,
+use leasehold_runtime::{
     simulation::{self, Peek, Route},
+    sleep,
 };
+use leasehold_time::Moment;
 
 use crate::{
     dice::Dice,

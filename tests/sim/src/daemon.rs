@@ -3,13 +3,14 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use leasehold::{
-    clock::Entropy,
     config::{self, SecretText},
     driver::Driver,
-    lease::azure::{Azure, account::Account},
-    lock, session, task,
+    lease::{azure::Azure, azure::account::Account},
 };
 use leasehold_check::Event;
+use leasehold_core::{lock, session};
+use leasehold_runtime as task;
+use leasehold_time::Entropy;
 
 use crate::{
     faults,
@@ -119,10 +120,10 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
                 .await;
             }
             if let Some(store) = crate::embedded::daemon::store(number) {
-                _ = leasehold::lease::LeaseStore::close(&store).await;
+                _ = leasehold_store::LeaseStore::close(&store).await;
             }
             driver.end_streams();
-            leasehold::clock::sleep(Duration::from_millis(300)).await;
+            leasehold_runtime::sleep(Duration::from_millis(300)).await;
             count("daemon: stopped");
             crate::scene::scene().world.after(0, move || end(place, number, down));
         });

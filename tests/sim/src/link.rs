@@ -11,12 +11,12 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use leasehold::rpc::{
-    self, pb,
-    pb::{attach_request::Message as Asked, attach_response::Message as Said},
-};
+use leasehold::rpc;
 use leasehold_check::Event;
-use leasehold_time::simulation::{Attaching, Incoming, Link};
+use leasehold_protocol::v1::{
+    self as pb, attach_request::Message as Asked, attach_response::Message as Said,
+};
+use leasehold_runtime::simulation::{Attaching, Incoming, Link};
 use prost::Message as _;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
@@ -186,7 +186,7 @@ impl Link for Way {
         let (client, place, fenced) = (self.client.load(Relaxed), self.place, self.fenced);
         Box::pin(async move {
             let way = scene().dice.borrow_mut().length(1..10);
-            leasehold::clock::sleep(way).await;
+            leasehold_runtime::sleep(way).await;
             match connect(client, place, fenced, messages) {
                 Some(outcome) => outcome,
                 // The client gives up by itself.

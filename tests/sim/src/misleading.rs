@@ -6,15 +6,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    clock::sleep,
-    lease::{
-        Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore,
-        Page, Publication, Publish, Release, Renew,
-    },
-    name::LockName,
-    task,
+use leasehold_runtime as task;
+use leasehold_runtime::sleep;
+use leasehold_store::{
+    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Page,
+    Publication, Publish, Release, Renew,
 };
+use leasehold_types::LockName;
 
 use crate::broken::{Wrapped, is};
 

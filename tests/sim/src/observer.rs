@@ -2,12 +2,11 @@
 //! They call the daemon's own election service, without a connection in between, and
 //! end with its machine.
 
-use leasehold::{
-    clock::sleep,
-    rpc::{self, pb},
-    task,
-};
+use leasehold::rpc;
 use leasehold_check::Event;
+use leasehold_protocol::v1 as pb;
+use leasehold_runtime as task;
+use leasehold_runtime::sleep;
 use pb::election_service_client::ElectionServiceClient;
 use tonic::service::Routes;
 

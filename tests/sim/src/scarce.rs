@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{
-    lease::{
-        Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-        LeaseStore, Page, Publication, Publish, Release, Renew,
-    },
-    name::LockName,
+use leasehold_store::{
+    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew,
 };
+use leasehold_types::LockName;
 
 /// Only so many of the tokens that a store gives are passed on.
 pub struct Scarce<S> {

@@ -11,7 +11,7 @@ use azure_core::{
     async_runtime::{AbortableTask, AsyncRuntime, SpawnedTask, TaskFuture, set_async_runtime},
     time::Duration,
 };
-use leasehold::{clock, task};
+use leasehold_runtime as task;
 use tokio::sync::oneshot;
 
 /// Sees to it that the SDK runs nothing outside of the world.
@@ -34,7 +34,7 @@ impl AsyncRuntime for InWorld {
     }
 
     fn sleep(&self, duration: Duration) -> TaskFuture {
-        Box::pin(clock::sleep(duration.unsigned_abs()))
+        Box::pin(leasehold_runtime::sleep(duration.unsigned_abs()))
     }
 
     fn yield_now(&self) -> TaskFuture {

@@ -15,9 +15,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use leasehold_rules::mutant::{self, Mutant};
 use leasehold_time::{
-    clock::Moment,
-    mutant::{self, Mutant},
+    Moment,
     simulation::{self, Task},
 };
 use slab::Slab;

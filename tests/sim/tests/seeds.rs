@@ -8,8 +8,8 @@ use std::{
     thread,
 };
 
+use leasehold_rules::mutant::Mutant;
 use leasehold_sim::{broken::Broken, run::run};
-use leasehold_time::mutant::Mutant;
 
 /// A seed for each mutant that shows it, as found by `leasehold-sim --mutant all`.
 const KEPT: &str = include_str!("../seeds.txt");

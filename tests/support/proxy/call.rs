@@ -1,7 +1,7 @@
 //! What a request asks of the storage.
 
 use hyper::{HeaderMap, Method, http::request::Parts};
-use leasehold::clock::Moment;
+use leasehold_time::Moment;
 use percent_encoding::percent_decode_str;
 
 use super::rule::{Fault, Match};

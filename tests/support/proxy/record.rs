@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hyper::http::request::Parts;
-use leasehold::clock::Moment;
+use leasehold_time::Moment;
 use tokio::sync::watch;
 
 use super::{

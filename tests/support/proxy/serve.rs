@@ -8,7 +8,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use leasehold::clock::{self, Moment};
+use leasehold_time::Moment;
 use tokio::{
     net::TcpStream,
     sync::{mpsc, watch},
@@ -90,12 +90,12 @@ impl Call {
         match fault {
             None => self.forward().await,
             Some(Fault::Delay(length)) => {
-                clock::sleep(length).await;
+                leasehold_runtime::sleep(length).await;
                 self.forward().await
             }
             Some(Fault::DelayAnswer(length)) => {
                 let answer = self.forward().await;
-                clock::sleep(length).await;
+                leasehold_runtime::sleep(length).await;
                 answer
             }
             Some(Fault::Hold) => {
@@ -121,7 +121,7 @@ impl Call {
             Some(Fault::Duplicate { after }) => {
                 let answer = self.forward().await;
                 tokio::spawn(async move {
-                    clock::sleep(after).await;
+                    leasehold_runtime::sleep(after).await;
                     self.repeat().await;
                 });
                 answer

@@ -9,7 +9,7 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use hyper_util::rt::TokioIo;
-use leasehold::clock::Moment;
+use leasehold_time::Moment;
 use tokio::net::TcpStream;
 
 /// Azurite closes a connection that was idle for 5 s; one that is used in that

@@ -6,7 +6,7 @@ use azure_core::time::to_rfc7231;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, body::Bytes};
 use hyper_util::client::legacy::Error;
-use leasehold::clock;
+use leasehold_time::clock;
 
 use super::{
     Reply, Rest, Target, VERSION,

@@ -7,11 +7,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold::clock::sleep;
 use leasehold_check::Event;
 use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
+use leasehold_runtime::{
+    simulation::{self, Route},
+    sleep,
+};
 use leasehold_sim::scene::lock_name;
-use leasehold_time::simulation::{self, Route};
 use tokio::sync::Notify;
 
 use crate::{daemon::Setup, line::Line, record::Record, time};

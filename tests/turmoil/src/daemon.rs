@@ -5,12 +5,12 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use futures_util::stream;
 use leasehold::{
-    clock::Entropy,
     config::{self, Config, SecretText},
     daemon::Daemon,
-    lease::azure::{Azure, account::Account},
+    lease::{azure::Azure, azure::account::Account},
     rpc::{Duplex, Listener, Sockets},
 };
+use leasehold_time::Entropy;
 use tokio::sync::Notify;
 use turmoil::net::TcpListener;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
-use leasehold_time::simulation::Dial;
+use leasehold_runtime::simulation::Dial;
 use tonic::{
     codegen::Service,
     transport::{Channel, Endpoint, Uri},

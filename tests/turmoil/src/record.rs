@@ -14,11 +14,11 @@ use std::{
 use leasehold::driver::Driver;
 use leasehold_check::{Bounds, Entry, Event, History, Nanos};
 use leasehold_client::{Error, Guard};
+use leasehold_runtime::simulation::Peek;
 use leasehold_sim::{
     scene::{blob_path, lock_name},
     storage::{Act, Blob, Call},
 };
-use leasehold_time::simulation::Peek;
 use tokio::sync::Notify;
 
 use crate::time;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use leasehold_check::{Bounds, Event, History, Nanos, Violation, check};
+use leasehold_runtime::simulation::Inside;
 use leasehold_sim::dice::Dice;
-use leasehold_time::simulation::Inside;
 use turmoil::{Builder, Sim};
 
 use crate::{

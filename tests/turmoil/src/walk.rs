@@ -2,9 +2,9 @@
 
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use leasehold::clock::sleep;
 use leasehold_check::{History, Violation, check};
 use leasehold_client::{Guard, Moment};
+use leasehold_runtime::sleep;
 use leasehold_sim::dice::Dice;
 
 use crate::{

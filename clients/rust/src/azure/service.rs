@@ -12,7 +12,6 @@ use azure_core::{
 };
 
 use super::{Fault, secret::SecretText};
-use crate::clock;
 
 /// The version of the storage protocol: one that emulators know too.
 const VERSION: &str = "2025-11-05";
@@ -85,7 +84,7 @@ impl Service {
         let sent = self.pipeline.send(&context, &mut request, Some(options));
         let answer = tokio::select! {
             answer = sent => answer?,
-            () = clock::sleep(self.call_limit) => {
+            () = leasehold_runtime::sleep(self.call_limit) => {
                 let why = format!("no answer from the storage account within {:?}", self.call_limit);
                 return Err(Fault::Unclear { why });
             }

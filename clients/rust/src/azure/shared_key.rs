@@ -15,7 +15,7 @@ use azure_core::{
     time::to_rfc7231,
 };
 
-use crate::clock;
+use leasehold_time::clock;
 
 /// The headers that have a place of their own in what is signed, except for
 /// tables. `date` stays empty, because `x-ms-date` is sent.

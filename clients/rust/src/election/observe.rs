@@ -16,7 +16,6 @@ use super::{ElectionState, OnTrouble};
 use crate::{
     Error,
     backoff::Backoff,
-    clock,
     connection::{Connection, elections},
     pb, status,
 };
@@ -148,7 +147,7 @@ async fn open(
     pause: Duration,
 ) -> Result<Streaming<pb::ObserveResponse>, Error> {
     if !pause.is_zero() {
-        clock::sleep(pause).await;
+        leasehold_runtime::sleep(pause).await;
     }
     let request = pb::ObserveRequest { election: Some(election?) };
     let target = connection.preferred();
@@ -162,7 +161,7 @@ async fn open(
             Ok(response) => Ok(response.into_inner()),
             Err(status) => Err(status::error(&status)),
         },
-        () = clock::sleep(connection.timeout()) => {
+        () = leasehold_runtime::sleep(connection.timeout()) => {
             connection.renew(target, generation);
             connection.pass_over(target);
             Err(Error::unavailable(format!("no answer within {:?}", connection.timeout())))

@@ -9,9 +9,9 @@ use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
     Loss, Reason,
-    clock::{self, Moment},
     session::{GrantId, Session},
 };
+use leasehold_time::Moment;
 
 /// Ends when it is dropped.
 pub(super) struct Vigil {
@@ -105,14 +105,14 @@ async fn watch(watched: Arc<Watched>) {
         }
         tokio::select! {
             biased;
-            () = clock::sleep_until(due) => {}
+            () = leasehold_runtime::sleep_until(due) => {}
             () = watched.hurry.notified() => {}
         }
     }
     watched.lose();
     // The daemon keeps others out for as long as it hears of the session. The
     // work may go on until the deadline, and not longer.
-    clock::sleep_until(watched.session.deadline(watched.grant)).await;
+    leasehold_runtime::sleep_until(watched.session.deadline(watched.grant)).await;
     watched.session.give_up(watched.grant);
 }
 

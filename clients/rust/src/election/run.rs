@@ -3,12 +3,8 @@
 use std::{sync::PoisonError, time::Duration};
 
 use super::{Election, Leadership};
-use crate::{
-    Error, Loss, Reason,
-    backoff::Backoff,
-    clock::{self, Moment},
-    value::Value,
-};
+use crate::{Error, Loss, Reason, backoff::Backoff, value::Value};
+use leasehold_time::Moment;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -91,7 +87,7 @@ impl Election {
             };
             let Some(pause) = pauses.after(&trouble) else { return Err(trouble) };
             self.tell(&trouble);
-            clock::sleep(pause).await;
+            leasehold_runtime::sleep(pause).await;
         }
     }
 

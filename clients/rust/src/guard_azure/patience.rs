@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use crate::clock;
-
 /// Who is asked to wait for longer is told so rather than kept waiting.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -33,7 +31,7 @@ impl Patience {
     pub(super) async fn again(&mut self, at_least: Duration) -> bool {
         match self.0.next() {
             Some(pause) if at_least <= LONGEST => {
-                clock::sleep(pause.max(at_least)).await;
+                leasehold_runtime::sleep(pause.max(at_least)).await;
                 true
             }
             _ => false,

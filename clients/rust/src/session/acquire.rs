@@ -12,12 +12,8 @@ use super::{
     shared::{Reply, Waiter},
     state::{Outcome, Ticket},
 };
-use crate::{
-    Error, Guard, Progress, Token,
-    clock::{self, Moment},
-    pb,
-    request::OnProgress,
-};
+use crate::{Error, Guard, Progress, Token, pb, request::OnProgress};
+use leasehold_time::Moment;
 
 impl Session {
     /// Asks for a lock and waits for the answer. Dropping the future takes the
@@ -43,7 +39,7 @@ impl Session {
         let mut patience = (wait != Wait::Not).then_some(answer_within);
         let mut alarm = limit;
         let reply = loop {
-            let mut rung = pin!(clock::sleep_until_any(alarm));
+            let mut rung = pin!(leasehold_runtime::sleep_until_any(alarm));
             tokio::select! {
                 biased;
                 reply = &mut pending.reply => break reply,

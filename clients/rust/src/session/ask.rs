@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Error, Holder, Progress, Reason, clock::Moment, pb, value::Value};
+use crate::{Error, Holder, Progress, Reason, pb, value::Value};
+use leasehold_time::Moment;
 
 /// How long an acquire waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl Ask {
     /// What the caller should do after this refusal; none if the caller waits,
     /// and the next daemon may grant what this one can't.
     pub(crate) fn refusal(&self, refused: pb::Refused) -> Option<Error> {
-        let reason = Reason::from(refused.reason());
+        let reason = leasehold_protocol::reason_from_wire(refused.reason());
         if reason == Reason::ShuttingDown && self.wait != Wait::Not {
             return None;
         }
@@ -174,7 +175,7 @@ mod tests {
                 refused(reason),
                 Error::NotGranted {
                     lock: "orders".into(),
-                    reason: reason.into(),
+                    reason: leasehold_protocol::reason_from_wire(reason),
                     message: message(),
                     holder: Some(Box::new(Holder {
                         client: "billing".into(),

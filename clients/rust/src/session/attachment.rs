@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     Error, Loss, Progress, Reason, SessionInfo,
-    clock::{Anchor, Moment},
-    pb,
-    pb::attach_request::Message,
+    pb::{self, attach_request::Message},
 };
+use leasehold_time::{ClockPair, Moment};
 
 /// The versions of the protocol that this client speaks.
 const NEWEST_PROTOCOL: u32 = 1;
@@ -102,7 +101,7 @@ pub(crate) enum Next {
 impl State {
     /// Begins a stream: its first message. The time must be taken before the
     /// message is on its way.
-    pub(crate) fn begin(&mut self, now: Anchor) -> Message {
+    pub(crate) fn begin(&mut self, now: ClockPair) -> Message {
         let Some(session) = &self.established else {
             self.pings = Pings::default();
             let ping = self.pings.send(now);
@@ -205,7 +204,7 @@ impl State {
     }
 
     /// The stream has ended, or did not begin.
-    pub(crate) fn detach(&mut self, setback: Setback, now: Anchor) -> Next {
+    pub(crate) fn detach(&mut self, setback: Setback, now: ClockPair) -> Next {
         let before = std::mem::replace(&mut self.attachment, Attachment::None);
         let was_known = self.established.is_some();
         // Nobody may be looking at a guard, and what is over needs no stream.

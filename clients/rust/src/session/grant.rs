@@ -3,11 +3,9 @@
 use std::fmt;
 
 use super::pings::Validity;
-use crate::{
-    Loss, Reason, Risk,
-    clock::{Anchor, Moment},
-    mutant::{self, Mutant},
-};
+use crate::{Loss, Reason, Risk};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_time::{ClockPair, Moment};
 
 /// The daemon's name for a grant. Whoever has it can release the grant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +57,7 @@ impl Grant {
 
     /// Until when the daemon keeps the lock from others, as far as is known and
     /// either clock shows.
-    pub(crate) fn deadline(&self, now: &Anchor) -> Moment {
+    pub(crate) fn deadline(&self, now: &ClockPair) -> Moment {
         let blind = mutant::is(Mutant::DeadlineBlindToLeaps);
         let promised = if blind { self.validity.deadline() } else { self.validity.ends_at(now) };
         self.ended.map_or(promised, |ended| ended.min(promised))
@@ -70,7 +68,7 @@ impl Grant {
     /// Says whether whoever waits for the loss has to look again: it is lost, or
     /// it may be sooner than was known. (The way of this ping took longer than
     /// that of the last, and it is the lease that ends.)
-    pub(crate) fn renew(&mut self, validity: Validity, now: &Anchor) -> bool {
+    pub(crate) fn renew(&mut self, validity: Validity, now: &ClockPair) -> bool {
         let mut news = self.look_at_clocks(now);
         if mutant::is(Mutant::LostIsTakenBack) {
             (self.loss, self.ended) = (None, None);
@@ -85,7 +83,7 @@ impl Grant {
 
     /// A grant whose validity is used up is lost, whatever is heard later.
     /// Says whether this is news.
-    pub(crate) fn look_at_clocks(&mut self, now: &Anchor) -> bool {
+    pub(crate) fn look_at_clocks(&mut self, now: &ClockPair) -> bool {
         self.validity.is_over(now) && self.end(self.run_out(), now.at())
     }
 
@@ -138,11 +136,11 @@ mod tests {
     use super::*;
     use crate::Operator;
 
-    fn start() -> Anchor {
-        Anchor::then(Moment::from_boot(Duration::from_secs(1000)))
+    fn start() -> ClockPair {
+        ClockPair::then(Moment::from_boot(Duration::from_secs(1000)))
     }
 
-    fn validity(ping: u64, sent: Anchor, seconds: u64) -> Validity {
+    fn validity(ping: u64, sent: ClockPair, seconds: u64) -> Validity {
         Validity { ping, sent, length: Duration::from_secs(seconds) }
     }
 
@@ -168,7 +166,7 @@ mod tests {
     fn a_promise_after_the_deadline_is_too_late() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let late = Anchor::then(sent.at() + Duration::from_secs(10));
+        let late = ClockPair::then(sent.at() + Duration::from_secs(10));
         assert!(grant.renew(validity(1, sent, 20), &late));
         assert_eq!(grant.loss().map(|loss| loss.reason), Some(Reason::Expired));
         assert_eq!(grant.validity.ping, 0);
@@ -208,7 +206,7 @@ mod tests {
     fn a_leap_that_uses_up_the_validity_ends_the_grant() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let later = Anchor::then(sent.at() + Duration::from_secs(4));
+        let later = ClockPair::then(sent.at() + Duration::from_secs(4));
         assert!(!grant.look_at_clocks(&later.leapt(Duration::from_secs(5))));
         let leapt = later.leapt(Duration::from_secs(5));
         assert_eq!(grant.deadline(&leapt), later.at() + Duration::from_secs(1));
@@ -220,7 +218,7 @@ mod tests {
     #[test]
     fn a_grant_that_was_to_end_has_ended_for_that_reason() {
         let sent = start();
-        let over = Anchor::then(sent.at() + Duration::from_secs(10));
+        let over = ClockPair::then(sent.at() + Duration::from_secs(10));
         for (warned, lost) in [
             (Reason::StepDown, Reason::StepDown),
             (Reason::ShuttingDown, Reason::ShuttingDown),

@@ -10,16 +10,15 @@ use super::{
 };
 use crate::{
     Error, Loss, Operator, Progress, Reason, Risk,
-    clock::Anchor,
-    mutant::{self, Mutant},
-    pb,
-    pb::{attach_request, attach_response::Message},
+    pb::{self, attach_request, attach_response::Message},
 };
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_time::ClockPair;
 
 impl State {
     /// A message of the daemon. What it may not say, or what is about nothing
     /// that is known, changes nothing.
-    pub(crate) fn hear(&mut self, message: Message, now: Anchor) {
+    pub(crate) fn hear(&mut self, message: Message, now: ClockPair) {
         match message {
             Message::Opened(opened) => self.opened(opened, now.at()),
             _ if !self.attachment.is_open() || self.is_closing() => {}
@@ -35,7 +34,7 @@ impl State {
         }
     }
 
-    fn kept_alive(&mut self, kept: &pb::KeptAlive, now: Anchor) {
+    fn kept_alive(&mut self, kept: &pb::KeptAlive, now: ClockPair) {
         let Some(mut validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
         if mutant::is(Mutant::CountFromAnswer) {
             validity.sent = now;
@@ -69,7 +68,7 @@ impl State {
     }
 
     /// The answer to an acquire, or a part of the list after a resume.
-    fn granted(&mut self, granted: &pb::Granted, now: Anchor) {
+    fn granted(&mut self, granted: &pb::Granted, now: ClockPair) {
         let Some(handle) = Handle::parse(&granted.handle) else { return };
         let validity = self.pings.validity(granted.ping, granted.valid_for_ms);
         match self.handles.get(&handle) {
@@ -81,7 +80,7 @@ impl State {
     }
 
     /// The daemon still knows a grant after a resume.
-    fn listed(&mut self, id: GrantId, validity: Option<Validity>, now: Anchor) {
+    fn listed(&mut self, id: GrantId, validity: Option<Validity>, now: ClockPair) {
         if let Attachment::Restoring(listed) = &mut self.attachment {
             listed.grants.insert(id);
         }
@@ -99,7 +98,7 @@ impl State {
         granted: &pb::Granted,
         handle: Handle,
         validity: Option<Validity>,
-        now: Anchor,
+        now: ClockPair,
     ) {
         let ticket = self.requests.remove(&granted.request);
         let acquire = ticket.and_then(|ticket| Some((ticket, self.asks.get(&ticket)?)));
@@ -137,7 +136,7 @@ impl State {
             return;
         }
         if let Some(releasing) = self.releases.get_mut(&refused.request) {
-            if Reason::from(refused.reason()) == Reason::UnknownHandle {
+            if leasehold_protocol::reason_from_wire(refused.reason()) == Reason::UnknownHandle {
                 self.released(refused.request);
                 return;
             }
@@ -209,7 +208,7 @@ impl State {
         let Some(id) = self.held(&at_risk.handle) else { return };
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.warn(Risk {
-            reason: at_risk.reason().into(),
+            reason: leasehold_protocol::reason_from_wire(at_risk.reason()),
             message: at_risk.message,
             ends_in: Duration::from_millis(at_risk.ends_in_ms),
             operator: at_risk.operator.map(Operator::from),
@@ -222,7 +221,7 @@ impl State {
         self.lose(
             id,
             Loss {
-                reason: lost.reason().into(),
+                reason: leasehold_protocol::reason_from_wire(lost.reason()),
                 message: lost.message,
                 operator: lost.operator.map(Operator::from),
             },

@@ -33,13 +33,8 @@ use self::{
     state::Outcome,
     stream::Watch,
 };
-use crate::{
-    Error, Loss, Reason, Risk,
-    clock::{self, Anchor, Moment},
-    connection::Connection,
-    pb, task,
-    value::Value,
-};
+use crate::{Error, Loss, Reason, Risk, connection::Connection, pb, value::Value};
+use leasehold_time::{ClockPair, Moment};
 
 /// A session, as the daemon described it when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +77,7 @@ impl Session {
     /// session was told and both clocks show.
     pub(crate) fn deadline(&self, grant: GrantId) -> Moment {
         self.shared.update(|inner| {
-            let now = Anchor::now();
+            let now = ClockPair::now();
             let grant = inner.state.look_at(grant, &now);
             grant.map_or(Moment::from_boot(Duration::ZERO), |grant| grant.deadline(&now))
         })
@@ -92,7 +87,7 @@ impl Session {
     /// changing anything.
     #[cfg(feature = "simulation")]
     pub(crate) fn peek(&self, grant: GrantId) -> Option<(Moment, bool)> {
-        let (inner, now) = (self.shared.lock(), Anchor::now());
+        let (inner, now) = (self.shared.lock(), ClockPair::now());
         let grant = inner.state.grant(grant)?;
         let deadline = grant.deadline(&now);
         Some((deadline, grant.loss().is_none() && now.at() < deadline))
@@ -101,7 +96,7 @@ impl Session {
     /// Whether the grant is lost, by both clocks and all that was heard. A
     /// loss that was seen once is never taken back.
     pub(crate) fn loss(&self, id: GrantId) -> Option<Loss> {
-        self.shared.update(|inner| match inner.state.look_at(id, &Anchor::now()) {
+        self.shared.update(|inner| match inner.state.look_at(id, &ClockPair::now()) {
             Some(grant) => grant.loss().cloned(),
             None => Some(Loss::new(Reason::UnknownHandle, "the lock was given back")),
         })
@@ -130,7 +125,7 @@ impl Session {
         let reply = tokio::select! {
             biased;
             reply = released => reply,
-            () = clock::sleep(limit) => {
+            () = leasehold_runtime::sleep(limit) => {
                 let trouble = self.shared.lock().state.trouble().map(out_of_reach);
                 let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
                 return Err(Error::unavailable(format!(
@@ -195,7 +190,7 @@ impl Session {
             tokio::select! {
                 biased;
                 () = rested => {}
-                () = clock::sleep(self.connection.timeout()) => {}
+                () = leasehold_runtime::sleep(self.connection.timeout()) => {}
             }
         }
     }
@@ -214,7 +209,7 @@ impl Session {
             // watch locks the state: so not under the lock.
             let watch = Watch::new(Arc::clone(&self.shared));
             let connection = Arc::clone(&self.connection);
-            task::spawn(self.connection.runtime(), stream::run(watch, connection));
+            leasehold_runtime::spawn_on(self.connection.runtime(), stream::run(watch, connection));
         }
         result
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::clock::{Anchor, Moment};
+use leasehold_time::{ClockPair, Moment};
 
 /// Answers to pings further back than this are of no use: at three pings per
 /// ttl, their validity is over.
@@ -14,7 +14,7 @@ const REMEMBERED: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     pub(crate) ping: u64,
-    pub(crate) sent: Anchor,
+    pub(crate) sent: ClockPair,
     pub(crate) length: Duration,
 }
 
@@ -24,12 +24,12 @@ impl Validity {
     }
 
     /// When it will be used up, by the clock that shows more time.
-    pub(crate) fn ends_at(&self, now: &Anchor) -> Moment {
-        self.deadline() - self.sent.leap_until(now)
+    pub(crate) fn ends_at(&self, now: &ClockPair) -> Moment {
+        self.deadline() - self.sent.jump_until(now)
     }
 
     /// Whether it is used up, by either clock.
-    pub(crate) fn is_over(&self, now: &Anchor) -> bool {
+    pub(crate) fn is_over(&self, now: &ClockPair) -> bool {
         now.at() >= self.ends_at(now)
     }
 }
@@ -37,13 +37,13 @@ impl Validity {
 #[derive(Default)]
 pub(crate) struct Pings {
     next: u64,
-    sent: VecDeque<(u64, Anchor)>,
+    sent: VecDeque<(u64, ClockPair)>,
     answered: Option<u64>,
 }
 
 impl Pings {
     /// Notes that a ping is about to be sent, and numbers it.
-    pub(crate) fn send(&mut self, now: Anchor) -> u64 {
+    pub(crate) fn send(&mut self, now: ClockPair) -> u64 {
         let ping = self.next;
         self.next += 1;
         self.sent.push_back((ping, now));
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn a_validity_counts_from_its_own_ping() {
         let mut pings = Pings::default();
-        let now = Anchor::now();
+        let now = ClockPair::now();
         assert_eq!(pings.send(now), 0);
-        assert_eq!(pings.send(Anchor::now()), 1);
+        assert_eq!(pings.send(ClockPair::now()), 1);
         let validity = pings.validity(0, 1500).expect("it was sent");
         assert_eq!(validity.deadline(), now.at() + Duration::from_millis(1500));
         assert!(pings.validity(2, 1500).is_none());
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_validity_is_used_up_by_the_clock_that_shows_more() {
         let seconds = Duration::from_secs;
-        let sent = Anchor::then(Moment::from_boot(seconds(1000)));
+        let sent = ClockPair::then(Moment::from_boot(seconds(1000)));
         let validity = Validity { ping: 0, sent, length: seconds(10) };
         for (passed, leap, over) in [
             (0, 0, false),
@@ -102,21 +102,21 @@ mod tests {
             (4, 5, false),
             (4, 6, true),
         ] {
-            let now = Anchor::then(sent.at() + seconds(passed)).leapt(seconds(leap));
+            let now = ClockPair::then(sent.at() + seconds(passed)).leapt(seconds(leap));
             assert_eq!(validity.is_over(&now), over, "{passed} s, and {leap} s by the wall");
         }
         // A wall clock that was set back takes nothing away.
         let ahead = Validity { sent: sent.leapt(seconds(60)), ..validity };
-        assert!(!ahead.is_over(&Anchor::then(sent.at() + seconds(9))));
-        assert!(ahead.is_over(&Anchor::then(sent.at() + seconds(10))));
+        assert!(!ahead.is_over(&ClockPair::then(sent.at() + seconds(9))));
+        assert!(ahead.is_over(&ClockPair::then(sent.at() + seconds(10))));
     }
 
     #[test]
     fn an_answer_to_an_older_ping_does_not_count_for_the_last() {
         let mut pings = Pings::default();
         assert!(pings.last_is_answered());
-        pings.send(Anchor::now());
-        pings.send(Anchor::now());
+        pings.send(ClockPair::now());
+        pings.send(ClockPair::now());
         pings.answer(0);
         assert!(!pings.last_is_answered());
         pings.answer(1);
@@ -128,7 +128,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let mut pings = Pings::default();
         for _ in 0..10 * REMEMBERED {
-            pings.send(Anchor::now());
+            pings.send(ClockPair::now());
         }
         assert_eq!(pings.sent.len(), REMEMBERED);
         assert!(pings.validity(0, 1).is_none());

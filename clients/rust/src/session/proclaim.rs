@@ -69,7 +69,7 @@ impl State {
 
     pub(super) fn proclaim_refused(&mut self, refused: pb::Refused) {
         let Some(proclaiming) = self.proclaims.remove(&refused.request) else { return };
-        let reason = Reason::from(refused.reason());
+        let reason = leasehold_protocol::reason_from_wire(refused.reason());
         let error = match self.not_leading(&proclaiming) {
             Some(lost) => lost,
             None if reason == Reason::UnknownHandle => {

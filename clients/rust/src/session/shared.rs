@@ -14,7 +14,12 @@ use super::{
     grant::{Grant, GrantId},
     state::{Action, Outcome, State, Ticket},
 };
-use crate::{Progress, clock::Moment, connection::Target, pb, pb::attach_request::Message};
+use crate::{
+    Progress,
+    connection::Target,
+    pb::{self, attach_request::Message},
+};
+use leasehold_time::Moment;
 
 pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 

@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{
     Error, Loss, Progress, Reason,
-    clock::{Anchor, Moment},
-    pb,
-    pb::attach_request::Message,
+    pb::{self, attach_request::Message},
 };
+use leasehold_time::{ClockPair, Moment};
 
 /// The client's own number for something that will be answered. Numbers on the
 /// wire change when a request is sent again; this one does not.
@@ -203,7 +202,7 @@ impl State {
     }
 
     /// The grant, by what the clocks show too.
-    pub(crate) fn look_at(&mut self, id: GrantId, now: &Anchor) -> Option<&Grant> {
+    pub(crate) fn look_at(&mut self, id: GrantId, now: &ClockPair) -> Option<&Grant> {
         let grant = self.grants.get_mut(&id)?;
         if grant.look_at_clocks(now) {
             self.actions.push_back(Action::Ring(id));
@@ -261,7 +260,7 @@ impl State {
         self.closed.is_some()
     }
 
-    pub(crate) fn ping(&mut self, now: Anchor) {
+    pub(crate) fn ping(&mut self, now: ClockPair) {
         let ping = self.pings.send(now);
         self.send(Message::KeepAlive(pb::KeepAlive { ping }));
     }

@@ -15,13 +15,11 @@ use super::{
 use crate::{
     Reason,
     backoff::Backoff,
-    clock,
-    clock::{Anchor, Moment},
     connection::{Connection, Incoming, Target},
-    pb,
-    pb::{attach_request, attach_response::Message},
+    pb::{self, attach_request, attach_response::Message},
     status,
 };
+use leasehold_time::{ClockPair, Moment};
 
 /// A stream that lives for this long has served somebody.
 const PROOF: Duration = Duration::from_secs(1);
@@ -42,7 +40,7 @@ pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
                 inner.state.abandon_session();
                 inner.daemon.into_iter().for_each(|silent| connection.pass_over(silent));
             }
-            let next = inner.state.detach(setback, Anchor::now());
+            let next = inner.state.detach(setback, ClockPair::now());
             // In the same breath, so that a request that comes now either is
             // seen by this task or starts a new one.
             inner.running = next != Next::Rest;
@@ -55,7 +53,7 @@ pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
             Next::TryAgainLater => {
                 let delay = attempts.backoff.next(retry_after);
                 attempts.log(delay, cause);
-                clock::sleep(delay).await;
+                leasehold_runtime::sleep(delay).await;
             }
             Next::Rest => {
                 watch.rests = true;
@@ -86,7 +84,7 @@ impl Drop for Watch {
                 inner.running = false;
                 inner.outgoing = None;
                 inner.waiters.clear();
-                inner.state.detach(Setback::Refused(runtime_gone()), Anchor::now());
+                inner.state.detach(Setback::Refused(runtime_gone()), ClockPair::now());
             });
         }
         self.shared.rested.notify_waiters();
@@ -120,7 +118,7 @@ impl Attempts {
 async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempts) -> Setback {
     let (outgoing, messages) = mpsc::unbounded_channel();
     let (target, resumes) = shared.update(|inner| {
-        let first = inner.state.begin(Anchor::now());
+        let first = inner.state.begin(ClockPair::now());
         let resumes = matches!(first, attach_request::Message::Resume(_));
         let target = inner.daemon.filter(|_| resumes).unwrap_or_else(|| connection.preferred());
         inner.daemon = Some(target);
@@ -135,7 +133,7 @@ async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempt
     let opened = tokio::select! {
         biased;
         opened = opening => opened,
-        () = clock::sleep(limit) => {
+        () = leasehold_runtime::sleep(limit) => {
             connection.renew(target, generation);
             Err(Setback::Broken(format!("no answer within {limit:?}")))
         }
@@ -213,7 +211,7 @@ async fn keep(
         let next_ping = shared.lock().state.next_ping().ok_or_else(|| {
             Setback::Broken("the daemon did not begin as the protocol says".to_owned())
         })?;
-        let mut due = pin!(clock::sleep_until(next_ping));
+        let mut due = pin!(leasehold_runtime::sleep_until(next_ping));
         loop {
             tokio::select! {
                 biased;
@@ -228,7 +226,7 @@ async fn keep(
         if shared.lock().state.is_owed_an_answer() {
             return Err(Ending::Silence);
         }
-        shared.update(|inner| inner.state.ping(Anchor::now()));
+        shared.update(|inner| inner.state.ping(ClockPair::now()));
     }
 }
 
@@ -282,7 +280,7 @@ fn hear(shared: &Shared, response: pb::AttachResponse, life: &mut Life) {
     let Some(message) = response.message else { return };
     life.kept_alive |= matches!(message, Message::KeptAlive(_));
     shared.update(|inner| {
-        let now = Anchor::now();
+        let now = ClockPair::now();
         inner.last_heard = Some(now.at());
         inner.state.hear(message, now);
     });
@@ -362,10 +360,10 @@ mod tests {
         let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
         let shared = Shared::new(Arc::new(profile));
         let mut life = Life { began: Moment::now(), kept_alive: false };
-        shared.lock().state.begin(Anchor::now());
+        shared.lock().state.begin(ClockPair::now());
         let opened = pb::Opened { ttl_ms: 9000, keep_alive_every_ms: 3000, ..Default::default() };
         hear(&shared, response(Message::Opened(opened)), &mut life);
-        shared.update(|inner| inner.state.ping(Anchor::now()));
+        shared.update(|inner| inner.state.ping(ClockPair::now()));
         assert!(shared.lock().state.is_owed_an_answer());
         (shared, life)
     }

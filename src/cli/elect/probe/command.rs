@@ -11,15 +11,11 @@ use tokio::{
 };
 
 use super::Probe;
-use crate::{
-    cli::{
-        keeper::Keeper,
-        output::Output,
-        process::{self, Awaited, ChildState, Group, Signal},
-        run::Program,
-    },
-    clock::Anchor,
+use crate::cli::{
+    keeper::Keeper, output::Output, process, process::Awaited, process::ChildState, process::Group,
+    process::Signal, run::Program,
 };
+use leasehold_time::ClockPair;
 
 /// As much of what a probe has written to standard error last is told.
 const LONGEST_TAIL: usize = 1024;
@@ -99,7 +95,7 @@ impl SeeingProbe<'_> {
         let stderr = sender.into_blocking_fd()?;
         // It reports on grants, and this is none.
         let mut keeper = Keeper::start(Output::Text, Stdio::null()).await?;
-        let known = Anchor::now();
+        let known = ClockPair::now();
         keeper.kill_at(known.at() + self.timeout + KEEPER_LATER, known)?;
         let program =
             Program { command: &self.command, environment: self.environment, output: Output::Text };

@@ -7,10 +7,8 @@ mod http;
 use std::{num::NonZeroU32, time::Duration};
 
 pub(super) use self::{command::CommandProbe, grpc::GrpcProbe, http::HttpProbe};
-use crate::{
-    cli::output::length,
-    clock::{self, Moment},
-};
+use crate::cli::output::length;
+use leasehold_time::Moment;
 
 /// One kind of question.
 pub(super) trait Probe {
@@ -38,7 +36,7 @@ impl Timing {
         let mut failures = 0;
         let mut next = Moment::now() + self.interval;
         loop {
-            clock::sleep_until(next).await;
+            leasehold_runtime::sleep_until(next).await;
             next = Moment::now() + self.interval;
             let answer = self.ask(probe).await;
             failures = match &answer {
@@ -62,7 +60,7 @@ impl Timing {
         tokio::select! {
             biased;
             answer = probe.ask() => answer,
-            () = clock::sleep(self.timeout) => {
+            () = leasehold_runtime::sleep(self.timeout) => {
                 Err(format!("no answer within {}", length(self.timeout)))
             }
         }

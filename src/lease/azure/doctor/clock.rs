@@ -10,7 +10,7 @@ use azure_core::{
     time::{Duration as Span, OffsetDateTime, parse_rfc7231},
 };
 
-use crate::lease::finding::Finding;
+use leasehold_store::finding::Finding;
 
 /// More than this is worth a warning.
 const CONSIDERABLE: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ const SYNCHRONISE: &str = "Synchronise this machine's clock, for example by NTP"
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::finding::Verdict;
+    use leasehold_store::finding::Verdict;
 
     #[test]
     fn only_what_is_certain_is_a_difference() {

@@ -24,11 +24,10 @@ use super::{
     account::Account,
     fault::{Fault, Refusal},
 };
-use crate::{
-    clock::{Entropy, sleep, wall},
-    config,
-    lease::finding::{Finding, Report},
-};
+use crate::config;
+use leasehold_runtime::sleep;
+use leasehold_store::finding::{Finding, Report};
+use leasehold_time::{Entropy, clock::wall};
 
 /// The time limit of each call.
 const LIMIT: Duration = Duration::from_secs(10);

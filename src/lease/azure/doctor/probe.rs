@@ -13,14 +13,11 @@ use azure_storage_blob::{
 
 use super::{first_page, limited};
 use crate::{
-    clock::Entropy,
     config,
-    lease::{
-        LeaseId,
-        azure::{account::Account, blob::guid, fault::Fault},
-        finding::Finding,
-    },
+    lease::{azure::account::Account, azure::blob::guid, azure::fault::Fault},
 };
+use leasehold_store::{LeaseId, finding::Finding};
+use leasehold_time::Entropy;
 
 /// The shortest that there is: it is released at once.
 const SECONDS: i32 = 15;

@@ -8,11 +8,9 @@ use azure_storage_blob::models::{
 use super::limited;
 use crate::{
     config,
-    lease::{
-        azure::{account::Account, fault::Fault, protect},
-        finding::Finding,
-    },
+    lease::{azure::account::Account, azure::fault::Fault, azure::protect},
 };
+use leasehold_store::finding::Finding;
 
 const CHECK: &str = "deletion";
 

@@ -3,10 +3,8 @@
 use azure_core::http::headers::{HeaderName, Headers};
 
 use super::{limited, probe::Probe};
-use crate::lease::{
-    azure::{account::Account, fault::Fault},
-    finding::{Finding, Report},
-};
+use crate::lease::{azure::account::Account, azure::fault::Fault};
+use leasehold_store::finding::{Finding, Report};
 
 const BROUGHT_BACK: &str = "Don't bring a lock's old blob back: its old token comes with it, and \
     a daemon that saw a greater one freezes the lock and answers DATA_LOSS. If it happened and \
@@ -110,7 +108,7 @@ fn header<'a>(headers: &'a Headers, name: &'static str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::finding::Verdict;
+    use leasehold_store::finding::Verdict;
 
     #[test]
     fn replication_to_another_region_is_noted() {

@@ -2,13 +2,14 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use leasehold::{
-    clock::{Entropy, sleep},
-    driver::Driver,
-    lease::{LeaseStore as _, embedded::Embedded},
-    lock, session, task,
-};
+use leasehold::driver::Driver;
 use leasehold_check::Event;
+use leasehold_core::{lock, session};
+use leasehold_embedded_store::Embedded;
+use leasehold_runtime as task;
+use leasehold_runtime::sleep;
+use leasehold_store::LeaseStore as _;
+use leasehold_time::Entropy;
 
 use super::mutants;
 use crate::{
@@ -116,7 +117,8 @@ fn clocks(scene: &Scene) -> Clocks {
 
 /// The process that starts now does not know of holds that there may be.
 fn forgets(until: Nanos) {
-    let wall = leasehold::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let wall =
+        leasehold_time::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let upto = (wall.as_nanos() * (1 << 20) / 1_000_000_000) as u64;
     record(Event::Forgotten { upto, until });
 }

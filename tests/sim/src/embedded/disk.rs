@@ -3,8 +3,8 @@
 
 use std::{io, path::Path, time::Duration};
 
-use leasehold::lease::embedded::{Blocking, Completion, Identity, NewState, StateDir};
 use leasehold_check::Event;
+use leasehold_embedded_store::{Blocking, Completion, Identity, NewState, StateDir};
 
 use crate::{
     daemon,
@@ -301,7 +301,7 @@ impl StateDir for SimDir {
 }
 
 async fn sleep(length: Duration) {
-    leasehold::clock::sleep(length).await;
+    leasehold_runtime::sleep(length).await;
 }
 
 /// The highest token that a state file reserves.

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use leasehold::lease::embedded::{Blocking, Completion, Identity, NewState, StateDir};
+use leasehold_embedded_store::{Blocking, Completion, Identity, NewState, StateDir};
 
 use super::disk::SimDir;
 use crate::{

@@ -1,7 +1,10 @@
 //! What operators do, through a daemon and to the storage itself.
 
-use leasehold::{driver::Driver, lease::Breaker, name::LockName, task};
+use leasehold::driver::Driver;
 use leasehold_check::Event;
+use leasehold_runtime as task;
+use leasehold_store::Breaker;
+use leasehold_types::LockName;
 
 use super::disturb;
 use crate::{

@@ -1,7 +1,7 @@
 //! What clients ask for, of which daemon, and what ends that.
 
-use leasehold::name::LockName;
 use leasehold_check::Event;
+use leasehold_types::LockName;
 
 use crate::world::{Machine, Nanos, SECOND};
 

@@ -2,7 +2,7 @@
 //! the checks see what goes on here.
 
 use leasehold_check::Kind;
-use leasehold_time::mutant::{self, Mutant};
+use leasehold_rules::mutant::{self, Mutant};
 use leasehold_turmoil::{daemon::Setup, stage::Host};
 
 use crate::{Two, holder_and_waiter, seconds, set_up};

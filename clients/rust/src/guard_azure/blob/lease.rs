@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     azure::Fault,
-    clock::{self, Moment},
     guard_azure::{ETag, Written, patience::Patience},
 };
+use leasehold_time::Moment;
 
 /// A blob that is leased: the service refuses every write that does not name
 /// the lease (412 LeaseIdMissing), and a second lease (409 LeaseAlreadyPresent).
@@ -157,18 +157,18 @@ impl LeasedBlob {
     pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         let renewals = async {
             loop {
-                clock::sleep(self.duration / 3).await;
+                leasehold_runtime::sleep(self.duration / 3).await;
                 while let Err(error) = self.renew().await {
                     if matches!(error, Error::Lost { .. }) {
                         return error;
                     }
-                    clock::sleep(Duration::from_secs(1)).await;
+                    leasehold_runtime::sleep(Duration::from_secs(1)).await;
                 }
             }
         };
         let passed = async {
             while self.is_valid() {
-                clock::sleep_until(self.deadline()).await;
+                leasehold_runtime::sleep_until(self.deadline()).await;
             }
             self.lost("it was not renewed in time", Written::No)
         };

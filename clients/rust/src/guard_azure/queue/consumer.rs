@@ -7,12 +7,8 @@ use std::{
 };
 
 use super::{Error, Place, Queue, rest::Got};
-use crate::{
-    Guard, Token,
-    azure::Fault,
-    clock::{self, Moment},
-    guard_azure::patience::Patience,
-};
+use crate::{Guard, Token, azure::Fault, guard_azure::patience::Patience};
+use leasehold_time::Moment;
 
 /// The service knows no less.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -155,7 +151,7 @@ impl<'a> Consumer<'a> {
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                () = clock::sleep(hold.until().remaining() / 2) => {}
+                () = leasehold_runtime::sleep(hold.until().remaining() / 2) => {}
             }
             // Once begun, it is seen to its end: the receipt changes with it.
             let mut extension = std::pin::pin!(self.extend(place, hold));
@@ -183,7 +179,7 @@ impl<'a> Consumer<'a> {
             // Tried again when half of what is left has passed. If it was done
             // all the same, its receipt is lost, and the next try says so.
             Err(fault) if fault.may_pass() => {
-                clock::sleep((hold.until().remaining() / 4).min(SHORTEST)).await;
+                leasehold_runtime::sleep((hold.until().remaining() / 4).min(SHORTEST)).await;
                 Ok(())
             }
             Err(fault) => Err(Error::of(&fault, place, false)),
@@ -253,7 +249,7 @@ impl Hold {
     /// Waits until the message may be visible again.
     async fn over(&self) {
         while !self.until().has_passed() {
-            clock::sleep_until(self.until()).await;
+            leasehold_runtime::sleep_until(self.until()).await;
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{future::Future, time::Duration};
 
-use crate::clock::{self, Moment};
 use crate::guard_azure::patience::Patience;
+use leasehold_time::Moment;
 
 /// When an operation ends, whatever has become of it by then. All calls and
 /// pauses that it is made of share it.
@@ -33,7 +33,7 @@ impl Deadline {
         tokio::select! {
             biased;
             done = awaited => Some(done),
-            () = clock::sleep_until(self.moment) => None,
+            () = leasehold_runtime::sleep_until(self.moment) => None,
         }
     }
 

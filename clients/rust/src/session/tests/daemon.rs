@@ -7,10 +7,10 @@ use std::{
 };
 
 use crate::{
-    clock::Moment,
-    pb,
-    pb::{attach_request::Message, attach_response::Message as Heard},
+    pb::attach_response::Message as Heard,
+    pb::{self, attach_request::Message},
 };
+use leasehold_time::Moment;
 
 pub(super) const TTL: Duration = Duration::from_secs(9);
 pub(super) const LOCKS: u8 = 3;

@@ -13,16 +13,14 @@ use prost::Message as _;
 
 use super::subject::{Subject, granted, kept_alive, lost, opened, queued, refused, restored};
 use crate::{
-    clock::Moment,
-    pb::{self, attach_request::Message, attach_response::Message as Heard},
+    pb::attach_response::Message as Heard,
+    pb::{self, attach_request::Message},
     session::{
-        Wait,
-        attachment::Setback,
-        grant::GrantId,
-        state::{Action, Outcome, Ticket},
+        Wait, attachment::Setback, grant::GrantId, state::Action, state::Outcome, state::Ticket,
     },
     value,
 };
+use leasehold_time::Moment;
 
 /// The steps of a script, by number.
 const HEAR: u32 = 1;

@@ -15,11 +15,11 @@ use crate::session::{
 };
 use crate::{
     Error,
-    clock::{Anchor, Moment},
-    pb,
-    pb::{attach_request::Message, attach_response::Message as Heard},
+    pb::attach_response::Message as Heard,
+    pb::{self, attach_request::Message},
     value::Value,
 };
+use leasehold_time::{ClockPair, Moment};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -120,18 +120,18 @@ impl World {
                 (0..*times).for_each(|_| self.proclaim(grant));
             }
             Event::Ping if self.state.next_ping().is_some() => {
-                self.state.ping(Anchor::then(self.now));
+                self.state.ping(ClockPair::then(self.now));
             }
             Event::ToDaemon => self.daemon_hears(),
             Event::ToClient => {
                 if let Some(heard) = self.to_client.pop_front() {
-                    self.state.hear(heard, Anchor::then(self.now));
+                    self.state.hear(heard, ClockPair::then(self.now));
                 }
             }
             Event::Cut if self.attached => self.detach(Setback::Broken("cut".into())),
             Event::Attach if !self.attached => {
                 self.attached = true;
-                let first = self.state.begin(Anchor::then(self.now));
+                let first = self.state.begin(ClockPair::then(self.now));
                 self.to_daemon.push_back(first);
             }
             // What the predecessor granted is kept from others for a ttl.
@@ -221,7 +221,7 @@ impl World {
         self.attached = false;
         self.to_daemon.clear();
         self.to_client.clear();
-        let next = self.state.detach(setback, Anchor::then(self.now));
+        let next = self.state.detach(setback, ClockPair::then(self.now));
         assert!(next != Next::Rest || self.open.is_empty(), "a waiter was forgotten");
     }
 
@@ -252,7 +252,7 @@ impl World {
 
     fn check(&mut self) {
         self.daemon.expire(self.now);
-        let now = Anchor::then(self.now);
+        let now = ClockPair::then(self.now);
         for (grant, was_lost) in &mut self.guards {
             let grant = self.state.grant(*grant).expect("a guard stands for it");
             let lost = grant.loss().is_some() || self.now >= grant.deadline(&now);

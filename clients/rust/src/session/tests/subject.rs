@@ -11,10 +11,10 @@ use crate::session::{
 };
 use crate::{
     Reason,
-    clock::{Anchor, Moment},
-    pb,
-    pb::{attach_request::Message, attach_response::Message as Heard},
+    pb::attach_response::Message as Heard,
+    pb::{self, attach_request::Message},
 };
+use leasehold_time::{ClockPair, Moment};
 
 pub(super) const TTL: Duration = Duration::from_secs(9);
 
@@ -70,8 +70,8 @@ impl Subject {
         self.leap += Duration::from_secs(seconds);
     }
 
-    pub(super) fn clocks(&self) -> Anchor {
-        Anchor::then(self.now).leapt(self.leap)
+    pub(super) fn clocks(&self) -> ClockPair {
+        ClockPair::then(self.now).leapt(self.leap)
     }
 
     pub(super) fn ask(&mut self, name: &str, wait: Wait) -> Ticket {

@@ -1,0 +1,288 @@
+//! Locks that somebody watches here and other daemons may hold: when to look at
+//! each again, however many watch it, and what was seen last. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::schedule::Schedule;
+use leasehold_store::LeaseInfo;
+use leasehold_time::{Entropy, HashMap, Moment};
+use leasehold_types::{LockName, Token};
+
+/// What is watched.
+#[derive(Debug)]
+pub struct Observed {
+    locks: HashMap<LockName, Entry>,
+    schedule: Schedule<LockName>,
+    interval: Duration,
+    entropy: Entropy,
+    /// Counts how often this daemon knew better.
+    stamps: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    watchers: usize,
+    /// None if nobody held it then, or this daemon has known better since.
+    seen: Option<Arc<LeaseInfo>>,
+    armed: Option<Moment>,
+    /// When this was learned: reads that were sent before are out of date.
+    stamp: u64,
+    /// The last that was learned otherwise, which is not learned again.
+    learned: Option<Arc<LeaseInfo>>,
+    /// Highest token that this daemon granted itself. Once the lock is not ours any more,
+    /// that leader is over, whatever the storage still says.
+    granted: Option<Token>,
+}
+
+impl Observed {
+    /// Nothing is watched. Whatever will be is looked at this often.
+    #[must_use]
+    pub fn new(interval: Duration, entropy: Entropy) -> Self {
+        Self {
+            locks: HashMap::default(),
+            schedule: Schedule::default(),
+            interval,
+            entropy,
+            stamps: 0,
+        }
+    }
+
+    /// One more watches a lock, which this daemon has granted with this token.
+    pub fn add(&mut self, name: &LockName, granted: Option<Token>, now: Moment) {
+        let entry = self.locks.entry(name.clone()).or_default();
+        entry.watchers += 1;
+        entry.granted = entry.granted.max(granted);
+        self.rearm(name, now);
+    }
+
+    /// One watches it no more.
+    pub fn remove(&mut self, name: &LockName) {
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        entry.watchers -= 1;
+        if entry.watchers == 0 {
+            self.schedule.rearm(name.clone(), &mut entry.armed, None);
+            self.locks.remove(name);
+        }
+    }
+
+    /// When to look next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Moment> {
+        self.schedule.next()
+    }
+
+    /// A lock to look at now. It is not due again before it was
+    /// [seen](Self::saw) or [missed](Self::missed).
+    pub fn pop(&mut self, now: Moment) -> Option<LockName> {
+        let name = self.schedule.pop(now)?;
+        if let Some(entry) = self.locks.get_mut(&name) {
+            entry.armed = None;
+        }
+        Some(name)
+    }
+
+    /// It was looked at. Says whether that brought news.
+    pub fn saw(
+        &mut self,
+        name: &LockName,
+        info: Option<Arc<LeaseInfo>>,
+        since: u64,
+        now: Moment,
+    ) -> bool {
+        self.rearm(name, now);
+        self.stamps += 1;
+        let Some(entry) = self.locks.get_mut(name) else { return false };
+        // Of two reads at the same time, either may be the older one.
+        if entry.stamp > since {
+            return false;
+        }
+        let info = info.filter(|info| info.held && !entry.is_over(info));
+        let news = !alike(entry.seen.as_deref(), info.as_deref());
+        entry.seen = info;
+        entry.stamp = self.stamps;
+        news
+    }
+
+    /// It could not be looked at, or need not be for now.
+    pub fn missed(&mut self, name: &LockName, now: Moment) {
+        self.rearm(name, now);
+    }
+
+    /// This daemon has the lock itself, and has granted it with this token: what was seen
+    /// before is out of date.
+    pub fn forget(&mut self, name: &LockName, granted: Option<Token>) {
+        self.stamps += 1;
+        if let Some(entry) = self.locks.get_mut(name) {
+            entry.seen = None;
+            entry.learned = None;
+            entry.stamp = self.stamps;
+            entry.granted = entry.granted.max(granted);
+        }
+    }
+
+    /// This daemon has found out otherwise who holds the lock, by a read that was sent
+    /// after this stamp.
+    pub fn learn(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
+        self.stamps += 1;
+        let Some(entry) = self.locks.get_mut(name) else { return };
+        let learned = entry.learned.replace(Arc::clone(info));
+        if learned.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.stamp > since {
+            return;
+        }
+        entry.seen = Some(Arc::clone(info)).filter(|info| info.held && !entry.is_over(info));
+        entry.stamp = self.stamps;
+    }
+
+    /// Whether this is what was seen last.
+    #[must_use]
+    pub fn agrees(&self, name: &LockName, info: &LeaseInfo) -> bool {
+        self.seen(name).is_some_and(|seen| alike(Some(seen), Some(info)))
+    }
+
+    /// Whether somebody watches the lock, so that [`Self::seen`] is the latest that is known.
+    #[must_use]
+    pub fn is_watched(&self, name: &LockName) -> bool {
+        self.locks.contains_key(name)
+    }
+
+    /// To be taken before a look, for [`Self::saw`].
+    #[must_use]
+    pub const fn stamp(&self) -> u64 {
+        self.stamps
+    }
+
+    /// What was seen last, if somebody held it.
+    #[must_use]
+    pub fn seen(&self, name: &LockName) -> Option<&LeaseInfo> {
+        self.locks.get(name)?.seen.as_deref()
+    }
+
+    fn rearm(&mut self, name: &LockName, now: Moment) {
+        let wait = self.entropy.jitter(self.interval);
+        if let Some(entry) = self.locks.get_mut(name)
+            && entry.armed.is_none()
+        {
+            self.schedule.rearm(name.clone(), &mut entry.armed, Some(now + wait));
+        }
+    }
+}
+
+impl Entry {
+    /// Whether this daemon granted this leader's token, or a higher one, itself.
+    fn is_over(&self, info: &LeaseInfo) -> bool {
+        info.leader.is_some_and(|leader| self.granted.is_some_and(|granted| leader <= granted))
+    }
+}
+
+/// For how long it has been held changes all the time.
+fn alike(one: Option<&LeaseInfo>, other: Option<&LeaseInfo>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let what = |info: &LeaseInfo| LeaseInfo { held_for: None, ..info.clone() };
+            what(one) == what(other)
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_boot(Duration::from_secs(seconds))
+    }
+
+    fn held(name: &LockName, seconds: u64, value: &[u8]) -> Option<Arc<LeaseInfo>> {
+        Some(Arc::new(LeaseInfo {
+            held: true,
+            held_for: Some(Duration::from_secs(seconds)),
+            value: Some(value.into()),
+            ..LeaseInfo::free(name.clone())
+        }))
+    }
+
+    #[test]
+    fn each_lock_is_looked_at_once_in_a_while_however_many_watch() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        for _ in 0..3 {
+            observed.add(&name, None, at(10));
+        }
+        assert_eq!(observed.pop(at(11)), None);
+        assert_eq!(observed.pop(at(12)), Some(name.clone()));
+        assert_eq!(observed.pop(at(99)), None, "a look is under way");
+        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
+        assert_eq!(observed.pop(at(14)), Some(name.clone()));
+        assert!(
+            !observed.saw(&name, held(&name, 7, b"x"), u64::MAX, at(14)),
+            "only time has passed"
+        );
+        assert_eq!(observed.pop(at(16)), Some(name.clone()));
+        assert!(observed.saw(&name, held(&name, 9, b"y"), u64::MAX, at(16)));
+        for _ in 0..3 {
+            observed.remove(&name);
+        }
+        assert_eq!(observed.next_due(), None);
+    }
+
+    #[test]
+    fn what_this_daemon_knows_better_is_forgotten() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        observed.add(&name, None, at(10));
+        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
+        assert!(observed.seen(&name).is_some());
+        observed.forget(&name, None);
+        assert!(observed.seen(&name).is_none());
+        assert!(!observed.saw(&name, None, u64::MAX, at(14)));
+    }
+
+    #[test]
+    fn overlapping_reads_do_not_bring_back_an_older_state() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        observed.add(&name, None, at(10));
+        let (first, second) = (observed.stamp(), observed.stamp());
+        assert!(observed.saw(&name, held(&name, 5, b"new"), second, at(11)));
+        assert!(!observed.saw(&name, held(&name, 4, b"old"), first, at(12)));
+        // Nor does what a waiter's poll found, which was sent before.
+        observed.learn(&name, &held(&name, 4, b"old").unwrap(), first);
+        let value = |observed: &Observed| observed.seen(&name).unwrap().value.clone();
+        assert_eq!(value(&observed).as_deref(), Some(b"new".as_slice()));
+        // A later one is learned once.
+        let newer = held(&name, 6, b"newer").unwrap();
+        let since = observed.stamp();
+        observed.learn(&name, &newer, since);
+        assert_eq!(value(&observed).as_deref(), Some(b"newer".as_slice()));
+        let since = observed.stamp();
+        assert!(observed.saw(&name, held(&name, 7, b"newest"), since, at(13)));
+        let since = observed.stamp();
+        observed.learn(&name, &newer, since);
+        assert_eq!(value(&observed).as_deref(), Some(b"newest".as_slice()));
+    }
+
+    #[test]
+    fn leader_replaced_by_own_grant_is_not_shown_again() {
+        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let name = LockName::parse("", "a").unwrap();
+        let led = |token: u64| {
+            let info = LeaseInfo::clone(&held(&name, 5, b"x").unwrap());
+            Some(Arc::new(LeaseInfo { leader: Token::from_stored(token), ..info }))
+        };
+        observed.add(&name, None, at(10));
+        observed.forget(&name, Token::from_stored(7));
+        // A second watcher begins while this daemon has granted the lock again.
+        observed.add(&name, Token::from_stored(8), at(10));
+        for former in [6, 7, 8] {
+            let since = observed.stamp();
+            observed.saw(&name, led(former), since, at(11));
+            assert!(observed.seen(&name).is_none());
+        }
+        let since = observed.stamp();
+        observed.saw(&name, led(9), since, at(12));
+        assert!(observed.seen(&name).is_some());
+    }
+}

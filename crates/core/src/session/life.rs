@@ -1,0 +1,360 @@
+//! A session's life: opened, resumed, left by its stream, expired, ended; and
+//! the end of the daemon's own.
+
+use std::sync::Arc;
+
+use super::{
+    Action, ExpiredSession, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId,
+    Sessions, StreamId, view,
+};
+use crate::{
+    error::Problem,
+    lock::{self, Cause, LockId, SessionKey},
+};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_store::DURATIONS;
+use leasehold_time::{HashMap, Moment};
+use leasehold_types::Reason;
+
+impl Sessions {
+    pub(super) fn tick(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let mut expired = Vec::new();
+        while let Some(key) = self.schedule.pop(now) {
+            let Some(session) = self.sessions.get_mut(key.0 as usize) else { continue };
+            session.armed = None;
+            if session.deadline() <= now {
+                expired.push(key);
+            } else {
+                if session.untold && session.quiet_until <= now {
+                    self.tell_unasked(key, now, out);
+                }
+                self.arm(key);
+            }
+        }
+        // None of them may be granted what another of them gives up.
+        for key in &expired {
+            self.leave_queues(*key, now, out);
+        }
+        for key in expired {
+            self.end_session(key, Some(Cause::Expired), now, out);
+        }
+        self.locks(lock::Event::Tick, now, out);
+    }
+
+    /// The schedule looks at a session at what was its deadline then; if pings
+    /// have arrived since, it is armed anew. So a ping does not touch the
+    /// schedule.
+    pub(super) fn arm(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key.0 as usize) {
+            let due = session.due();
+            self.schedule.rearm(key, &mut session.armed, Some(due));
+        }
+    }
+
+    pub(super) fn open(
+        &mut self,
+        stream: StreamId,
+        open: Open,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        if self.draining.is_some() {
+            let problem = Problem::new(Reason::ShuttingDown, "the daemon is shutting down");
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        if self.sessions.len() >= self.settings.max_sessions {
+            let most = self.settings.max_sessions;
+            let problem = Problem {
+                retry_after: Some(self.settings.default_ttl),
+                ..Problem::new(
+                    Reason::Limit,
+                    format!("session refused: the daemon has reached max_sessions ({most})"),
+                )
+            };
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        let session = Session {
+            id: SessionId(self.entropy.bits() as u64),
+            secret: Secret::new(self.entropy.bits()),
+            ttl: open.ttl,
+            holder: Arc::new(open.holder),
+            fenced: open.fenced,
+            stream: Some(stream),
+            ping: 0,
+            pinged_at: now,
+            grants: HashMap::default(),
+            waits: HashMap::default(),
+            numbers: RequestNumbers::default(),
+            limited: 0,
+            armed: None,
+            quiet_until: now,
+            untold: false,
+        };
+        let opened = self.opened(&session, Some(session.secret));
+        let secret = session.secret;
+        let key = SessionKey(self.sessions.insert(session) as u32);
+        self.secrets.insert(secret, key);
+        self.bind(stream, Some(key));
+        self.arm(key);
+        out.push(Action::Send(stream, opened));
+    }
+
+    /// Which session a stream carries; gives what it carried before.
+    pub(super) fn bind(&mut self, stream: StreamId, key: Option<SessionKey>) -> Option<SessionKey> {
+        let at = stream.0 as usize;
+        if self.streams.len() <= at {
+            self.streams.resize(at + 1, None);
+        }
+        std::mem::replace(&mut self.streams[at], key)
+    }
+
+    pub(super) fn opened(&self, session: &Session, secret: Option<Secret>) -> Message {
+        Message::Opened(Box::new(Opened {
+            id: session.id,
+            secret,
+            ttl: session.ttl,
+            // A grant is valid no longer than its lease, so pings must come
+            // often enough for the session and for the shortest lease.
+            keep_alive_every: session.ttl.min(*DURATIONS.start()) / 3,
+            valid_for: session.valid_for(),
+        }))
+    }
+
+    pub(super) fn resume(
+        &mut self,
+        stream: StreamId,
+        secret: Secret,
+        ping: u64,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(key) = self.secrets.get(&secret).copied() else {
+            let problem = Problem::new(
+                Reason::UnknownSession,
+                "this session has expired or was closed, or the daemon was restarted: what it \
+                 held is lost; open a new one",
+            );
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        };
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        if ping <= session.ping {
+            let last = session.ping;
+            let problem = not_higher("ping", ping, last, "of this session");
+            return out.push(Action::End(stream, Some(Box::new(problem))));
+        }
+        session.ping = ping;
+        session.pinged_at = now;
+        session.numbers.resume();
+        if let Some(old) = session.stream.replace(stream) {
+            // From here on nothing that arrives on the old stream counts.
+            self.bind(old, None);
+            out.push(Action::Supersede(old));
+        }
+        self.bind(stream, Some(key));
+        let session = &self.sessions[key.0 as usize];
+        out.push(Action::Send(stream, self.opened(session, None)));
+        for held in session.grants.values() {
+            if let Some(granted) = self.granted(session, held.lock) {
+                out.push(Action::Send(stream, granted));
+            }
+        }
+        let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
+        for (request, (lock, ticket)) in &waits {
+            if let Some(position) = self.locks.position_news(*lock, *ticket, true) {
+                let queued = self.queued(key, *request, *lock, position, now);
+                out.push(Action::Send(stream, queued));
+            }
+        }
+        out.push(Action::Send(stream, Message::Restored));
+        self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
+        self.warn_of_step_down(&self.sessions[key.0 as usize], now, out);
+        for (_, (lock, ticket)) in waits {
+            self.locks(lock::Event::Present(lock, ticket, true), now, out);
+        }
+    }
+
+    /// The answer to the acquire that holds a lock, with the validity since the
+    /// session's last keep-alive. None if its grant is lost.
+    pub(super) fn granted(&self, session: &Session, lock: LockId) -> Option<Message> {
+        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        Some(Message::Granted {
+            request: grant.request,
+            token: grant.token,
+            handle: grant.handle,
+            ping: session.ping,
+            valid_for: session.valid_until(self.locks.limit(lock)),
+        })
+    }
+
+    /// Ends the stream of a client that violates the protocol. The session goes
+    /// on, and expires unless the client resumes it.
+    pub(super) fn fail_stream(
+        &mut self,
+        key: SessionKey,
+        problem: Problem,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let session = self.sessions.get(key.0 as usize);
+        let Some(stream) = session.and_then(|session| session.stream) else { return };
+        out.push(Action::End(stream, Some(Box::new(problem))));
+        self.detached(stream, now, out);
+    }
+
+    pub(super) fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
+        let Some(key) = self.bind(stream, None) else { return };
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        session.stream = None;
+        let fenced = session.fenced && !mutant::is(Mutant::FencedOutlivesStream);
+        if fenced || mutant::is(Mutant::FreedWithStream) {
+            return self.end_session(key, None, now, out);
+        }
+        if mutant::is(Mutant::AbsentIsServed) {
+            return;
+        }
+        let waits: Vec<_> = session.waits.values().copied().collect();
+        for (lock, ticket) in waits {
+            self.locks(lock::Event::Present(lock, ticket, false), now, out);
+        }
+    }
+
+    pub(super) fn drain(&mut self, until: Moment, now: Moment, out: &mut Vec<Action>) {
+        self.draining = Some(until);
+        self.locks(lock::Event::Drain, now, out);
+        for (_, session) in &self.sessions {
+            self.warn_of_stop(session, now, out);
+        }
+    }
+
+    /// Tells a session with a stream to let go, if the daemon stops.
+    pub(super) fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+        let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
+        for held in session.grants.values() {
+            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+                && let Some(name) = self.locks.name(held.lock)
+            {
+                let message = view::stopping(grant.handle, name, until.since(now));
+                out.push(Action::Send(stream, message));
+            }
+        }
+    }
+
+    /// Tells a session with a stream again which locks it was asked to hand over.
+    fn warn_of_step_down(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+        let Some(stream) = session.stream else { return };
+        for held in session.grants.values() {
+            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+                && let Some(until) = grant.hold_until
+                && let Some(Cause::SteppedDown { by, reason }) = grant.over_because.as_deref()
+                && let Some(name) = self.locks.name(held.lock)
+            {
+                let ends_in = until.since(now);
+                let message = view::asked_to_step_down(grant.handle, name, by, reason, ends_in);
+                out.push(Action::Send(stream, message));
+            }
+        }
+    }
+
+    pub(super) fn held(&self) -> Vec<LockId> {
+        self.sessions
+            .iter()
+            .flat_map(|(_, session)| session.grants.values().map(|held| held.lock))
+            .collect()
+    }
+
+    /// Takes a lock from its holder, who may count on it until what it was
+    /// last promised is over.
+    pub(super) fn end_grant(
+        &mut self,
+        lock: LockId,
+        cause: Cause,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        if let Some(at) = self.free_by(lock) {
+            self.locks(lock::Event::End(lock, at, cause), now, out);
+        }
+    }
+
+    /// Tells a holder to let go by then. What it is promised from now on ends
+    /// by then, too.
+    pub(super) fn step_down(
+        &mut self,
+        lock: LockId,
+        by: Box<str>,
+        reason: Box<str>,
+        until: Moment,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(grant) = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none()) else {
+            return;
+        };
+        let (key, handle) = (grant.session, grant.handle);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        if let Some(held) = session.grants.get_mut(&handle)
+            && !held.limited
+        {
+            held.limited = true;
+            session.limited += 1;
+        }
+        if let Some(name) = self.locks.name(lock).cloned() {
+            let message = view::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
+            self.send(key, message, out);
+        }
+        let cause = Cause::SteppedDown { by, reason };
+        self.locks(lock::Event::Limit(lock, until, cause), now, out);
+    }
+
+    pub(super) fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {
+            self.locks(lock::Event::Leave(lock, ticket), now, out);
+        }
+    }
+
+    /// The session is over: what it waits for and holds is free for others.
+    pub(super) fn end_session(
+        &mut self,
+        key: SessionKey,
+        cause: Option<Cause>,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        self.schedule.rearm(key, &mut session.armed, None);
+        self.secrets.remove(&session.secret);
+        self.leave_queues(key, now, out);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let grants = std::mem::take(&mut session.grants);
+        if cause == Some(Cause::Expired) && !grants.is_empty() {
+            let locks = grants.values().filter_map(|held| self.locks.name(held.lock).cloned());
+            let (id, holder, ttl) = (session.id, Arc::clone(&session.holder), session.ttl);
+            let expired = ExpiredSession { id, holder, ttl, locks: locks.collect() };
+            out.push(Action::Expired(Box::new(expired)));
+        }
+        for (handle, held) in grants {
+            if let Some(cause) = &cause
+                && let Some(name) = self.locks.name(held.lock).cloned()
+            {
+                self.send(key, view::lost(handle, &name, cause), out);
+            }
+            self.locks(lock::Event::Free(held.lock), now, out);
+        }
+        let session = self.sessions.remove(key.0 as usize);
+        if let Some(stream) = session.stream {
+            self.bind(stream, None);
+            let problem = cause.map(|_| {
+                let ttl = humantime::format_duration(session.ttl);
+                let message = format!("the session expired: no keep-alive within its TTL ({ttl})");
+                Box::new(Problem::new(Reason::Expired, message))
+            });
+            out.push(Action::End(stream, problem));
+        }
+    }
+}
+
+/// A keep-alive or request number that does not increase.
+pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> Problem {
+    Problem::violation(field, format_args!("{number} is not higher than {last}, the last {of}"))
+}

@@ -1,0 +1,245 @@
+//! What a client asks for on its stream.
+
+use std::time::Duration;
+
+use super::{Action, Message, Request, Session, Sessions, life::not_higher, numbers::Number};
+use crate::{
+    error::Problem,
+    lock::{self, Patience, SessionKey},
+};
+use leasehold_rules::mutant::{self, Mutant};
+use leasehold_time::Moment;
+use leasehold_types::Reason;
+
+impl Sessions {
+    pub(super) fn request(
+        &mut self,
+        key: SessionKey,
+        request: Request,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let number = match &request {
+            Request::Acquire { request, .. }
+            | Request::Release { request, .. }
+            | Request::Proclaim { request, .. }
+            | Request::Malformed { request, .. } => Some(*request),
+            Request::KeepAlive { .. } | Request::Cancel { .. } | Request::Close => None,
+        };
+        let mut is_repeat = false;
+        if let Some(number) = number {
+            let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+            match session.numbers.next(number) {
+                Number::New => {}
+                Number::Repeated => is_repeat = true,
+                Number::NotHigher { than } => {
+                    let problem = not_higher("request", number, than, "on this stream");
+                    return self.fail_stream(key, problem, now, out);
+                }
+            }
+        }
+        match request {
+            Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
+            Request::Acquire { request, name, wait, longest_hold, lease_duration, value } => {
+                let patience = match wait {
+                    None => Patience::Forever,
+                    Some(Duration::ZERO) => Patience::None,
+                    Some(wait) => Patience::Until(now + wait),
+                };
+                let acquire = lock::Acquire {
+                    name,
+                    session: key,
+                    request,
+                    patience,
+                    longest_hold,
+                    lease_duration,
+                    value,
+                };
+                if is_repeat {
+                    self.acquire_again(acquire, now, out);
+                } else {
+                    self.acquire(acquire, now, out);
+                }
+            }
+            Request::Cancel { request } => {
+                let session = self.sessions.get_mut(key.0 as usize);
+                if let Some((lock, ticket)) =
+                    session.and_then(|session| session.waits.remove(&request))
+                {
+                    let problem = Problem::new(Reason::Cancelled, "the acquire was cancelled");
+                    self.refuse(key, request, problem, out);
+                    self.locks(lock::Event::Leave(lock, ticket), now, out);
+                }
+            }
+            Request::Release { request, handle } => {
+                let session = self.sessions.get_mut(key.0 as usize);
+                match session.and_then(|session| session.forget_grant(handle)) {
+                    Some(lock) => {
+                        #[cfg(feature = "simulation")]
+                        self.remember_released(handle, lock);
+                        self.send(key, Message::Released { request }, out);
+                        self.locks(lock::Event::Free(lock), now, out);
+                    }
+                    #[cfg(feature = "simulation")]
+                    None if mutant::is(Mutant::ReleaseByName) => {
+                        self.release_by_name(handle, now, out);
+                    }
+                    None => {
+                        let problem = Problem::new(
+                            Reason::UnknownHandle,
+                            "handle: names no grant of this session; it was released or lost \
+                             before, or it is another session's. Nothing was released",
+                        );
+                        self.refuse(key, request, problem, out);
+                    }
+                }
+            }
+            Request::Proclaim { request, handle, value } => {
+                let session = self.sessions.get(key.0 as usize);
+                let lock = session.and_then(|session| session.grants.get(&handle));
+                let lock = lock.map(|held| held.lock).filter(|lock| {
+                    self.locks.grant(*lock).is_some_and(|grant| grant.ends_at.is_none())
+                });
+                match lock {
+                    Some(lock) => {
+                        self.locks(lock::Event::Proclaim(lock, request, value), now, out);
+                    }
+                    None => {
+                        let problem = Problem::new(
+                            Reason::UnknownHandle,
+                            "handle: names no grant of this session that stands: it does not \
+                             lead, or not any more. Nothing was proclaimed",
+                        );
+                        self.refuse(key, request, problem, out);
+                    }
+                }
+            }
+            Request::Close => self.end_session(key, None, now, out),
+            Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
+        }
+    }
+
+    pub(super) fn keep_alive(
+        &mut self,
+        key: SessionKey,
+        ping: u64,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        if ping <= session.ping {
+            let problem = not_higher("ping", ping, session.ping, "of this session");
+            return self.fail_stream(key, problem, now, out);
+        }
+        session.ping = ping;
+        session.pinged_at = now;
+        let session = &self.sessions[key.0 as usize];
+        let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
+        self.send(key, self.kept_alive(session), out);
+        for (request, (lock, ticket)) in waits {
+            if let Some(position) = self.locks.position_news(lock, ticket, false) {
+                let queued = self.queued(key, request, lock, position, now);
+                self.send(key, queued, out);
+            }
+        }
+    }
+
+    /// What the session may count on since its last ping.
+    pub(super) fn kept_alive(&self, session: &Session) -> Message {
+        let valid_for = session.valid_for();
+        let limited = session.grants.iter().filter(|(_, held)| held.limited);
+        let limits = if session.limited == 0 || mutant::is(Mutant::LimitsLeftOut) {
+            Vec::new()
+        } else {
+            limited
+                .map(|(handle, held)| (*handle, session.valid_until(self.locks.limit(held.lock))))
+                .filter(|(_, length)| *length < valid_for)
+                .collect()
+        };
+        Message::KeptAlive { ping: session.ping, valid_for, limits }
+    }
+
+    pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
+        let (key, request) = (acquire.session, acquire.request);
+        let Some(session) = self.sessions.get(key.0 as usize) else { return };
+        let most = self.settings.max_locks_per_session;
+        if session.grants.len() + session.waits.len() >= most {
+            let name = &acquire.name;
+            let message = format!(
+                "lock {name} refused: the session has reached max_locks_per_session ({most})"
+            );
+            let problem =
+                Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };
+            return self.refuse(key, request, problem, out);
+        }
+        self.locks(lock::Event::Acquire(acquire), now, out);
+    }
+
+    /// An acquire that may have been received on an earlier stream: if so, it is
+    /// answered with its current state, and does not compete a second time.
+    fn acquire_again(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
+        let (key, request) = (acquire.session, acquire.request);
+        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let waiting = session.waits.get(&request).copied();
+        let granted = session.numbers.grant(request, || {
+            let grants = session.grants.values();
+            let active = grants.filter_map(|held| {
+                let grant = self.locks.grant(held.lock)?;
+                grant.ends_at.is_none().then_some((grant.request, held.lock))
+            });
+            active.collect()
+        });
+        // The grant may have been released on this stream.
+        let granted = granted.filter(|lock| {
+            let grant = self.locks.grant(*lock);
+            grant.is_some_and(|grant| grant.session == key && grant.request == request)
+        });
+        let Some(lock) = waiting.map(|(lock, _)| lock).or(granted) else {
+            return self.acquire(acquire, now, out);
+        };
+        if self.locks.name(lock) != Some(&acquire.name) {
+            let message = format_args!("{request} is the number of an acquire of another lock");
+            let problem = Problem::violation("request", message);
+            return self.fail_stream(key, problem, now, out);
+        }
+        if let Some((lock, ticket)) = waiting {
+            if let Some(position) = self.locks.position_news(lock, ticket, true) {
+                let queued = self.queued(key, request, lock, position, now);
+                self.send(key, queued, out);
+            }
+        } else if let Some(granted) =
+            self.sessions.get(key.0 as usize).and_then(|session| self.granted(session, lock))
+        {
+            self.send(key, granted, out);
+        }
+    }
+}
+
+/// What must never be done, for simulations that are to notice it.
+#[cfg(feature = "simulation")]
+impl Sessions {
+    fn remember_released(&mut self, handle: lock::Handle, lock: lock::LockId) {
+        if let Some(name) = self.locks.name(lock).filter(|_| mutant::is(Mutant::ReleaseByName)) {
+            self.released.push((handle, name.clone()));
+        }
+    }
+
+    /// A release that comes again frees whoever holds the lock by then (safety rule
+    /// 12).
+    fn release_by_name(&mut self, handle: lock::Handle, now: Moment, out: &mut Vec<Action>) {
+        let named = self.released.iter().find(|(released, _)| *released == handle);
+        if let Some(lock) = named.and_then(|(_, name)| self.locks.find(name)) {
+            self.free_at_once(lock, now, out);
+        }
+    }
+
+    /// Frees a lock although its holder may count on it.
+    pub(super) fn free_at_once(&mut self, lock: lock::LockId, now: Moment, out: &mut Vec<Action>) {
+        let Some(grant) = self.locks.grant(lock) else { return };
+        let (session, handle) = (grant.session, grant.handle);
+        if let Some(session) = self.sessions.get_mut(session.0 as usize) {
+            session.forget_grant(handle);
+        }
+        self.locks(lock::Event::Free(lock), now, out);
+    }
+}

@@ -1,0 +1,200 @@
+//! Who wants to be told of changes. A slow reader gets the latest state of each
+//! lock that changed, not a backlog.
+
+use std::{
+    collections::BTreeSet,
+    task::{Context, Poll, Waker},
+};
+
+use slab::Slab;
+
+use crate::error::Problem;
+use leasehold_time::HashMap;
+use leasehold_types::{
+    Reason,
+    name::{LockName, Namespace},
+};
+
+/// So many locks may have changed before a reader that has not looked is sent
+/// away.
+const MOST_UNREAD: usize = 10_000;
+
+/// So many may watch one lock or another at a time.
+const MOST_WATCHERS: usize = 10_000;
+
+/// So many may watch a prefix: each of them looks at every change.
+const MOST_PREFIXES: usize = 256;
+
+/// What is watched.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// One lock.
+    Name(LockName),
+    /// All locks of a namespace whose name begins with this.
+    Prefix(Namespace, String),
+}
+
+impl Target {
+    fn covers(&self, name: &LockName) -> bool {
+        match self {
+            Self::Name(only) => only == name,
+            Self::Prefix(namespace, prefix) => name.begins_with(namespace.as_str(), prefix),
+        }
+    }
+}
+
+/// A watcher's number.
+pub type WatchId = usize;
+
+/// All watchers.
+#[derive(Debug, Default)]
+pub struct Watches {
+    watchers: Slab<Watcher>,
+    by_name: HashMap<LockName, Vec<WatchId>>,
+    prefixes: Vec<WatchId>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    target: Target,
+    changed: BTreeSet<LockName>,
+    waker: Option<Waker>,
+    /// The daemon stops, or the reader is too slow.
+    end: Option<Option<Problem>>,
+}
+
+impl Watches {
+    /// Begins to collect changes.
+    pub fn add(&mut self, target: Target) -> Result<WatchId, Problem> {
+        let (count, most) = match &target {
+            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MOST_WATCHERS),
+            Target::Prefix(..) => (self.prefixes.len(), MOST_PREFIXES),
+        };
+        if count >= most {
+            let message = format!("at most {most} may watch in this way at a time");
+            return Err(Problem::new(Reason::Limit, message));
+        }
+        let slot = self.watchers.vacant_entry();
+        match &target {
+            Target::Name(name) => self.by_name.entry(name.clone()).or_default().push(slot.key()),
+            Target::Prefix(..) => self.prefixes.push(slot.key()),
+        }
+        let watch = slot.key();
+        slot.insert(Watcher { target, changed: BTreeSet::new(), waker: None, end: None });
+        Ok(watch)
+    }
+
+    /// Ends a watch.
+    pub fn remove(&mut self, watch: WatchId) {
+        let Some(watcher) = self.watchers.try_remove(watch) else { return };
+        match watcher.target {
+            Target::Name(name) => {
+                if let Some(watches) = self.by_name.get_mut(&name) {
+                    watches.retain(|other| *other != watch);
+                    if watches.is_empty() {
+                        self.by_name.remove(&name);
+                    }
+                }
+            }
+            Target::Prefix(..) => self.prefixes.retain(|other| *other != watch),
+        }
+    }
+
+    /// A lock has changed.
+    pub fn changed(&mut self, name: &LockName) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let by_name = self.by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        for watch in by_name.iter().chain(&self.prefixes) {
+            let Some(watcher) = self.watchers.get_mut(*watch) else { continue };
+            if watcher.target.covers(name) && watcher.end.is_none() {
+                if watcher.changed.len() >= MOST_UNREAD {
+                    let message = format!(
+                        "{MOST_UNREAD} locks changed and were not read: watch again, or watch less"
+                    );
+                    watcher.changed.clear();
+                    watcher.end = Some(Some(Problem::new(Reason::Limit, message)));
+                } else {
+                    watcher.changed.insert(name.clone());
+                }
+                watcher.wake();
+            }
+        }
+    }
+
+    /// Ends all watches.
+    pub fn end(&mut self, problem: &Problem) {
+        for (_, watcher) in &mut self.watchers {
+            watcher.end = Some(Some(problem.clone()));
+            watcher.wake();
+        }
+    }
+
+    /// The next lock that has changed; none once the watch has ended.
+    pub fn poll_changed(
+        &mut self,
+        watch: WatchId,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<LockName, Problem>>> {
+        let Some(watcher) = self.watchers.get_mut(watch) else { return Poll::Ready(None) };
+        if let Some(name) = watcher.changed.pop_first() {
+            return Poll::Ready(Some(Ok(name)));
+        }
+        match &mut watcher.end {
+            Some(end) => Poll::Ready(end.take().map(Err)),
+            None => {
+                watcher.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Watcher {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> LockName {
+        LockName::parse("", name).unwrap()
+    }
+
+    fn next(watches: &mut Watches, watch: WatchId) -> Poll<Option<Result<LockName, Problem>>> {
+        watches.poll_changed(watch, &Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn changes_are_told_once_however_many_there_were() {
+        let mut watches = Watches::default();
+        let namespace = Namespace::parse("").unwrap();
+        let watch = watches.add(Target::Prefix(namespace, "a".into())).unwrap();
+        for changed in ["a1", "b", "a2", "a1"] {
+            watches.changed(&name(changed));
+        }
+        watches.changed(&LockName::parse("other", "a1").unwrap());
+        assert_eq!(next(&mut watches, watch), Poll::Ready(Some(Ok(name("a1")))));
+        assert_eq!(next(&mut watches, watch), Poll::Ready(Some(Ok(name("a2")))));
+        assert_eq!(next(&mut watches, watch), Poll::Pending);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_is_sent_away_and_told_why() {
+        let mut watches = Watches::default();
+        let namespace = Namespace::parse("").unwrap();
+        let watch = watches.add(Target::Prefix(namespace, String::new())).unwrap();
+        for n in 0..=MOST_UNREAD {
+            watches.changed(&name(&n.to_string()));
+        }
+        let Poll::Ready(Some(Err(problem))) = next(&mut watches, watch) else { panic!() };
+        assert_eq!(problem.reason, Reason::Limit);
+        assert_eq!(next(&mut watches, watch), Poll::Ready(None));
+    }
+}

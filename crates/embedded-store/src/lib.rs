@@ -1,0 +1,533 @@
+//! The embedded store: leases in memory, tokens on disk.
+//!
+//! A token is a time of the wall clock (`tokens.rs`). One durable write
+//! reserves a second of tokens for all locks, so an acquire costs no disk write
+//! and the file does not grow with the number of locks. The next reservation is
+//! written while half of the present one is left.
+//!
+//! No lease survives the process, so a lease lasts as long as the process. The
+//! longest TTL of any session is on disk before that session opens: after a
+//! crash, nothing is granted until that long has elapsed, because earlier
+//! holders may still rely on their grants.
+//!
+//! The directory belongs to this process only while its path leads to the
+//! directory and the lock file that the process has locked (`directory.rs`).
+//! Otherwise another daemon may have opened the same path, so this one stops
+//! granting and writing for good.
+
+mod breaks;
+mod data_dir;
+mod directory;
+mod doctor;
+mod record;
+mod tokens;
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use breaks::Breaks;
+use data_dir::DataDir;
+pub use directory::{Blocking, Completion, Identity, NewState, OpenError, StateDir};
+pub use doctor::examine;
+use record::Record;
+use tokens::{Take, TokenSource};
+use tokio::sync::oneshot;
+
+use leasehold_runtime as task;
+use leasehold_store::{
+    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew,
+};
+use leasehold_time::Moment;
+use leasehold_types::{Holder, LockName, TokenRange};
+
+/// Delay before a failed write is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Maximum age of the identity check that a grant relies on. Another daemon
+/// needs longer from opening the directory to its first grant, because it
+/// writes and syncs its state in between.
+const MAX_IDENTITY_AGE: Duration = Duration::from_millis(1);
+
+/// Leases of this process, in memory, with durable tokens in a directory.
+#[derive(Clone)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    directory: Arc<dyn StateDir>,
+    state: Mutex<State>,
+    /// Contents of the file; the mutex admits one writer at a time. After a
+    /// failed write, the file may have what was tried, which covers as much.
+    record: tokio::sync::Mutex<Record>,
+}
+
+struct State {
+    leases: BTreeMap<LockName, Lease>,
+    breaks: Breaks,
+    tokens: TokenSource,
+    /// True while a reservation is in flight.
+    reserving: bool,
+    trouble: Option<Trouble>,
+    /// When the directory was last seen to be ours.
+    verified_at: Moment,
+    /// After a crash: the time by which every earlier holder has stopped.
+    recovered_at: Option<Moment>,
+    /// Longest TTL that is on disk.
+    covered: Duration,
+    closed: bool,
+}
+
+/// Reason why nothing is granted.
+enum Trouble {
+    /// The directory can't be read or written; retried.
+    Io(String),
+    /// The directory is not ours any more; final.
+    Replaced(String),
+}
+
+impl Trouble {
+    fn error(&self) -> Error {
+        let (Self::Io(why) | Self::Replaced(why)) = self;
+        unavailable(why.clone())
+    }
+}
+
+struct Lease {
+    id: LeaseId,
+    holder: Arc<Holder>,
+}
+
+/// Condition that a grant waits for.
+enum Need {
+    /// The wall clock reaches the next token after this long.
+    Wait(Duration),
+    /// Tokens must be reserved on disk.
+    Reserve,
+}
+
+impl Embedded {
+    /// Opens a directory, creates it if it does not exist, and reserves the
+    /// first tokens.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_in(Arc::new(DataDir::open(path)?), tokens::RESERVED_TOKENS)
+    }
+
+    /// Opens the store in a directory that is locked. One write reserves this
+    /// many tokens, at most those of a second.
+    pub fn open_in(directory: Arc<dyn StateDir>, reservation: u64) -> Result<Self, OpenError> {
+        let found = directory::read(&*directory)?;
+        let unclean = found.filter(|record| !record.clean);
+        let highest = found.map(|record| record.highest_token);
+        let mut tokens = TokenSource::after(highest, reservation.clamp(1, tokens::RESERVED_TOKENS));
+        let end = tokens.reservation();
+        let record = Record {
+            highest_token: end - 1,
+            longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
+            clean: false,
+        };
+        directory::replace(&*directory, &record)?;
+        let lock = directory.path().join(directory::LOCK);
+        directory.mark().map_err(directory::failed("write", &lock))?;
+        tokens.reserve(end);
+        let state = State {
+            leases: BTreeMap::new(),
+            breaks: Breaks::default(),
+            tokens,
+            reserving: false,
+            trouble: None,
+            verified_at: Moment::now(),
+            recovered_at: unclean.map(|record| Moment::now() + record.longest_ttl),
+            covered: record.longest_ttl,
+            closed: false,
+        };
+        let (state, record) = (Mutex::new(state), tokio::sync::Mutex::new(record));
+        Ok(Self { shared: Arc::new(Shared { directory, state, record }) })
+    }
+
+    /// Answers at once if that needs neither a write nor a wait.
+    fn acquire_now(&self, claim: &Claim) -> Result<Result<Acquire, Error>, Need> {
+        let mut state = self.shared.state();
+        if let Some(refusal) = self.refusal(&mut state) {
+            return Ok(Err(refusal));
+        }
+        if let Some(held) = state.leases.get(&claim.name).filter(|held| held.id != claim.id) {
+            let by = Some(Arc::new(info(&claim.name, held, &state.breaks)));
+            return Ok(Ok(Acquire::Held { by }));
+        }
+        let tokens = self.take(&mut state)?;
+        if let Entry::Vacant(free) = state.leases.entry(claim.name.clone()) {
+            free.insert(Lease { id: claim.id, holder: Arc::clone(&claim.holder) });
+        }
+        Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+    }
+
+    fn next_tokens_now(
+        &self,
+        name: &LockName,
+        id: LeaseId,
+    ) -> Result<Result<Acquire, Error>, Need> {
+        let mut state = self.shared.state();
+        if let Some(refusal) = self.refusal(&mut state) {
+            return Ok(Err(refusal));
+        }
+        match state.leases.get(name) {
+            Some(lease) if lease.id == id => {}
+            other => {
+                let by = other.map(|lease| Arc::new(info(name, lease, &state.breaks)));
+                return Ok(Ok(Acquire::Held { by }));
+            }
+        }
+        let tokens = self.take(&mut state)?;
+        Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
+    }
+
+    /// Takes the token of one grant, and has more reserved in good time.
+    fn take(&self, state: &mut State) -> Result<TokenRange, Need> {
+        let taken = match state.tokens.take() {
+            Take::Taken(tokens) => Ok(tokens),
+            Take::Wait(length) => Err(Need::Wait(length)),
+            Take::Reserve => Err(Need::Reserve),
+        };
+        if taken.is_ok() && state.tokens.is_low() && !state.reserving {
+            state.reserving = true;
+            let store = self.clone();
+            task::spawn(async move { _ = store.reserve().await });
+        }
+        taken
+    }
+
+    async fn satisfy(&self, need: Need) -> Result<(), Error> {
+        match need {
+            Need::Wait(length) => {
+                leasehold_runtime::sleep(length).await;
+                Ok(())
+            }
+            Need::Reserve => self.reserve().await,
+        }
+    }
+
+    /// Reserves more tokens, unless another call has done so.
+    async fn reserve(&self) -> Result<(), Error> {
+        let store = self.clone();
+        to_its_end(async move {
+            let reserved = match store.record().await {
+                Ok(mut record) => store.reserve_in(&mut record).await,
+                Err(closed) => Err(closed),
+            };
+            store.shared.state().reserving = false;
+            reserved
+        })
+        .await
+    }
+
+    async fn reserve_in(&self, record: &mut Record) -> Result<(), Error> {
+        let (is_low, end) = {
+            let mut state = self.shared.state();
+            (state.tokens.is_low(), state.tokens.reservation())
+        };
+        if !is_low {
+            return Ok(());
+        }
+        if end - 1 <= record.highest_token {
+            return Err(unavailable("no tokens are left below 2^53".to_owned()));
+        }
+        self.write(record, Record { highest_token: end - 1, ..*record }).await?;
+        self.shared.state().tokens.reserve(end);
+        Ok(())
+    }
+
+    /// The right to write, until the clean shutdown is recorded.
+    async fn record(&self) -> Result<tokio::sync::MutexGuard<'_, Record>, Error> {
+        let record = self.shared.record.lock().await;
+        if self.shared.state().closed {
+            return Err(unavailable("it is closed".to_owned()));
+        }
+        Ok(record)
+    }
+
+    /// Writes to disk. A failure stops granting until a later write succeeds,
+    /// and schedules one. A failed write may have reached the disk or not;
+    /// nothing was granted on the strength of it, so both are safe.
+    ///
+    /// Must not be dropped before its end: the write itself would go on without
+    /// its mutex (see `to_its_end`).
+    async fn write(&self, record: &mut Record, next: Record) -> Result<(), Error> {
+        if let Some(replaced @ Trouble::Replaced(_)) = &self.shared.state().trouble {
+            return Err(replaced.error());
+        }
+        let (done, mut written) = oneshot::channel();
+        let directory = Arc::clone(&self.shared.directory);
+        let work = move || _ = done.send(directory::replace(&*directory, &next));
+        self.shared.directory.run(Box::new(work)).await;
+        let mut state = self.shared.state();
+        match written.try_recv().ok() {
+            Some(Ok(())) => {
+                *record = next;
+                if state.trouble.take().is_some() {
+                    tracing::info!("the data directory can be written again: granting resumes");
+                }
+                Ok(())
+            }
+            Some(Err(error)) => Err(self.fail(&mut state, &error)),
+            None => {
+                let path = self.shared.directory.path();
+                let source = std::io::Error::other("the write was interrupted");
+                Err(self.fail(&mut state, &directory::failed("write", path)(source)))
+            }
+        }
+    }
+
+    /// Stops granting: for good if the directory is not ours any more.
+    fn fail(&self, state: &mut State, error: &OpenError) -> Error {
+        let why = error.to_string();
+        match (&state.trouble, error) {
+            (Some(replaced @ Trouble::Replaced(_)), _) => return replaced.error(),
+            (_, OpenError::Replaced { .. }) => {
+                tracing::error!("{why}");
+                state.trouble = Some(Trouble::Replaced(why.clone()));
+            }
+            (before, _) => {
+                if before.is_none() {
+                    tracing::error!(%why, "the data directory can't be used: granting has stopped");
+                    let store = self.clone();
+                    task::spawn(async move { store.retry().await });
+                }
+                state.trouble = Some(Trouble::Io(why.clone()));
+            }
+        }
+        unavailable(why)
+    }
+
+    /// Writes again until that succeeds.
+    async fn retry(&self) {
+        loop {
+            leasehold_runtime::sleep(RETRY_DELAY).await;
+            let Ok(mut record) = self.record().await else { return };
+            let end = {
+                let mut state = self.shared.state();
+                if !matches!(state.trouble, Some(Trouble::Io(_))) {
+                    return;
+                }
+                state.tokens.reservation()
+            };
+            let next = Record { highest_token: record.highest_token.max(end - 1), ..*record };
+            if self.write(&mut record, next).await.is_ok() {
+                self.shared.state().tokens.reserve(end);
+                return;
+            }
+        }
+    }
+
+    /// Reason why nothing can be granted now.
+    fn refusal(&self, state: &mut State) -> Option<Error> {
+        if state.closed {
+            return Some(unavailable("it is closed".to_owned()));
+        }
+        let now = Moment::now();
+        if state.trouble.is_none() && now.since(state.verified_at) >= MAX_IDENTITY_AGE {
+            match directory::verify(&*self.shared.directory) {
+                Ok(()) => state.verified_at = now,
+                Err(error) => _ = self.fail(state, &error),
+            }
+        }
+        if let Some(trouble) = &state.trouble {
+            return Some(trouble.error());
+        }
+        let remaining = state.recovered_at?.since(now);
+        if remaining.is_zero() {
+            state.recovered_at = None;
+            return None;
+        }
+        Some(Error::Recovering { remaining })
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // After a panic in the middle of a change nothing here can be trusted.
+        self.state.lock().unwrap_or_else(|_| std::process::abort())
+    }
+}
+
+/// Runs to its end even if the caller is gone: a write that is cut off from its
+/// mutex could land after a later one.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    let (done, result) = oneshot::channel();
+    task::spawn(async move { _ = done.send(work.await) });
+    result.await.unwrap_or_else(|_| Err(unavailable("a write was interrupted".to_owned())))
+}
+
+fn unavailable(why: String) -> Error {
+    Error::Unavailable { why, retry_after: Some(RETRY_DELAY) }
+}
+
+impl LeaseStore for Embedded {
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        let mut need = match self.acquire_now(&claim) {
+            Ok(answer) => return Call::Done(answer),
+            Err(need) => need,
+        };
+        let store = self.clone();
+        Call::pending(async move {
+            loop {
+                store.satisfy(need).await?;
+                match store.acquire_now(&claim) {
+                    Ok(answer) => return answer,
+                    Err(next) => need = next,
+                }
+            }
+        })
+    }
+
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        let mut need = match self.next_tokens_now(name, id) {
+            Ok(answer) => return Call::Done(answer),
+            Err(need) => need,
+        };
+        let (store, name) = (self.clone(), name.clone());
+        Call::pending(async move {
+            loop {
+                store.satisfy(need).await?;
+                match store.next_tokens_now(&name, id) {
+                    Ok(answer) => return answer,
+                    Err(next) => need = next,
+                }
+            }
+        })
+    }
+
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        let mut state = self.shared.state();
+        Call::Done(Ok(match state.leases.get_mut(name).filter(|lease| lease.id == id) {
+            Some(lease) => {
+                lease.holder = publication.holder;
+                Publish::Published
+            }
+            None => Publish::Lost,
+        }))
+    }
+
+    fn renew(&self, name: &LockName, id: LeaseId, _: Duration) -> Call<Renew> {
+        let held = self.shared.state().leases.get(name).is_some_and(|lease| lease.id == id);
+        Call::Done(Ok(if held {
+            Renew::Renewed { deadline: None }
+        } else {
+            Renew::Lost { why: "the lease was released or broken".to_owned(), broken: None }
+        }))
+    }
+
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        let mut state = self.shared.state();
+        if let Entry::Occupied(held) = state.leases.entry(name.clone())
+            && held.get().id == id
+        {
+            held.remove();
+        }
+        Call::Done(Ok(Release::Released))
+    }
+
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        let mut state = self.shared.state();
+        Call::Done(Ok(match state.leases.remove(name) {
+            Some(_) => {
+                state.breaks.add(name, breaker);
+                Break::Broken { free_within: Duration::ZERO }
+            }
+            None => Break::NotHeld,
+        }))
+    }
+
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.shared.state().breaks.add(name, breaker);
+        Call::Done(Ok(()))
+    }
+
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        let state = self.shared.state();
+        let broken = state.breaks.of(name).cloned();
+        Call::Done(Ok(match (state.leases.get(name), broken) {
+            (Some(lease), _) => Some(info(name, lease, &state.breaks)),
+            (None, None) => None,
+            (None, broken) => Some(LeaseInfo { broken, ..LeaseInfo::free(name.clone()) }),
+        }))
+    }
+
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        let state = self.shared.state();
+        let (leases, breaks) = (&state.leases, &state.breaks);
+        let names = page.names(|range| leases.range(range).next().map(|(name, _)| name.clone()));
+        let known = names.iter().filter_map(|name| Some(info(name, leases.get(name)?, breaks)));
+        Call::Done(Ok(known.collect()))
+    }
+
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        {
+            let state = self.shared.state();
+            if state.covered >= ttl && state.trouble.is_none() {
+                return Call::Done(Ok(()));
+            }
+        }
+        let store = self.clone();
+        Call::pending(to_its_end(async move {
+            let mut record = store.record().await?;
+            if record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
+                let next = Record { longest_ttl: record.longest_ttl.max(ttl), ..*record };
+                store.write(&mut record, next).await?;
+            }
+            store.shared.state().covered = record.longest_ttl;
+            Ok(())
+        }))
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.refusal(&mut self.shared.state())
+    }
+
+    fn describe(&self) -> String {
+        format!("embedded, in {}", self.shared.directory.path().display())
+    }
+
+    fn calls(&self) -> Vec<CallCount> {
+        Vec::new()
+    }
+
+    fn close(&self) -> Call<()> {
+        let store = self.clone();
+        Call::pending(to_its_end(async move {
+            let mut record = store.record().await?;
+            let (recovering, highest_token) = {
+                let mut state = store.shared.state();
+                state.closed = true;
+                if !state.leases.is_empty() {
+                    return Err(unavailable("leases are still held".to_owned()));
+                }
+                let recovering = state.recovered_at.is_some_and(|moment| !moment.has_passed());
+                (recovering, state.tokens.highest())
+            };
+            // Holders from before a crash may still rely on their grants: then the
+            // next start has to wait as well.
+            let next = Record { highest_token, clean: !recovering, ..*record };
+            store.write(&mut record, next).await
+        }))
+    }
+}
+
+fn info(name: &LockName, lease: &Lease, breaks: &Breaks) -> LeaseInfo {
+    let (holder, broken) = (Some(Arc::clone(&lease.holder)), breaks.of(name).cloned());
+    LeaseInfo { held: true, holder, broken, ..LeaseInfo::free(name.clone()) }
+}
+
+#[cfg(test)]
+mod tests;

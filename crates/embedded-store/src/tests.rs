@@ -1,0 +1,452 @@
+//! What only this store does: the directory, the wait after a crash, the disk.
+//! What every store does is in `tests/store_conformance.rs`.
+
+use std::{fs, os::unix::fs::symlink};
+
+use leasehold_fuzz::{
+    Fuzz,
+    wire::{self, Field},
+};
+
+use super::*;
+use leasehold_types::Token;
+
+fn name(number: u64) -> LockName {
+    LockName::parse("", &format!("lock-{number}")).unwrap()
+}
+
+fn claim(number: u64, id: u128) -> Claim {
+    let duration = Duration::from_secs(30);
+    Claim {
+        name: name(number),
+        id: LeaseId::new(id),
+        duration,
+        again: false,
+        value: None,
+        holder: Arc::default(),
+    }
+}
+
+async fn tokens(store: &Embedded, number: u64, id: u128) -> TokenRange {
+    match store.acquire(claim(number, id)).await {
+        Ok(Acquire::Acquired(acquired)) => acquired.tokens,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn first_token(store: &Embedded, number: u64, id: u128) -> Token {
+    tokens(store, number, id).await.take().unwrap()
+}
+
+#[tokio::test]
+async fn a_clean_stop_needs_no_wait_and_tokens_go_on_rising() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut last = None;
+    for id in 1..5 {
+        let store = Embedded::open(dir.path()).unwrap();
+        store.cover(Duration::from_secs(60)).await.unwrap();
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last);
+        last = Some(token);
+        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn after_a_crash_nothing_is_granted_for_the_longest_ttl_that_was_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.cover(Duration::from_millis(300)).await.unwrap();
+    let before = first_token(&store, 1, 1).await;
+    drop(store);
+
+    let opened = Moment::now();
+    let store = Embedded::open(dir.path()).unwrap();
+    let refused = store.acquire(claim(1, 2)).await.unwrap_err();
+    let Error::Recovering { remaining } = refused else { panic!("{refused}") };
+    assert!(remaining <= Duration::from_millis(300));
+    leasehold_runtime::sleep(remaining).await;
+    let after = loop {
+        match store.acquire(claim(1, 2)).await {
+            Ok(Acquire::Acquired(mut acquired)) => break acquired.tokens.take().unwrap(),
+            Err(Error::Recovering { remaining }) => leasehold_runtime::sleep(remaining).await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(Moment::now().since(opened) >= Duration::from_millis(300));
+    assert!(after > before);
+}
+
+#[tokio::test]
+async fn a_crash_while_recovering_makes_the_next_one_wait_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.cover(Duration::from_secs(60)).await.unwrap();
+    drop(store);
+    // Even a clean stop: holders from before the crash know nothing of it.
+    let store = Embedded::open(dir.path()).unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Embedded::open(dir.path()).unwrap();
+    assert!(matches!(store.trouble(), Some(Error::Recovering { .. })));
+}
+
+#[tokio::test]
+async fn a_crash_before_any_session_needs_no_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Embedded::open(dir.path()).unwrap());
+    assert_eq!(Embedded::open(dir.path()).unwrap().trouble(), None);
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_told_who_has_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = Embedded::open(dir.path()).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("in use by another daemon"), "{error}");
+    assert!(error.contains(&std::process::id().to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_or_missing_file_is_never_a_fresh_start() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Embedded::open(dir.path()).unwrap());
+    let state = dir.path().join("state");
+    let good = fs::read(&state).unwrap();
+    for bad in [&b""[..], b"leasehold state 3\n", b"\xff\xfe", &good[..good.len() / 2]] {
+        fs::write(&state, bad).unwrap();
+        let error = Embedded::open(dir.path()).err().unwrap();
+        assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+        assert_eq!(fs::read(&state).unwrap(), bad, "left as it was");
+    }
+    fs::remove_file(&state).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
+    fs::write(&state, &good).unwrap();
+    Embedded::open(dir.path()).unwrap();
+}
+
+/// Waits until the last identity check is too old for a grant.
+async fn outwait_identity_check() {
+    leasehold_runtime::sleep(MAX_IDENTITY_AGE * 2).await;
+}
+
+#[tokio::test]
+async fn moved_deleted_or_replaced_directory_stops_granting_for_good() {
+    let moves: [fn(&Path); 4] = [
+        |path| fs::rename(path, path.with_extension("moved")).unwrap(),
+        |path| fs::remove_dir_all(path).unwrap(),
+        |path| {
+            fs::rename(path, path.with_extension("moved")).unwrap();
+            fs::create_dir(path).unwrap();
+        },
+        |path| fs::remove_file(path.join("lock")).unwrap(),
+    ];
+    for change in moves {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        let store = Embedded::open(&path).unwrap();
+        first_token(&store, 1, 1).await;
+        change(&path);
+        outwait_identity_check().await;
+        let error = store.acquire(claim(2, 2)).await.unwrap_err().to_string();
+        assert!(error.contains("while this daemon used it"), "{error}");
+        assert!(store.next_tokens(&name(1), LeaseId::new(1)).await.is_err());
+        assert!(store.trouble().is_some());
+        assert!(store.cover(Duration::from_secs(5)).await.is_err());
+        let renewed = store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await;
+        assert_eq!(renewed, Ok(Renew::Renewed { deadline: None }), "holders keep their leases");
+        // Another daemon may have been there, so nothing brings it back.
+        let moved = path.with_extension("moved");
+        if moved.exists() {
+            _ = fs::remove_dir(&path);
+            fs::rename(&moved, &path).unwrap();
+            outwait_identity_check().await;
+            assert!(store.acquire(claim(2, 2)).await.is_err());
+        }
+        store.release(&name(1), LeaseId::new(1)).await.unwrap();
+        assert!(store.close().await.is_err(), "nothing more is written");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_directory_of_another_daemon() {
+    let parent = tempfile::tempdir().unwrap();
+    let (path, moved) = (parent.path().join("data"), parent.path().join("moved"));
+    let first = Embedded::open(&path).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    let second = Embedded::open(&path).unwrap();
+    second.cover(Duration::from_secs(30)).await.unwrap();
+    let read = |path: &Path| fs::read(path.join("state")).unwrap();
+    let (own, other) = (read(&moved), read(&path));
+    assert!(first.cover(Duration::from_secs(60)).await.is_err());
+    assert!(first.close().await.is_err());
+    assert_eq!((read(&moved), read(&path)), (own, other));
+}
+
+#[test]
+fn garbage_in_lock_file_is_explained() {
+    for garbage in [&b"\xff\xfe\x00\x80"[..], b"hello\n", &[0; 11]] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("lock"), garbage).unwrap();
+        let error = Embedded::open(dir.path()).err().unwrap();
+        assert!(matches!(error, OpenError::LockFile { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("lock is corrupt") && error.contains("delete this file"), "{error}");
+        assert_eq!(fs::read(dir.path().join("lock")).unwrap(), garbage);
+        let report = examine(dir.path());
+        assert_eq!(report.failure().unwrap(), format!("data directory: {error}"));
+        fs::remove_file(dir.path().join("lock")).unwrap();
+        Embedded::open(dir.path()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn last_break_is_shown_until_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let breaker = |by: &str| Breaker { by: by.into(), reason: "stuck".into() };
+    first_token(&store, 1, 1).await;
+    assert_eq!(store.inspect(&name(1)).await.unwrap().unwrap().broken, None);
+    store.note_break(&name(1), breaker("alice")).await.unwrap();
+    let shown = store.inspect(&name(1)).await.unwrap().unwrap();
+    assert_eq!((shown.held, shown.broken), (true, Some(breaker("alice"))));
+    store.break_lease(&name(1), breaker("bob")).await.unwrap();
+    let shown = store.inspect(&name(1)).await.unwrap().unwrap();
+    assert_eq!((shown.held, shown.broken), (false, Some(breaker("bob"))));
+    assert_eq!(store.inspect(&name(2)).await.unwrap(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_stops_granting_and_room_on_it_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let before = first_token(&store, 1, 1).await;
+    let new = dir.path().join("state.new");
+    symlink("/dev/full", &new).unwrap();
+    let error = store.cover(Duration::from_secs(5)).await.unwrap_err();
+    assert!(error.to_string().contains("No space left"), "{error}");
+    assert!(store.acquire(claim(2, 2)).await.is_err(), "tokens are left, but trust is not");
+    assert!(store.trouble().is_some());
+    assert_eq!(
+        store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await,
+        Ok(Renew::Renewed { deadline: None }),
+        "who holds keeps"
+    );
+    fs::remove_file(&new).unwrap();
+    while store.trouble().is_some() {
+        leasehold_runtime::sleep(Duration::from_millis(20)).await;
+    }
+    store.cover(Duration::from_secs(5)).await.unwrap();
+    assert!(first_token(&store, 2, 2).await > before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_at_the_start_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/dev/full", dir.path().join("state.new")).unwrap();
+    let error = Embedded::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("can't write") && error.contains("No space left"), "{error}");
+}
+
+/// Takes about 1.6 reservations, which the wall clock allows in 1.6 s.
+#[tokio::test]
+async fn tokens_increase_across_reservations_and_never_outrun_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let first = first_token(&store, 1, 1).await;
+    let mut last = first;
+    while last.get() - first.get() < tokens::RESERVED_TOKENS * 8 / 5 {
+        let more = store.next_tokens(&name(1), LeaseId::new(1)).await;
+        let Ok(Acquire::Acquired(mut more)) = more else { panic!("{more:?}") };
+        let token = more.tokens.take().unwrap();
+        assert!(token > last && token.get() <= wall_tokens(), "{token} after {last}");
+        last = token;
+    }
+    store.release(&name(1), LeaseId::new(1)).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = reopen(dir.path()).await;
+    assert!(first_token(&store, 2, 1).await > last);
+}
+
+/// The wall clock in tokens.
+fn wall_tokens() -> u64 {
+    let now = leasehold_time::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap();
+    (now.as_nanos() * (1 << 20) / 1_000_000_000) as u64
+}
+
+/// Opens a directory of a store that was dropped: a write that was in flight
+/// keeps it a little longer.
+async fn reopen(path: &Path) -> Embedded {
+    loop {
+        match Embedded::open(path) {
+            Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
+            opened => break opened.unwrap(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_increase_across_quick_restarts_and_deletion() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    let mut last = None;
+    for id in 1..30 {
+        let store = reopen(&path).await;
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last, "restart {id}");
+        assert!(token.get() <= wall_tokens());
+        last = Some(token);
+        store.release(&name(1), LeaseId::new(id)).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        if id % 10 == 0 {
+            fs::remove_dir_all(&path).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn clean_stop_records_highest_issued_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let token = first_token(&store, 1, 1).await;
+    let on_disk = || Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
+    assert!(on_disk().highest_token > token.get());
+    store.release(&name(1), LeaseId::new(1)).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(on_disk().highest_token, token.get());
+}
+
+/// After a crash, up to a second of tokens is reserved: the next process starts
+/// after them, but not before the clock has reached them.
+#[tokio::test]
+async fn repeated_crashes_do_not_run_ahead_of_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..20 {
+        drop(Embedded::open(dir.path()).unwrap());
+    }
+    let mut last = None;
+    for id in 1..3 {
+        let store = reopen(dir.path()).await;
+        let token = first_token(&store, 1, id).await;
+        assert!(Some(token) > last && token.get() <= wall_tokens());
+        last = Some(token);
+    }
+}
+
+#[tokio::test]
+async fn tokens_continue_after_clock_was_set_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let ahead = wall_tokens() + (3600 << 20);
+    let record = Record { highest_token: ahead, longest_ttl: Duration::ZERO, clean: true };
+    fs::write(dir.path().join("state"), record.encode()).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert_eq!(first_token(&store, 1, 1).await.get(), ahead + 1);
+}
+
+#[tokio::test]
+async fn version_1_state_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
+                  stopped-cleanly true\ncrc32 05db1902\n";
+    fs::write(dir.path().join("state"), state).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert_eq!(store.trouble(), None);
+    let token = first_token(&store, 1, 1).await.get();
+    assert!(token >= 1_794_790_001 << 20, "{token}");
+}
+
+#[tokio::test]
+async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let backup = Record { highest_token: 1000 << 20, longest_ttl: Duration::ZERO, clean: true };
+    fs::write(dir.path().join("state"), backup.encode()).unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    assert!(first_token(&store, 1, 1).await.get() >> 20 > 1_700_000_000);
+}
+
+/// Whoever asked for a longer ttl went away while it was being written. The
+/// next who asks must not be told that it is on disk before it is.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_went_away() {
+    use std::task::{Context, Poll, Waker};
+
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path()).unwrap();
+    let new = dir.path().join("state.new");
+    nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut first = store.cover(Duration::from_secs(60)).into_future();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(matches!(first.as_mut().poll(&mut cx), Poll::Pending));
+    tokio::task::yield_now().await;
+    drop(first);
+    let mut second = store.cover(Duration::from_secs(60)).into_future();
+    assert!(matches!(second.as_mut().poll(&mut cx), Poll::Pending), "nothing is on disk yet");
+    // Lets the write go on, into nothing.
+    let reader = tokio::task::spawn_blocking({
+        let new = new.clone();
+        move || fs::File::open(new)
+    });
+    reader.await.unwrap().unwrap();
+    fs::remove_file(&new).unwrap();
+    while second.as_mut().await.is_err() {
+        second = store.cover(Duration::from_secs(60)).into_future();
+    }
+    let found = Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
+    assert_eq!(found.longest_ttl, Duration::from_secs(60));
+}
+
+/// A directory as a script: the bytes of its files.
+#[test]
+fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
+    let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
+                  stopped-cleanly true\ncrc32 05db1902\n";
+    let whole = [Field::bytes(1, *state), Field::bytes(2, *b"123\n"), Field::bytes(3, *b"x")];
+    Fuzz::new("data-directory").nested().seeds([wire::write(&whole)]).run(|input| {
+        let dir = tempfile::tempdir().unwrap();
+        for Field { number, value } in wire::read(input).0 {
+            let file = match number {
+                1 => "state",
+                2 => "lock",
+                3 => "state.new",
+                _ => continue,
+            };
+            if let wire::Value::Bytes(bytes) = value {
+                fs::write(dir.path().join(file), bytes).unwrap();
+            }
+        }
+        let before = DataDir::open(dir.path()).and_then(|dir| directory::read(&dir));
+        let store = match (Embedded::open(dir.path()), &before) {
+            (Ok(store), Ok(_)) => store,
+            (Err(error), Err(same)) => {
+                assert_eq!(error.to_string(), same.to_string());
+                assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
+                return error.to_string().replace(&dir.path().display().to_string(), "");
+            }
+            (opened, before) => panic!("{:?} but {before:?}", opened.map(|_| ())),
+        };
+        let found = before.unwrap();
+        let first = store.shared.state().tokens.highest() + 1;
+        assert!(found.is_none_or(|found| first > found.highest_token), "{first} after {found:?}");
+        assert!(first < 1 << 53 && first + (60 << 20) > wall_tokens(), "{first}");
+        let waits = store.shared.state().recovered_at.is_some();
+        assert_eq!(waits, found.is_some_and(|found| !found.clean));
+        drop(store);
+        // The next start goes on from there.
+        match Embedded::open(dir.path()) {
+            Ok(next) => assert!(next.shared.state().tokens.highest() >= first),
+            // The last tokens of all.
+            Err(error) => assert!(first + (1 << 20) >= 1 << 53, "{error}"),
+        }
+        format!("{waits} {}", found.is_some())
+    });
+}

@@ -1,0 +1,21 @@
+//! The safety rules of Leasehold, one small pure function each. `docs/safety.md`
+//! states every rule, its reason and the mutant that shows that the tests would
+//! notice its absence.
+//!
+//! With the feature `simulation`, `broken` takes the place of `rules`: the same
+//! functions, each of which a test can break. Without it, that module is not
+//! compiled.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "simulation")]
+mod broken;
+mod jumps;
+pub mod mutant;
+#[cfg_attr(feature = "simulation", allow(unreachable_pub, reason = "`broken` takes its place"))]
+mod rules;
+
+#[cfg(feature = "simulation")]
+pub use broken::*;
+pub use jumps::JumpDetector;
+#[cfg(not(feature = "simulation"))]
+pub use rules::*;

@@ -1,0 +1,17 @@
+//! Values that Leasehold's client, daemon and stores share, valid by
+//! construction: [names](name), [tokens](token), [reasons](reason),
+//! [descriptions of holders](holder) and [secrets](secret).
+//!
+//! No clock, no I/O and no other crate of the project.
+#![forbid(unsafe_code)]
+
+pub mod holder;
+pub mod name;
+pub mod reason;
+pub mod secret;
+pub mod token;
+
+pub use holder::Holder;
+pub use name::{LockName, Namespace};
+pub use reason::Reason;
+pub use token::{ParseTokenError, Token, TokenRange};

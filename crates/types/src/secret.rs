@@ -1,0 +1,90 @@
+//! Numbers and texts that give authority to whoever knows them.
+
+/// Defines a kind of secret: 128 random bits that are never shown.
+#[macro_export]
+macro_rules! secret {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// From 128 random bits.
+            #[must_use]
+            pub const fn new(bits: u128) -> Self {
+                Self(bits.to_be_bytes())
+            }
+
+            /// As it travels; none if it has another length.
+            #[must_use]
+            pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self)
+            }
+
+            /// As it travels.
+            #[must_use]
+            pub const fn to_bytes(self) -> [u8; 16] {
+                self.0
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($name), "(REDACTED)"))
+            }
+        }
+    };
+}
+
+/// A text that is never shown: a key, a signature, a connection string.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(Box<str>);
+
+impl SecretText {
+    /// From the text itself.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for whoever it is meant for.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretText(REDACTED)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SecretText;
+
+    #[allow(unreachable_pub, reason = "the macro defines public types")]
+    mod defined {
+        secret! {
+            /// A secret.
+            Handle
+        }
+    }
+    use defined::Handle;
+
+    #[test]
+    fn is_carried_but_not_shown() {
+        let handle = Handle::new(0x1234_5678);
+        assert_eq!(Handle::from_bytes(&handle.to_bytes()), Some(handle));
+        assert_eq!(Handle::from_bytes(b"short"), None);
+        assert_eq!(format!("{handle:?}"), "Handle(REDACTED)");
+    }
+
+    #[test]
+    fn a_text_is_not_shown_either() {
+        let text = SecretText::new("hush");
+        assert_eq!(text.expose(), "hush");
+        assert_eq!(format!("{:?}", Some(text)), "Some(SecretText(REDACTED))");
+    }
+}

@@ -1,0 +1,192 @@
+//! Fencing tokens.
+
+use std::{fmt, str::FromStr};
+
+/// Number of bits below a token's epoch: an epoch is a second and has 2^20 tokens.
+pub const SEQ_BITS: u32 = 20;
+
+/// Tokens stay below 2^53, so that they are exact in every language.
+const EPOCH_BITS: u32 = 53 - SEQ_BITS;
+
+/// Fencing token of a grant: higher than the token of every earlier grant of the
+/// same lock. Tokens of different locks can't be compared.
+///
+/// A token is written as a decimal number and fits into 53 bits, so that it
+/// also survives JSON and a database's BIGINT.
+///
+/// ```
+/// use leasehold_types::Token;
+///
+/// let token: Token = "7".parse()?;
+/// assert!(token > Token::new(6));
+/// assert_eq!(u64::from(token), 7);
+/// # Ok::<(), leasehold_types::ParseTokenError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+/// Error of parsing a [`Token`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid token {0:?}: expected a decimal number without sign or leading zeros")]
+pub struct ParseTokenError(String);
+
+impl Token {
+    /// Creates a token from its number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Creates a token from a stored number. `None` if it exceeds 53 bits.
+    #[must_use]
+    pub const fn from_stored(number: u64) -> Option<Self> {
+        if number < 1 << (EPOCH_BITS + SEQ_BITS) { Some(Self(number)) } else { None }
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u64> for Token {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Token {
+    type Err = ParseTokenError;
+
+    /// Accepts exactly what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.parse().ok().filter(|number: &u64| number.to_string() == text);
+        number.map(Self).ok_or_else(|| ParseTokenError(text.to_owned()))
+    }
+}
+
+/// Durable tokens that are not used yet, in increasing order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenRange {
+    next: u64,
+    end: u64,
+}
+
+impl TokenRange {
+    /// All tokens of an epoch; none if the epoch is beyond what tokens can
+    /// carry.
+    #[must_use]
+    pub const fn of_epoch(epoch: u64) -> Self {
+        if epoch >= 1 << EPOCH_BITS {
+            return Self::none();
+        }
+        Self { next: epoch << SEQ_BITS, end: (epoch + 1) << SEQ_BITS }
+    }
+
+    /// No tokens.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { next: 0, end: 0 }
+    }
+
+    /// `count` tokens from this one on; none if that is beyond what tokens can
+    /// carry.
+    #[must_use]
+    pub const fn from(first: u64, count: u64) -> Self {
+        if first > (1 << (EPOCH_BITS + SEQ_BITS)) - count {
+            return Self::none();
+        }
+        Self { next: first, end: first + count }
+    }
+
+    /// The lowest and the greatest, if there are any.
+    #[must_use]
+    pub const fn bounds(&self) -> (u64, u64) {
+        (self.next, self.end.saturating_sub(1))
+    }
+
+    /// Takes the lowest.
+    pub const fn take(&mut self) -> Option<Token> {
+        if self.next == self.end {
+            return None;
+        }
+        self.next += 1;
+        Some(Token(self.next - 1))
+    }
+
+    /// Takes the lowest `count`, or as many as there are.
+    pub fn split(&mut self, count: u64) -> Self {
+        let middle = self.end.min(self.next + count);
+        let taken = Self { next: self.next, end: middle };
+        self.next = middle;
+        taken
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// Whether none is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_follow_each_other_without_gap_or_overlap() {
+        let (mut first, mut second) = (TokenRange::of_epoch(7), TokenRange::of_epoch(8));
+        assert_eq!(first.len(), 1 << 20);
+        let last = std::iter::from_fn(|| first.take()).last().unwrap();
+        assert_eq!(last.get() + 1, second.take().unwrap().get());
+    }
+
+    #[test]
+    fn tokens_are_exact_in_javascript() {
+        let mut last_epoch = TokenRange::of_epoch((1 << 33) - 1);
+        let last = std::iter::from_fn(|| last_epoch.take()).last().unwrap();
+        assert_eq!(last.get(), (1 << 53) - 1);
+        assert!(TokenRange::of_epoch(1 << 33).is_empty());
+    }
+
+    #[test]
+    fn splitting_takes_from_below() {
+        let mut tokens = TokenRange::of_epoch(1);
+        let slice = tokens.split(16);
+        assert_eq!(slice.len(), 16);
+        assert_eq!(tokens.len(), (1 << 20) - 16);
+        assert!(slice.end == tokens.next);
+        assert_eq!(tokens.split(u64::MAX >> 1).len(), (1 << 20) - 16);
+        assert!(tokens.is_empty());
+    }
+
+    #[test]
+    fn parse_accepts_only_canonical_numbers() {
+        for number in [0, 7, (1 << 53) - 1, u64::MAX] {
+            assert_eq!(number.to_string().parse(), Ok(Token::new(number)));
+        }
+        for text in ["", " 7", "+7", "-7", "07", "7.0", "0x7", "18446744073709551616", "٧"] {
+            let error = text.parse::<Token>().expect_err(text);
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+        }
+    }
+}

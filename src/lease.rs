@@ -1,0 +1,3 @@
+//! Stores of leases.
+
+pub mod azure;
