@@ -1,55 +1,32 @@
 //! The protocol's rules for names, checked before anything is sent: a message
 //! that the stream can't carry would take the whole session down with it.
 
+use leasehold_types::{
+    Namespace,
+    name::{InvalidName, LockName, quote},
+};
+
 use crate::{Error, pb};
 
-const LONGEST_NAME: usize = 256;
-const LONGEST_NAMESPACE: usize = 63;
-
-/// The lock of this name, if the name and the namespace are acceptable.
+/// Returns the reference to a lock, if its namespace and name are valid.
 pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error> {
-    check_namespace(namespace)?;
-    if name.is_empty() {
-        return Err(Error::invalid(
-            "name",
-            format!("invalid lock name \"\": a name has 1 to {LONGEST_NAME} bytes"),
-        ));
-    }
-    if name.len() > LONGEST_NAME {
-        return Err(Error::invalid(
-            "name",
-            format!(
-                "invalid lock name: it has {} bytes; the maximum is {LONGEST_NAME}",
-                name.len()
-            ),
-        ));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(Error::invalid(
-            "name",
-            format!("invalid lock name {name:?}: control characters are not allowed"),
-        ));
-    }
+    LockName::new(&parse_namespace(namespace)?, name).map_err(
+        |InvalidName { field, problem }| {
+            Error::invalid(field, format!("invalid lock name {}: {problem}", quote(name)))
+        },
+    )?;
     Ok(pb::LockRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
-/// A namespace is a DNS label; empty stands for the default one.
+/// Checks a namespace; empty stands for the default one.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
-    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    let label = namespace.len() <= LONGEST_NAMESPACE
-        && namespace.bytes().all(allowed)
-        && !namespace.starts_with('-')
-        && !namespace.ends_with('-');
-    if label {
-        return Ok(());
-    }
-    let shown: String = namespace.chars().take(LONGEST_NAMESPACE + 1).collect();
-    Err(Error::invalid(
-        "namespace",
-        format!(
-            "invalid namespace {shown:?}: use 1 to {LONGEST_NAMESPACE} of a-z, 0-9 and '-', with no '-' at either end"
-        ),
-    ))
+    parse_namespace(namespace).map(|_| ())
+}
+
+fn parse_namespace(namespace: &str) -> Result<Namespace, Error> {
+    Namespace::parse(namespace).map_err(|InvalidName { field, problem }| {
+        Error::invalid(field, format!("invalid namespace: {problem}"))
+    })
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl LockName {
         if name.is_empty() {
             return Err(InvalidName {
                 field: "name",
-                problem: format!("is empty; a name has 1 to {LONGEST_NAME} bytes"),
+                problem: format!("it is empty; a name has 1 to {LONGEST_NAME} bytes"),
             });
         }
         check_text("name", name, LONGEST_NAME)?;
@@ -144,20 +144,21 @@ pub fn check_text(field: &'static str, text: &str, longest: usize) -> Result<(),
     if text.len() > longest {
         return Err(InvalidName {
             field,
-            problem: format!("has {} bytes; at most {longest} are allowed", text.len()),
+            problem: format!("it has {} bytes; at most {longest} are allowed", text.len()),
         });
     }
     if let Some(at) = text.chars().position(char::is_control) {
         return Err(InvalidName {
             field,
-            problem: format!("has a control character (character {}); none are allowed", at + 1),
+            problem: format!("it has a control character (character {}); none are allowed", at + 1),
         });
     }
     Ok(())
 }
 
-/// For an error message: escaped, and cut if somebody sent a book.
-fn quote(text: &str) -> String {
+/// Quotes a text for an error message: escaped, and cut after 80 characters.
+#[must_use]
+pub fn quote(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),
@@ -181,15 +182,15 @@ mod tests {
     #[test]
     fn bad_names_say_what_is_allowed() {
         let problem = |name: &str| LockName::parse("", name).unwrap_err().to_string();
-        assert_eq!(problem(""), "name: is empty; a name has 1 to 256 bytes");
-        assert_eq!(problem(&"x".repeat(257)), "name: has 257 bytes; at most 256 are allowed");
+        assert_eq!(problem(""), "name: it is empty; a name has 1 to 256 bytes");
+        assert_eq!(problem(&"x".repeat(257)), "name: it has 257 bytes; at most 256 are allowed");
         assert_eq!(
             problem("a\u{7}b"),
-            "name: has a control character (character 2); none are allowed"
+            "name: it has a control character (character 2); none are allowed"
         );
         assert_eq!(
             problem("a\u{85}"),
-            "name: has a control character (character 2); none are allowed"
+            "name: it has a control character (character 2); none are allowed"
         );
     }
 
