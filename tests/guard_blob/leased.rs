@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::clock;
-use leasehold_client::guard_azure::blob::{Conflict, Error};
+use leasehold_fence::blob::{Conflict, Error};
 
 use crate::{
     blob, blob_behind, past, proxy,
@@ -25,7 +25,7 @@ async fn nobody_else_writes_while_it_is_leased() {
     for error in [
         blob.lease(LEASE).await.map(drop).unwrap_err(),
         blob.overwrite("x").await.map(drop).unwrap_err(),
-        blob.guarded(crate::fence(1)).await.map(drop).unwrap_err(),
+        blob.fenced(crate::fence(1)).await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Conflict { conflict: Conflict::Leased, .. }), "{error}");
     }

@@ -10,9 +10,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use leasehold::clock;
-use leasehold_client::{
+use leasehold_fence::{
     azure::Account,
-    guard_azure::table::{Error, Table, Transaction},
+    table::{Error, Table, Transaction},
 };
 use serde_json::Value;
 

@@ -9,9 +9,9 @@ use azure_core::{
     time::OffsetDateTime,
 };
 use leasehold::clock;
-use leasehold_client::{
+use leasehold_fence::{
     azure::{Account, TokenCredential, Transport},
-    guard_azure::table::{Error, Table},
+    table::{Error, Table},
 };
 use serde_json::json;
 use tempfile::TempDir;

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use leasehold::clock;
-use leasehold_client::{
-    Token,
-    guard_azure::table::{Error, Table, Transaction, Written},
-};
+use leasehold_client::Token;
+use leasehold_fence::table::{Error, Table, Transaction, Written};
 
 use crate::{
     Stock, account, amount, guarded, held, stock,
