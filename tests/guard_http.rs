@@ -8,9 +8,10 @@ use std::{
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Bytes};
-use leasehold_client::{
-    Fence, Token,
-    guard_http::{LOCK, TOKEN, TokenGate, TokenLayer, headers},
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    http::{LOCK, TOKEN, TokenGate, TokenLayer, headers},
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -25,7 +26,7 @@ use tower::{Layer, ServiceExt};
 /// The status, and what the service says: whose token it was given.
 async fn ask(layer: &TokenLayer, request: Request<Full<Bytes>>) -> (u16, String) {
     let service = tower::service_fn(async |request: Request<Full<Bytes>>| {
-        let seen = request.extensions().get::<Fence>().map(ToString::to_string);
+        let seen = request.extensions().get::<LockToken>().map(ToString::to_string);
         let body = Full::new(Bytes::from(seen.unwrap_or_else(|| "nobody".to_owned())));
         Ok::<_, Infallible>(Response::new(body))
     });
@@ -35,7 +36,7 @@ async fn ask(layer: &TokenLayer, request: Request<Full<Bytes>>) -> (u16, String)
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-fn post(path: &str, fence: Option<&Fence>) -> Request<Full<Bytes>> {
+fn post(path: &str, fence: Option<&LockToken>) -> Request<Full<Bytes>> {
     let mut request = Request::post(path);
     for (name, value) in fence.map(headers).into_iter().flatten() {
         request = request.header(name, value);
@@ -43,8 +44,8 @@ fn post(path: &str, fence: Option<&Fence>) -> Request<Full<Bytes>> {
     request.body(Full::default()).unwrap()
 }
 
-fn held(lock: &str, token: u64) -> Fence {
-    Fence::new("", lock, Token::new(token))
+fn held(lock: &str, token: u64) -> LockToken {
+    LockToken::new("", lock, Token::new(token))
 }
 
 #[tokio::test]
@@ -108,7 +109,7 @@ async fn a_resource_has_its_own_lock() {
 
 #[tokio::test]
 async fn nothing_is_forgotten_to_make_room() {
-    let layer = TokenGate::new().most_locks(2).layer();
+    let layer = TokenGate::new().max_locks(2).layer();
     for lock in ["a", "b"] {
         assert_eq!(ask(&layer, post("/", Some(&held(lock, 2)))).await.0, 200);
     }
@@ -194,7 +195,7 @@ async fn grpc_is_answered_in_its_own_words() {
     let served = tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     let channel = Endpoint::new(format!("http://{address}")).unwrap().connect_lazy();
     let mut client = HealthClient::new(channel);
-    let mut check = async |fence: Option<Fence>| {
+    let mut check = async |fence: Option<LockToken>| {
         let mut request = tonic::Request::new(HealthCheckRequest::default());
         for (name, value) in fence.as_ref().map(headers).into_iter().flatten() {
             request.metadata_mut().insert(name, MetadataValue::try_from(value).unwrap());

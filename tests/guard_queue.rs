@@ -3,13 +3,12 @@
 
 mod support;
 
-use std::time::Duration;
-
-use leasehold_client::{
-    Client, Guard,
+use leasehold_client::{Client, Guard};
+use leasehold_fence::{
     azure::Account,
-    guard_azure::queue::{Error, Handled, Message, Queue, Written},
+    queue::{Error, Handled, Message, Queue, Written},
 };
+use std::time::Duration;
 use support::{
     Daemon,
     azurite::Azurite,
@@ -98,7 +97,7 @@ async fn what_fails_comes_again_and_is_poison_in_the_end() {
     let queue = queue("poison", &["bad"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
-    let consumer = queue.consumer(&guard).most_attempts(2);
+    let consumer = queue.consumer(&guard).max_deliveries(2);
     let mut ids = Vec::new();
     for attempt in 1..=2 {
         let handled = consumer.next(fails, async |_| panic!("not yet")).await.unwrap();
@@ -127,7 +126,7 @@ async fn a_message_is_kept_hidden_while_it_is_worked_on() {
     };
     let handled = queue
         .consumer(&guard)
-        .hide(Duration::from_secs(2))
+        .visibility_timeout(Duration::from_secs(2))
         .next(
             async |_| {
                 assert!(!seen_by_others.await, "it was visible");
@@ -207,7 +206,7 @@ async fn a_message_that_another_has_got_is_not_deleted() {
     // It can't be kept hidden: no extension gets through.
     let error = slow
         .consumer(&guard)
-        .hide(Duration::from_secs(2))
+        .visibility_timeout(Duration::from_secs(2))
         .next(
             async |_| {
                 proxy.freeze();
@@ -217,7 +216,7 @@ async fn a_message_that_another_has_got_is_not_deleted() {
         )
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::Shown { .. }), "{error}");
+    assert!(matches!(error, Error::VisibilityLost { .. }), "{error}");
     proxy.heal();
     assert_eq!(next(&queue, &guard).await.attempt, 2);
 }
@@ -256,7 +255,7 @@ async fn a_message_that_may_have_been_taken_is_waited_for() {
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
     let through = behind(&proxy, &queue);
-    let consumer = through.consumer(&guard).hide(Duration::from_secs(2));
+    let consumer = through.consumer(&guard).visibility_timeout(Duration::from_secs(2));
     proxy.when(Match::any()).times(1).then(Fault::DropAnswer);
     let error = consumer.next(fine, fine).await.unwrap_err();
     let Error::Unavailable { retry_after, written: Written::No, .. } = error else {

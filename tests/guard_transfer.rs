@@ -6,15 +6,16 @@ mod support;
 
 /// The program that is run.
 #[allow(dead_code, reason = "its main is not the one that is used")]
-#[path = "../clients/rust/examples/transfer.rs"]
+#[path = "../clients/rust-fence/examples/transfer.rs"]
 mod transfer;
 
 use std::{env, process::Command};
 
-use leasehold_client::{
-    Client, Fence,
+use leasehold_client::Client;
+use leasehold_fence::{
+    LockToken,
     azure::Account,
-    guard_azure::table::{Error, Table, Transaction},
+    table::{Error, Table, Transaction},
 };
 use nix::{
     sys::{
@@ -96,7 +97,7 @@ async fn without_the_guard_its_write_makes_money() {
 async fn writer() {
     let Ok(account) = env::var("AZURE_STORAGE_CONNECTION_STRING") else { return };
     let table = Table::new(&Account::from_connection_string(&account).unwrap(), "byenv").unwrap();
-    let partition = table.guarded(Fence::from_env().unwrap()).partition("p").await.unwrap();
+    let partition = table.fenced(LockToken::from_env().unwrap()).partition("p").await.unwrap();
     let purse = transfer::Purse { amount: 7 };
     partition.commit(&Transaction::new().insert("by the command", &purse)).await.unwrap();
 }
@@ -108,7 +109,7 @@ async fn a_command_and_a_program_agree_on_the_lock_of_a_table() {
     table.create().await.unwrap();
     let client = Client::connect(&*daemon.endpoint).await.unwrap();
     let guard = client.table_lock(account().name(), "ByEnv").unwrap().acquire().await.unwrap();
-    let earlier = table.guarded(&guard).partition("p").await.unwrap();
+    let earlier = table.fenced(&guard).partition("p").await.unwrap();
     let lock = ["lock", "--table", "byenv", "--account", "devstoreaccount1"];
     let held = daemon.run(&[&lock[..], &["--no-wait", "--", "true"]].concat());
     assert_eq!(held.status.code(), Some(75), "it is the same lock: {held:?}");

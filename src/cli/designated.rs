@@ -1,8 +1,11 @@
 //! Which lock a command is about: by its name, or by the resource of a storage
 //! account that it is designated for.
 
-use std::{collections::HashMap, env};
+use std::env;
 
+use leasehold_azure_account::{
+    ConnectionString, ServiceKind, account_name, is_account_name, parse_account_url,
+};
 use leasehold_client::designated::Resource;
 
 use super::exit::{Failure, USAGE};
@@ -115,50 +118,17 @@ fn account_from(lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failu
 
 /// `https://ACCOUNT.blob.…`, or for emulators `http://HOST:PORT/ACCOUNT`.
 fn account_of_url(url: &str) -> Option<String> {
-    let (scheme, rest) = url.trim().split_once("://")?;
-    if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
-        return None;
-    }
-    let rest = rest.split(['?', '#']).next()?;
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, path) = (host.to_ascii_lowercase(), path.trim_matches('/'));
-    // Of these others make something else.
-    if host.contains('@') || !rest.bytes().all(|c| c.is_ascii_graphic() && c != b'\\') {
-        return None;
-    }
-    let account = match host.split_once('.') {
-        Some((account, domain)) if format!(".{domain}").contains(".blob.") => {
-            // What comes after it is a container, if anything, and no account.
-            if path.is_empty() { account } else { return None }
-        }
-        _ => path,
-    };
-    is_account(account).then(|| account.to_owned())
+    let (url, _) = parse_account_url(url).ok()?;
+    account_name(&url, ServiceKind::Blob).filter(|account| is_account_name(account))
 }
 
-/// As the client reads it: the emulator first, and nothing twice.
+/// The account as the fences read it from the same string.
 fn account_of_string(text: &str) -> Option<String> {
-    let mut settings = HashMap::new();
-    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, value) = part.split_once('=')?;
-        if settings.insert(name.trim().to_lowercase(), value.trim()).is_some() {
-            return None;
-        }
+    let read = ConnectionString::parse(text).ok()?;
+    match &read.account {
+        Some(name) => is_account_name(name).then(|| name.clone()),
+        None => account_of_url(read.endpoint(ServiceKind::Blob).ok()??.expose()),
     }
-    let value = |name: &str| settings.get(name).copied().filter(|value| !value.is_empty());
-    if value("usedevelopmentstorage").is_some_and(|word| word.eq_ignore_ascii_case("true")) {
-        return Some("devstoreaccount1".to_owned());
-    }
-    match value("accountname") {
-        Some(name) => is_account(name).then(|| name.to_owned()),
-        None => account_of_url(value("blobendpoint")?),
-    }
-}
-
-/// What else stands in the place of a name may be a secret, and is not used.
-fn is_account(name: &str) -> bool {
-    (3..=24).contains(&name.len())
-        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -308,7 +278,7 @@ mod tests {
 
 #[cfg(test)]
 mod fuzz {
-    use leasehold_client::azure::Account;
+    use leasehold_azure_account::Account;
     use leasehold_fuzz::Fuzz;
 
     use super::*;
@@ -345,7 +315,7 @@ mod fuzz {
                 let found = account_from(|asked| (asked == variable).then(|| text.to_string()));
                 match found {
                     Ok(account) => {
-                        assert!(is_account(&account), "{account}");
+                        assert!(is_account_name(&account), "{account}");
                         let read = Account::from_connection_string(string);
                         // A URL with a semicolon is another one in a string.
                         if let Ok(read) = &read

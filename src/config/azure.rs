@@ -1,9 +1,10 @@
 //! What belongs to the Azure store.
 
-use std::{ffi::OsString, time::Duration};
+use std::time::Duration;
+
+use leasehold_azure_account::{AccountSettings, Credential, Identity, SecretText};
 
 use super::REDACTED;
-use leasehold_types::secret::SecretText;
 
 /// How the Azure store is reached, and how it goes about its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,20 @@ impl Default for Azure {
 }
 
 impl Azure {
+    /// The settings that describe the account.
+    #[must_use]
+    pub fn account(&self) -> AccountSettings {
+        AccountSettings {
+            account_url: self.account_url.clone(),
+            url_sas: self.url_sas.clone(),
+            connection_string: self.connection_string.clone(),
+            account_key: self.account_key.clone(),
+            sas: self.sas.clone(),
+            credential: self.credential,
+            identity: self.identity.clone(),
+        }
+    }
+
     /// The account's address, without the signature that came with it.
     pub(super) fn show_account(&self) -> String {
         let url = self.account_url.clone().unwrap_or_default();
@@ -99,86 +114,4 @@ pub(super) fn prefix(text: &str) -> Option<String> {
         || (text.len() <= 128
             && text.split('/').all(|part| !part.is_empty() && part.chars().all(plain)));
     good.then(|| text.to_owned())
-}
-
-/// How the daemon proves to the account who it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credential {
-    /// By the first of the others, in the order below, for which all is given.
-    Auto,
-    /// By what is in the connection string.
-    ConnectionString,
-    /// By the account's key.
-    AccountKey,
-    /// By a shared access signature.
-    Sas,
-    /// By a token that Kubernetes puts into a file.
-    WorkloadIdentity,
-    /// By the secret of a registered application.
-    ClientSecret,
-    /// By the identity that Azure gives to the machine.
-    ManagedIdentity,
-    /// By whoever is logged in to the Azure CLI.
-    AzureCli,
-}
-
-impl Credential {
-    const ALL: [Self; 8] = [
-        Self::Auto,
-        Self::ConnectionString,
-        Self::AccountKey,
-        Self::Sas,
-        Self::WorkloadIdentity,
-        Self::ClientSecret,
-        Self::ManagedIdentity,
-        Self::AzureCli,
-    ];
-
-    /// As it is written in a configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::ConnectionString => "connection-string",
-            Self::AccountKey => "account-key",
-            Self::Sas => "sas",
-            Self::WorkloadIdentity => "workload-identity",
-            Self::ClientSecret => "client-secret",
-            Self::ManagedIdentity => "managed-identity",
-            Self::AzureCli => "azure-cli",
-        }
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|credential| credential.name() == text)
-    }
-}
-
-/// What Azure's own variables say, which Kubernetes and Azure's tools set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// `AZURE_TENANT_ID`
-    pub tenant_id: Option<String>,
-    /// `AZURE_CLIENT_ID`
-    pub client_id: Option<String>,
-    /// `AZURE_CLIENT_SECRET`
-    pub client_secret: Option<SecretText>,
-    /// `AZURE_FEDERATED_TOKEN_FILE`
-    pub token_file: Option<String>,
-    /// `IDENTITY_ENDPOINT`, which App Service and the like set
-    pub endpoint: Option<String>,
-}
-
-impl Identity {
-    /// Reads the environment. An empty variable counts as not set.
-    pub(super) fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
-        let read = |variable| lookup(variable)?.into_string().ok().filter(|text| !text.is_empty());
-        Self {
-            tenant_id: read("AZURE_TENANT_ID"),
-            client_id: read("AZURE_CLIENT_ID"),
-            client_secret: read("AZURE_CLIENT_SECRET").map(SecretText::new),
-            token_file: read("AZURE_FEDERATED_TOKEN_FILE"),
-            endpoint: read("IDENTITY_ENDPOINT"),
-        }
-    }
 }

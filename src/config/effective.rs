@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source, Store};
-use crate::lease::{azure::Address, azure::Problem};
+use leasehold_azure_account::{Address, InvalidSetting};
 
 /// The configuration that counts, and where each value came from.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Effective {
         let judged = mistakes.iter().any(|mistake| mistake.key.starts_with("azure_"));
         if self.config.store == Store::Azure
             && !judged
-            && let Err(Problem { key, problem }) = Address::of(&self.config.azure)
+            && let Err(InvalidSetting { key, problem }) = Address::of(&self.config.azure.account())
         {
             mistakes.push(self.mistake(key, problem));
         }

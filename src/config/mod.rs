@@ -14,14 +14,13 @@ mod settings;
 
 use std::{path::PathBuf, time::Duration};
 
-pub use azure::{Azure, Credential, Identity};
+pub use azure::Azure;
 pub use effective::{Effective, load};
 pub use layer::{Given, Layer, Source};
+pub use leasehold_azure_account::{Credential, Identity, SecretText};
 pub use listen::Listen;
 pub use mistake::{Mistake, Mistakes};
 pub use settings::{Group, SETTINGS, Setting};
-
-pub use leasehold_types::secret::SecretText;
 
 /// What is shown in place of a secret.
 const REDACTED: &str = "REDACTED";

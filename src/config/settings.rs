@@ -170,8 +170,9 @@ impl Setting {
             }
             Kind::Account => {
                 let text = given.as_text().ok_or_else(refused)?.trim();
-                let read =
-                    (!text.is_empty()).then(|| crate::lease::azure::read_url(text)).transpose();
+                let read = (!text.is_empty())
+                    .then(|| leasehold_azure_account::parse_account_url(text))
+                    .transpose();
                 let (url, sas) = read?.unzip();
                 config.azure.account_url = url.map(|url| url.as_str().trim_end_matches('/').into());
                 config.azure.url_sas = sas.flatten();

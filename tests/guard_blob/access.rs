@@ -1,8 +1,8 @@
 //! What gives access to blobs, and what is shown of it.
 
-use leasehold_client::{
+use leasehold_fence::{
     azure::Account,
-    guard_azure::blob::{Blob, Error},
+    blob::{Blob, Error},
 };
 
 use crate::{
@@ -22,11 +22,11 @@ fn by_sas(permissions: &str) -> Account {
 #[tokio::test]
 async fn a_signature_is_enough_if_it_allows_to_read_and_write() {
     blob("sas").await;
-    let guarded = Blob::new(&by_sas("rcw"), "sas", "b").unwrap().guarded(fence(1)).await.unwrap();
+    let guarded = Blob::new(&by_sas("rcw"), "sas", "b").unwrap().fenced(fence(1)).await.unwrap();
     guarded.write("1").await.unwrap();
     guarded.append("2").await.unwrap();
     guarded.delete().await.unwrap();
-    let error = Blob::new(&by_sas("r"), "sas", "b").unwrap().guarded(fence(2)).await.unwrap_err();
+    let error = Blob::new(&by_sas("r"), "sas", "b").unwrap().fenced(fence(2)).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
     let told = error.to_string();
     assert!(told.contains("sp=rcw") && !told.contains("sig="), "{told}");

@@ -1,8 +1,9 @@
 //! Who may write, and what stays.
 
-use leasehold_client::{
-    Fence, Token,
-    guard_azure::blob::{Blob, Conflict, Error, Upload, Written},
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    blob::{Blob, Conflict, Error, Upload, Written},
 };
 
 use crate::{account, blob, fence, held, past, text};
@@ -16,7 +17,7 @@ async fn a_newer_holder_stops_an_older() {
     assert_eq!(&new.read().await.unwrap().unwrap().bytes[..], b"old", "the fence keeps content");
     let error = old.write("late").await.unwrap_err();
     let Error::Fenced { newer, written: Written::No, place } = &error else { panic!("{error:?}") };
-    assert_eq!(*newer, Token::new(6));
+    assert_eq!(*newer, Some(Token::new(6)));
     assert_eq!((place.container.as_str(), place.token), ("newer", Some(Token::new(5))));
     assert!(error.to_string().contains("a newer holder has taken over with token 6"), "{error}");
     // Whatever it tries.
@@ -27,9 +28,12 @@ async fn a_newer_holder_stops_an_older() {
         old.delete().await.unwrap_err(),
         old.create("x").await.map(drop).unwrap_err(),
         old.replace("x", &etag).await.map(drop).unwrap_err(),
-        blob.guarded(fence(5)).await.map(drop).unwrap_err(),
+        blob.fenced(fence(5)).await.map(drop).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::Fenced { newer, .. } if newer == Token::new(6)), "{error}");
+        assert!(
+            matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(6))),
+            "{error}"
+        );
     }
     assert_eq!(text(&blob).await.as_deref(), Some("old"));
     new.write("new").await.unwrap();
@@ -43,7 +47,10 @@ async fn the_fence_counts_before_anything_is_written() {
     let old = held(&blob, 1).await;
     let _new = held(&blob, 2).await;
     let error = old.write("late").await.unwrap_err();
-    assert!(matches!(error, Error::Fenced { newer, .. } if newer == Token::new(2)), "{error}");
+    assert!(
+        matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(2))),
+        "{error}"
+    );
     assert_eq!(text(&blob).await, None);
 }
 
@@ -58,7 +65,7 @@ async fn a_deleted_blob_keeps_its_fence() {
     assert_eq!(text(&blob).await, None);
     for late in [old.create("late").await, old.write("late").await, old.append("late").await] {
         assert!(
-            matches!(late, Err(Error::Fenced { newer, .. }) if newer == Token::new(2)),
+            matches!(late, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2))),
             "{late:?}"
         );
     }
@@ -103,7 +110,7 @@ async fn a_blob_that_was_there_is_taken_over_as_it_is() {
     assert!(matches!(error, Error::Conflict { conflict: Conflict::Exists, .. }), "{error}");
 }
 
-/// Two programs share a token, by `Fence::from_env` for instance.
+/// Two programs share a token, by `LockToken::from_env` for instance.
 #[tokio::test]
 async fn those_with_the_same_token_see_each_other() {
     let blob = blob("same").await;
@@ -139,7 +146,7 @@ async fn a_fence_that_can_t_be_read_is_not_touched() {
     let blob = blob("damaged").await;
     past("damaged").put().metadata("leaseholdtoken", "x").metadata("leaseholdlock", "a").await.ok();
     for error in [
-        blob.guarded(fence(1)).await.map(drop).unwrap_err(),
+        blob.fenced(fence(1)).await.map(drop).unwrap_err(),
         blob.read().await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
@@ -151,10 +158,10 @@ async fn a_fence_that_can_t_be_read_is_not_touched() {
 async fn tokens_of_another_lock_are_refused() {
     let blob = blob("otherlock").await;
     held(&blob, 5).await;
-    let error = blob.guarded(Fence::new("", "another", Token::new(9))).await.unwrap_err();
+    let error = blob.fenced(LockToken::new("", "another", Token::new(9))).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
     assert!(error.to_string().contains("not by \"default/another\""), "{error}");
-    let error = blob.guarded(fence(0)).await.unwrap_err();
+    let error = blob.fenced(fence(0)).await.unwrap_err();
     assert!(error.to_string().contains("no token of a lock"), "{error}");
 }
 
@@ -175,7 +182,7 @@ async fn limits_and_what_is_not_there_are_said_clearly() {
         assert!(error.to_string().contains(hint), "{error}");
     }
     let nowhere = Blob::new(&account(), "no-such-container", "b").unwrap();
-    for error in [nowhere.read().await.unwrap_err(), nowhere.guarded(fence(1)).await.unwrap_err()] {
+    for error in [nowhere.read().await.unwrap_err(), nowhere.fenced(fence(1)).await.unwrap_err()] {
         assert!(error.to_string().contains("there is no such container"), "{error}");
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }

@@ -1,8 +1,7 @@
 //! A blob that one writer has by its own lease.
 
+use leasehold_fence::blob::{Conflict, Error};
 use std::time::Duration;
-
-use leasehold_client::guard_azure::blob::{Conflict, Error};
 
 use crate::{
     blob, blob_behind, past, proxy,
@@ -24,7 +23,7 @@ async fn nobody_else_writes_while_it_is_leased() {
     for error in [
         blob.lease(LEASE).await.map(drop).unwrap_err(),
         blob.overwrite("x").await.map(drop).unwrap_err(),
-        blob.guarded(crate::fence(1)).await.map(drop).unwrap_err(),
+        blob.fenced(crate::fence(1)).await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Conflict { conflict: Conflict::Leased, .. }), "{error}");
     }

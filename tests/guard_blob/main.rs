@@ -13,10 +13,11 @@ mod update;
 
 use std::time::Duration;
 
-use leasehold_client::{
-    Fence, Token,
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
     azure::Account,
-    guard_azure::blob::{Blob, GuardedBlob},
+    blob::{Blob, FencedBlob},
 };
 use support::{
     azurite::Azurite,
@@ -52,12 +53,12 @@ fn proxy() -> Proxy {
     Proxy::start(Azurite::shared().port())
 }
 
-fn fence(token: u64) -> Fence {
-    Fence::new("", "azure/devstoreaccount1/blob/x", Token::new(token))
+fn fence(token: u64) -> LockToken {
+    LockToken::new("", "azure/devstoreaccount1/blob/x", Token::new(token))
 }
 
-async fn held(blob: &Blob, token: u64) -> GuardedBlob {
-    blob.guarded(fence(token)).await.unwrap()
+async fn held(blob: &Blob, token: u64) -> FencedBlob {
+    blob.fenced(fence(token)).await.unwrap()
 }
 
 async fn text(blob: &Blob) -> Option<String> {

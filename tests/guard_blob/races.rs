@@ -1,7 +1,7 @@
 //! Many writers with old and new tokens at once. What is asserted is read from
 //! the data alone.
 
-use leasehold_client::guard_azure::blob::{Blob, Error};
+use leasehold_fence::blob::{Blob, Error};
 
 use crate::{blob, fence, held};
 
@@ -29,7 +29,7 @@ async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
                 while token > 1 && before(journal(&blob).await) < 3 {
                     tokio::task::yield_now().await;
                 }
-                let guarded = match blob.guarded(fence(token)).await {
+                let guarded = match blob.fenced(fence(token)).await {
                     Ok(guarded) => guarded,
                     Err(Error::Fenced { .. }) => return 0,
                     Err(other) => panic!("{other}"),
@@ -39,7 +39,7 @@ async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
                     match guarded.append(format!("{token}\n")).await {
                         Ok(_) => written += 1,
                         Err(Error::Fenced { newer, .. }) => {
-                            assert!(newer.get() > token);
+                            assert!(newer.unwrap().get() > token);
                             break;
                         }
                         Err(other) => panic!("{other}"),
@@ -81,14 +81,14 @@ async fn of_sixteen_that_come_at_once_the_greatest_stays() {
         .rev()
         .map(|token| {
             let blob = blob.clone();
-            tokio::spawn(async move { (token, blob.guarded(fence(token)).await) })
+            tokio::spawn(async move { (token, blob.fenced(fence(token)).await) })
         })
         .collect();
     let mut through = Vec::new();
     for comer in comers {
         match comer.await.unwrap() {
             (token, Ok(guarded)) => through.push((token, guarded)),
-            (token, Err(Error::Fenced { newer, .. })) => assert!(newer.get() > token),
+            (token, Err(Error::Fenced { newer, .. })) => assert!(newer.unwrap().get() > token),
             (_, Err(other)) => panic!("{other}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_client::Token;
-use leasehold_client::guard_azure::blob::{Error, Written};
+use leasehold_fence::blob::{Error, Written};
 
 use crate::{
     blob, blob_behind, held, proxy,
@@ -120,7 +120,7 @@ async fn who_is_overtaken_while_unclear_finds_out_what_was_written() {
     proxy.when(puts()).times(1).then(Fault::Hold);
     let (error, new) = tokio::join!(guarded.write("3"), takes_over(4, Fault::Hold));
     let Err(Error::Fenced { newer, written: Written::No, .. }) = error else { panic!("{error:?}") };
-    assert_eq!(newer, Token::new(4));
+    assert_eq!(newer, Some(Token::new(4)));
     proxy.let_go();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream.is_some()).await;
     assert_eq!(&new.read().await.unwrap().unwrap().bytes[..], b"1", "and it is true");
@@ -142,7 +142,7 @@ async fn a_fence_is_put_up_whatever_happens_to_the_call() {
         // The first creates the blob, the others change its metadata.
         let kind = if token == 1 { Kind::Create } else { Kind::Write };
         proxy.when(kind).times(1).then(fault);
-        let guarded = blob.guarded(crate::fence(token)).await;
+        let guarded = blob.fenced(crate::fence(token)).await;
         let guarded = guarded.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         guarded.append(token.to_string()).await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_client::guard_azure::blob::{Blob, Content, ETag, Error, Upload};
+use leasehold_fence::blob::{Blob, Content, ETag, Error, Upload};
 
 use crate::{
     blob, blob_behind, held, past, proxy,

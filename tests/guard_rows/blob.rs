@@ -1,9 +1,7 @@
 //! Blobs.
 
-use leasehold_client::{
-    Token,
-    guard_azure::blob::{Blob, Error},
-};
+use leasehold_client::Token;
+use leasehold_fence::blob::{Blob, Error};
 
 use crate::{A, B, account, container, fence};
 
@@ -49,14 +47,14 @@ async fn blob_pessimistic() {
 async fn blob_leasehold() {
     container("blob-guard").await;
     let blob = Blob::new(&account(), "blob-guard", "b").unwrap();
-    let old = blob.guarded(fence(1)).await.unwrap();
+    let old = blob.fenced(fence(1)).await.unwrap();
     old.write("first").await.unwrap();
-    let new = blob.guarded(fence(2)).await.unwrap();
+    let new = blob.fenced(fence(2)).await.unwrap();
     assert!(
-        matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Token::new(2))
+        matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
     );
     new.delete().await.unwrap();
     assert!(
-        matches!(old.create("late").await, Err(Error::Fenced { newer, .. }) if newer == Token::new(2))
+        matches!(old.create("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
     );
 }

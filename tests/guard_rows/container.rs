@@ -1,10 +1,8 @@
 //! Containers.
 
 use hyper::Method;
-use leasehold_client::{
-    Token,
-    guard_azure::blob::{Blob, Error},
-};
+use leasehold_client::Token;
+use leasehold_fence::blob::{Blob, Error};
 
 use crate::{
     A, B, account, container, fence,
@@ -56,11 +54,11 @@ async fn container_leasehold() {
     container("container-guard").await;
     // One lock for the container, and each blob has its fence.
     let blob = |name| Blob::new(&account(), "container-guard", name).unwrap();
-    let old = blob("a").guarded(fence(1)).await.unwrap();
-    let untouched = blob("b").guarded(fence(1)).await.unwrap();
-    blob("a").guarded(fence(2)).await.unwrap();
+    let old = blob("a").fenced(fence(1)).await.unwrap();
+    let untouched = blob("b").fenced(fence(1)).await.unwrap();
+    blob("a").fenced(fence(2)).await.unwrap();
     assert!(
-        matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Token::new(2))
+        matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
     );
     untouched.write("the newer holder was not here yet").await.unwrap();
 }

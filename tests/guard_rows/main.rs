@@ -11,7 +11,8 @@ mod page;
 mod queue;
 mod table;
 
-use leasehold_client::{Fence, Token, azure::Account};
+use leasehold_client::Token;
+use leasehold_fence::{LockToken, azure::Account};
 use support::{
     azurite::Azurite,
     rest::{Container, Rest},
@@ -35,6 +36,6 @@ async fn container(name: &str) -> Container {
     container
 }
 
-fn fence(token: u64) -> Fence {
-    Fence::new("", "rows", Token::new(token))
+fn fence(token: u64) -> LockToken {
+    LockToken::new("", "rows", Token::new(token))
 }

@@ -1,10 +1,10 @@
 //! Queues.
 
 use hyper::Method;
-use leasehold_client::{
-    Client,
+use leasehold_client::Client;
+use leasehold_fence::{
     azure::Account,
-    guard_azure::queue::{Handled, Message, Queue},
+    queue::{Handled, Message, Queue},
 };
 
 use crate::support::{

@@ -4,10 +4,8 @@ use azure_core::{credentials::Secret, hmac::hmac_sha256, time::to_rfc7231};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use leasehold_client::{
-    Token,
-    guard_azure::table::{Error, Table, Transaction},
-};
+use leasehold_client::Token;
+use leasehold_fence::table::{Error, Table, Transaction};
 use leasehold_time::clock;
 use serde_json::{Value, json};
 
@@ -86,8 +84,8 @@ async fn table_pessimistic() {
 #[tokio::test]
 async fn table_leasehold() {
     let table = table("guarded").await;
-    let old = table.guarded(fence(1)).partition("p").await.unwrap();
-    table.guarded(fence(2)).partition("p").await.unwrap();
+    let old = table.fenced(fence(1)).partition("p").await.unwrap();
+    table.fenced(fence(2)).partition("p").await.unwrap();
     let late = old.commit(&Transaction::new().insert("r", &json!({ "n": 1 }))).await;
     assert!(
         matches!(late, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2))),

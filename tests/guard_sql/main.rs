@@ -1,4 +1,4 @@
-//! The statements of `guard_sql`, in real databases: SQLite, which is built in,
+//! The statements of `leasehold_fence::sql`, in real databases: SQLite, which is built in,
 //! and PostgreSQL where it is installed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "says what was not tested")]

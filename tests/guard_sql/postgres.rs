@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use leasehold_client::guard_sql::{CREATE, Dialect, raise, update};
+use leasehold_fence::sql::{CREATE, Dialect, raise, update};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, Uid, User, chown},

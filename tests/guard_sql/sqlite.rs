@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread};
 
-use leasehold_client::guard_sql::{CREATE, Dialect, raise, update};
+use leasehold_fence::sql::{CREATE, Dialect, raise, update};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{BEFORE, LAST, none_is_late};

@@ -9,9 +9,9 @@ use azure_core::{credentials::Secret, hmac::hmac_sha256, time::to_rfc7231};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use leasehold_client::{
+use leasehold_fence::{
     azure::Account,
-    guard_azure::table::{Error, Table, Transaction},
+    table::{Error, Table, Transaction},
 };
 use leasehold_time::clock;
 use serde_json::Value;

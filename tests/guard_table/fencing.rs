@@ -1,8 +1,9 @@
 //! Newer holders, older holders, and what is in their way.
 
-use leasehold_client::{
-    Fence, Token,
-    guard_azure::table::{Error, Table, Transaction, Written},
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    table::{Error, Table, Transaction, Written},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -117,16 +118,17 @@ async fn those_with_the_same_token_share_the_fence() {
 async fn another_lock_is_refused() {
     let table = table("anotherlock").await;
     held(&table, 5).await;
-    for fence in
-        [Fence::new("", "orders", Token::new(9)), Fence::new("team", fence_name(), Token::new(9))]
-    {
-        let error = table.guarded(fence).partition("p").await.unwrap_err();
+    for fence in [
+        LockToken::new("", "orders", Token::new(9)),
+        LockToken::new("team", fence_name(), Token::new(9)),
+    ] {
+        let error = table.fenced(fence).partition("p").await.unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("\"default/azure/devstoreaccount1/table/x\""), "{text}");
     }
     let error = table
-        .guarded(Fence::new("", fence_name(), Token::new(0)))
+        .fenced(LockToken::new("", fence_name(), Token::new(0)))
         .partition("p")
         .await
         .unwrap_err();

@@ -1,9 +1,7 @@
 //! Rows of the guard that somebody has deleted or brought back.
 
-use leasehold_client::{
-    Token,
-    guard_azure::table::{Error, Table, Transaction, Written},
-};
+use leasehold_client::Token;
+use leasehold_fence::table::{Error, Table, Transaction, Written};
 use serde_json::{Value, json};
 
 use crate::{access::raw, amount, guarded, held, stock, table};

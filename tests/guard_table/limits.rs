@@ -1,9 +1,9 @@
 //! What can't be done is said clearly, and before anything is sent where that
 //! can be known.
 
-use leasehold_client::{
+use leasehold_fence::{
     azure::Account,
-    guard_azure::table::{Binary, Error, MOST_CHANGES, Table, Transaction},
+    table::{Binary, Error, MAX_CHANGES, Table, Transaction},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -52,7 +52,7 @@ async fn what_can_be_known_before_is_not_sent() {
     let four_mib =
         (0..14).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
     for (transaction, hints) in [
-        (many(MOST_CHANGES + 1), ["99 changes", "at most 98", "token 17"]),
+        (many(MAX_CHANGES + 1), ["99 changes", "at most 98", "token 17"]),
         (many(101), ["101 changes", "table \"limits\"", "partition \"p\""]),
         (four_mib.clone(), ["at most 4 MiB", "Divide it", "token 17"]),
         (Transaction::new().insert("a?b", &stock(1)), ["'?'", "row \"a?b\"", "Choose another"]),
@@ -70,7 +70,7 @@ async fn what_can_be_known_before_is_not_sent() {
     says(&table.query(Some("a/b")).all::<Stock>().await.unwrap_err(), &["'/'"]);
     assert_eq!(proxy.count(Match::any()), 0, "{:?}", proxy.calls());
     // What fits passes.
-    partition.commit(&many(MOST_CHANGES)).await.unwrap();
+    partition.commit(&many(MAX_CHANGES)).await.unwrap();
     assert_eq!(amount(&table, "r97").await, Some(1));
     let fits = (0..13).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
     partition.commit(&fits).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_table_that_is_not_there_is_named() {
     let table = Table::new(&account(Azurite::shared().table_port()), "nowhere").unwrap();
     let change = Transaction::new().insert("r", &stock(1));
     let hints = ["table \"nowhere\"", "no such table", "create it"];
-    says(&table.guarded(fence(1)).partition("p").await.unwrap_err(), &hints);
+    says(&table.fenced(fence(1)).partition("p").await.unwrap_err(), &hints);
     says(&table.commit("p", &change).await.unwrap_err(), &hints);
     says(&table.commit("p", &change.delete("x")).await.unwrap_err(), &hints);
     says(&table.get::<Stock>("p", "r").await.unwrap_err(), &hints);

@@ -16,10 +16,11 @@ mod unclear;
 
 use std::time::Duration;
 
-use leasehold_client::{
-    Fence, Token,
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
     azure::Account,
-    guard_azure::table::{GuardedPartition, GuardedTable, Table},
+    table::{FencedPartition, FencedTable, Table},
 };
 use serde::{Deserialize, Serialize};
 use support::{azurite::Azurite, proxy::Proxy};
@@ -53,16 +54,16 @@ async fn table_behind(proxy: &Proxy, name: &str) -> Table {
     Table::new(&account, name).unwrap()
 }
 
-fn fence(token: u64) -> Fence {
-    Fence::new("", "azure/devstoreaccount1/table/x", Token::new(token))
+fn fence(token: u64) -> LockToken {
+    LockToken::new("", "azure/devstoreaccount1/table/x", Token::new(token))
 }
 
-fn guarded(table: &Table, token: u64) -> GuardedTable {
-    table.guarded(fence(token))
+fn guarded(table: &Table, token: u64) -> FencedTable {
+    table.fenced(fence(token))
 }
 
 /// The partition "p", held with a token.
-async fn held(table: &Table, token: u64) -> GuardedPartition {
+async fn held(table: &Table, token: u64) -> FencedPartition {
     guarded(table, token).partition("p").await.unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Many writers with old and new tokens at once. What is asserted is read from
 //! the data alone.
 
-use leasehold_client::guard_azure::table::{Conflict, Error, GuardedPartition, Table, Transaction};
+use leasehold_fence::table::{Conflict, Error, FencedPartition, Table, Transaction};
 use serde::{Deserialize, Serialize};
 
 use crate::{guarded, table};
@@ -20,10 +20,7 @@ fn row(number: i64) -> String {
 /// Adds an entry after the last: which that is, the row "last" says, and it must
 /// not have changed since it was read. So the order of the entries is the order
 /// in which they were written.
-fn append(
-    last: Option<&leasehold_client::guard_azure::table::Entity<Entry>>,
-    token: u64,
-) -> Transaction {
+fn append(last: Option<&leasehold_fence::table::Entity<Entry>>, token: u64) -> Transaction {
     let number = last.map_or(1, |last| last.value.number + 1);
     let entry = Entry { number, token: token as i64 };
     let end = match last {
@@ -42,7 +39,7 @@ async fn journal(table: &Table) -> Vec<Entry> {
 }
 
 /// Writes until it is overtaken, or that often.
-async fn writes(partition: &GuardedPartition, token: u64, most: usize) -> usize {
+async fn writes(partition: &FencedPartition, token: u64, most: usize) -> usize {
     let mut written = 0;
     while written < most {
         let last = partition.get::<Entry>("last").await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use leasehold_client::Token;
-use leasehold_client::guard_azure::table::{
+use leasehold_fence::table::{
     Binary, Conflict, DateTime, Error, Guid, OffsetDateTime, Transaction, Uuid,
 };
 use serde::{Deserialize, Serialize};

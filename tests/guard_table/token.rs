@@ -8,9 +8,9 @@ use azure_core::{
     credentials::{AccessToken, TokenRequestOptions},
     time::OffsetDateTime,
 };
-use leasehold_client::{
+use leasehold_fence::{
     azure::{Account, TokenCredential, Transport},
-    guard_azure::table::{Error, Table},
+    table::{Error, Table},
 };
 use leasehold_time::clock;
 use serde_json::json;

@@ -2,7 +2,7 @@
 //! overwrites what it has not seen.
 
 use leasehold_client::Token;
-use leasehold_client::guard_azure::table::{Conflict, Error, Table, Transaction, Written};
+use leasehold_fence::table::{Conflict, Error, Table, Transaction, Written};
 
 use crate::{
     Stock, account, amount, held, stock,

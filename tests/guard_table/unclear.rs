@@ -1,11 +1,8 @@
 //! Answers that are lost, and calls that come late.
 
+use leasehold_client::Token;
+use leasehold_fence::table::{Error, Table, Transaction, Written};
 use std::time::Duration;
-
-use leasehold_client::{
-    Token,
-    guard_azure::table::{Error, Table, Transaction, Written},
-};
 
 use crate::{
     Stock, account, amount, guarded, held, stock,

@@ -82,16 +82,11 @@
 //! # }
 //! ```
 //!
-//! With the feature `guard-azure`, the storage itself refuses a holder that was
-//! overtaken, as the first section asks for: see `guard_azure::table` and
-//! `guard_azure::blob`, and `guard_azure::queue` for what can be done for a
-//! queue.
+//! # Fenced resources
 //!
-//! # Other resources
-//!
-//! [`guard_sql`] has the statements for a database, `guard_http` (with the
-//! feature of that name) a layer for servers of HTTP and gRPC, and
-//! [`HighestToken`] is the comparison itself, for everything else.
+//! The crate `leasehold-fence` has resources that refuse a stale holder, as the
+//! first section asks for: tables and blobs of a storage account, servers of HTTP
+//! and gRPC, databases, and the comparison of tokens itself.
 //!
 //! # Elections
 //!
@@ -125,14 +120,7 @@
 //! needs a tokio runtime with its timers and I/O enabled.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "guard-azure")]
-pub mod azure;
 pub mod designated;
-#[cfg(feature = "guard-azure")]
-pub mod guard_azure;
-#[cfg(feature = "guard-http")]
-pub mod guard_http;
-pub mod guard_sql;
 
 use leasehold_protocol::v1 as pb;
 
@@ -144,9 +132,7 @@ mod connection;
 mod election;
 mod endpoints;
 mod error;
-mod fence;
 mod guard;
-mod highest;
 mod holder;
 mod info;
 mod look;
@@ -165,9 +151,7 @@ pub use election::{
 };
 pub use endpoints::Endpoints;
 pub use error::Error;
-pub use fence::Fence;
 pub use guard::{Guard, Loss, Operator, Risk};
-pub use highest::{Admitted, HighestToken, Overtaken};
 pub use holder::Holder;
 pub use info::{
     Broken, Change, Check, DaemonInfo, LockInfo, StorageCalls, StoredInfo, TokenState, Watch,

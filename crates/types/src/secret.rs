@@ -1,4 +1,4 @@
-//! Numbers and texts that give authority to whoever knows them.
+//! Numbers that give authority to whoever knows them.
 
 /// Defines a kind of secret: 128 random bits that are never shown.
 #[macro_export]
@@ -36,34 +36,8 @@ macro_rules! secret {
     };
 }
 
-/// A text that is never shown: a key, a signature, a connection string.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(Box<str>);
-
-impl SecretText {
-    /// From the text itself.
-    #[must_use]
-    pub fn new(text: impl Into<Box<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself, for whoever it is meant for.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SecretText(REDACTED)")
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::SecretText;
-
     #[allow(unreachable_pub, reason = "the macro defines public types")]
     mod defined {
         secret! {
@@ -79,12 +53,5 @@ mod tests {
         assert_eq!(Handle::from_bytes(&handle.to_bytes()), Some(handle));
         assert_eq!(Handle::from_bytes(b"short"), None);
         assert_eq!(format!("{handle:?}"), "Handle(REDACTED)");
-    }
-
-    #[test]
-    fn a_text_is_not_shown_either() {
-        let text = SecretText::new("hush");
-        assert_eq!(text.expose(), "hush");
-        assert_eq!(format!("{:?}", Some(text)), "Some(SecretText(REDACTED))");
     }
 }

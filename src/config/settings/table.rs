@@ -132,7 +132,7 @@ pub const SETTINGS: &[Setting] = &[
                       \"UseDevelopmentStorage=true\" for Azurite on its usual port",
             field: |config| &mut config.azure.connection_string,
             read: |text| {
-                crate::lease::azure::Address::of_connection_string(text)?;
+                leasehold_azure_account::Address::of_connection_string(text)?;
                 Ok(SecretText::new(text))
             },
         },
@@ -145,7 +145,7 @@ pub const SETTINGS: &[Setting] = &[
             allowed: "one of the account's two keys, in base64",
             field: |config| &mut config.azure.account_key,
             read: |text| {
-                crate::lease::azure::check_key(text)?;
+                leasehold_azure_account::check_key(text)?;
                 Ok(SecretText::new(text))
             },
         },
@@ -157,7 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Secret {
             allowed: "a query such as \"sv=...&sig=...\", with or without a question mark",
             field: |config| &mut config.azure.sas,
-            read: crate::lease::azure::read_sas,
+            read: leasehold_azure_account::parse_sas,
         },
     ),
     setting(

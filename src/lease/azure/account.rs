@@ -4,39 +4,26 @@ use std::{fmt, sync::Arc};
 
 use azure_core::{
     credentials::TokenCredential,
-    http::{ClientOptions, RetryOptions, Transport, UserAgentOptions},
+    http::{Transport, policies::Policy},
 };
 use azure_storage_blob::{BlobContainerClient, BlobServiceClient, BlobServiceClientOptions};
-
-use super::{
-    address::{Access, Address, Problem},
-    shared_key::SharedKey,
-    tokens::Tokens,
-    transport::transport,
+use leasehold_azure_account::{
+    API_VERSION, Address, AuthMethod, Form, InvalidSetting, SCOPE, SharedKey,
+    access_tokens::{AccessTokens, InvalidCredential},
+    client_options, transport,
 };
+
 use crate::config::Azure;
-
-/// The version of the storage protocol. Older than the SDK's own, so that
-/// emulators know it too.
-const VERSION: &str = "2025-11-05";
-
-/// What tokens are for.
-const SCOPE: &str = "https://storage.azure.com/.default";
 
 /// The account can't be called at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration does not say enough.
     #[error(transparent)]
-    Configuration(#[from] Problem),
+    Configuration(#[from] InvalidSetting),
     /// The credential can't be used.
-    #[error("{credential} can't be used: {why}")]
-    Credential {
-        /// Which one.
-        credential: &'static str,
-        /// Why not.
-        why: String,
-    },
+    #[error(transparent)]
+    Credential(#[from] InvalidCredential),
     /// The client refused what it was given.
     #[error("the storage client can't be set up: {0}")]
     Client(String),
@@ -46,14 +33,7 @@ pub enum Error {
 pub struct Account {
     service: BlobServiceClient,
     container: BlobContainerClient,
-    access: Means,
-}
-
-/// What requests are accompanied by.
-enum Means {
-    Key,
-    Sas,
-    Tokens(Arc<Tokens>),
+    auth: AuthMethod<Arc<AccessTokens>>,
 }
 
 impl Account {
@@ -64,38 +44,30 @@ impl Account {
 
     /// The same, for calls that go this way.
     pub fn over(transport: Transport, azure: &Azure) -> Result<Self, Error> {
-        let Address { mut url, access } = Address::of(azure)?;
-        let mut options = ClientOptions {
-            // Every call has a deadline of its own, and is repeated by whoever
-            // knows that deadline.
-            retry: RetryOptions::none(),
-            transport: Some(transport.clone()),
-            user_agent: UserAgentOptions { application_id: Some("leasehold".to_owned()) },
-            ..ClientOptions::default()
-        };
+        let Address { mut url, auth } = Address::of(&azure.account())?;
+        let mut client_options = client_options(transport.clone());
         let mut credential: Option<Arc<dyn TokenCredential>> = None;
-        let access = match access {
-            Access::Key { account, key } => {
-                let policy = SharedKey::new(account, key.expose());
-                options.per_try_policies.push(Arc::new(policy));
-                Means::Key
+        let auth = match auth {
+            AuthMethod::Key { account, key } => {
+                let policy = SharedKey::new(account.clone(), key.expose(), Form::Other);
+                client_options.per_try_policies.push(Arc::new(policy) as Arc<dyn Policy>);
+                AuthMethod::Key { account, key }
             }
-            Access::Sas(sas) => {
+            AuthMethod::Sas(sas) => {
                 url.set_query(Some(sas.expose()));
-                Means::Sas
+                AuthMethod::Sas(sas)
             }
-            Access::Token(ways) => {
-                let tokens = Arc::new(Tokens::new(ways, &transport)?);
+            AuthMethod::Token(sources) => {
+                let tokens = Arc::new(AccessTokens::new(sources, &transport)?);
                 credential = Some(Arc::clone(&tokens) as Arc<dyn TokenCredential>);
-                Means::Tokens(tokens)
+                AuthMethod::Token(tokens)
             }
         };
-        let options =
-            BlobServiceClientOptions { client_options: options, version: VERSION.to_owned() };
+        let options = BlobServiceClientOptions { client_options, version: API_VERSION.to_owned() };
         let service = BlobServiceClient::new(url, credential, Some(options))
             .map_err(|error| Error::Client(error.to_string()))?;
         let container = service.blob_container_client(&azure.container);
-        Ok(Self { service, container, access })
+        Ok(Self { service, container, auth })
     }
 
     /// The container that has the locks.
@@ -112,7 +84,7 @@ impl Account {
     /// Gets a token, if that is what calls are accompanied by: so that a
     /// credential that is slow to give one is not taken for a slow account.
     pub(super) async fn sign_in(&self) -> azure_core::Result<()> {
-        if let Means::Tokens(tokens) = &self.access {
+        if let AuthMethod::Token(tokens) = &self.auth {
             tokens.get_token(&[SCOPE], None).await?;
         }
         Ok(())
@@ -130,10 +102,10 @@ impl Account {
     /// a token is known only when one has worked.
     #[must_use]
     pub fn credential_name(&self) -> String {
-        match &self.access {
-            Means::Key => "account key".to_owned(),
-            Means::Sas => "shared access signature".to_owned(),
-            Means::Tokens(tokens) => tokens.name(),
+        match &self.auth {
+            AuthMethod::Key { .. } => "account key".to_owned(),
+            AuthMethod::Sas(_) => "shared access signature".to_owned(),
+            AuthMethod::Token(tokens) => tokens.name(),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! What the service's answers mean. The only file that reads its error codes.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
-use azure_core::{
-    error::ErrorKind,
-    http::{StatusCode, headers::HeaderName},
-};
+use azure_core::{error::ErrorKind, http::StatusCode};
+use leasehold_azure_account::{NoResponse, credential_remedy, retry_after, unreachable_remedy};
 
 use leasehold_store as lease;
 
@@ -117,7 +115,7 @@ impl Fault {
                  greater tokens",
             ),
             Self::Refused { remedy, .. } => Some(remedy),
-            Self::Unreached { why } => Some(unreached(why)),
+            Self::Unreached { why } => Some(unreachable_remedy(why)),
             _ => None,
         }
     }
@@ -134,24 +132,15 @@ impl Fault {
 
 impl From<azure_core::Error> for Fault {
     fn from(error: azure_core::Error) -> Self {
-        match error.kind() {
-            ErrorKind::HttpResponse { status, error_code, raw_response } => {
-                let headers = raw_response.as_ref().map(|response| response.headers());
-                let retry_after = headers
-                    .and_then(|headers| {
-                        headers.get_optional_str(&HeaderName::from_static("retry-after"))
-                    })
-                    .and_then(|text| text.parse().ok())
-                    .map(Duration::from_secs);
-                answered(*status, error_code.as_deref().unwrap_or_default(), retry_after)
-            }
-            ErrorKind::Connection => Self::Unreached {
-                why: format!("the storage account can't be reached: {}", root_cause(&error)),
-            },
-            ErrorKind::Credential => Self::NoToken { why: first_line(&error) },
-            _ => Self::Unclear {
-                why: format!("no answer from the storage account: {}", root_cause(&error)),
-            },
+        if let ErrorKind::HttpResponse { status, error_code, raw_response } = error.kind() {
+            let retry_after =
+                raw_response.as_ref().and_then(|response| retry_after(response.headers()));
+            return answered(*status, error_code.as_deref().unwrap_or_default(), retry_after);
+        }
+        match NoResponse::of(&error) {
+            NoResponse::Unreachable(why) => Self::Unreached { why },
+            NoResponse::NoAccessToken(why) => Self::NoToken { why },
+            NoResponse::Unknown(why) => Self::Unclear { why },
         }
     }
 }
@@ -198,12 +187,10 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
 /// To what the service said no, and what to do about it.
 fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
     use Refusal::{Call, Caller, Permission};
+    if let Some(remedy) = credential_remedy(code) {
+        return (Caller, remedy);
+    }
     match code {
-        "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => (
-            Caller,
-            "The key, the SAS or the identity is wrong for this account, the SAS has expired, or \
-             this machine's clock is wrong by more than 15 minutes",
-        ),
         // Emulators say this of wrong keys too.
         "AuthorizationFailure" => (
             Caller,
@@ -223,9 +210,6 @@ fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
         "AuthorizationSourceIPMismatch" | "AuthorizationProtocolMismatch" => {
             (Caller, "The SAS is not for calls from this address, or needs https")
         }
-        "KeyBasedAuthenticationNotPermitted" => {
-            (Caller, "The account does not allow keys: use an identity (azure_credential)")
-        }
         "AccountIsDisabled" => (Call, "The storage account is disabled"),
         "InvalidQueryParameterValue" | "InvalidHeaderValue" | "UnsupportedHeader" => {
             (Call, "The service does not take this version of its protocol")
@@ -236,41 +220,6 @@ fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
 }
 
 const LOOK_UP: &str = "Microsoft's list of Blob Storage error codes says what the code means";
-
-/// What to do about an account that can't be reached. Only the client's words
-/// tell the reasons apart.
-fn unreached(why: &str) -> &'static str {
-    let why = why.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
-    if says(&["dns error", "lookup", "resolve"]) {
-        "The host's name is not known: check the account's name in azure_account_url or in the \
-         connection string, and whether this machine can resolve names"
-    } else if says(&["certificate", "tls", "ssl", "handshake", "corrupt message"]) {
-        "No secure connection could be made: check whether the address begins with http:// or \
-         https:// as it should, and whether a proxy is in between"
-    } else if says(&["refused"]) {
-        "Nothing listens there: check the address, and if it is an emulator, whether it runs"
-    } else {
-        "Check the address, and whether a firewall or the lack of a route is in between"
-    }
-}
-
-/// The innermost error: what the operating system said, without the URL, which
-/// may hold a signature.
-fn root_cause(error: &azure_core::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    let mut source = error.source();
-    while let Some(inner) = source {
-        cause = inner;
-        source = inner.source();
-    }
-    cause.to_string()
-}
-
-/// Credentials explain themselves at length.
-fn first_line(error: &azure_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
 
 #[cfg(test)]
 mod tests {

@@ -5,14 +5,11 @@
 
 pub mod account;
 mod acquire;
-mod address;
 mod amend;
 mod blob;
 mod break_note;
 mod budget;
 mod collect;
-mod connection_string;
-mod credentials;
 pub mod doctor;
 mod fault;
 mod health;
@@ -20,19 +17,13 @@ mod known;
 mod path;
 pub mod protect;
 mod record;
-mod shared_key;
 mod show;
-mod tokens;
-mod transport;
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
-
-pub use address::Problem;
-pub(crate) use address::{Address, check_key, read_sas, read_url};
 
 use self::{
     account::Account,

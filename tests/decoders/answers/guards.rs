@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use leasehold_client::{
-    Fence, Token,
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
     azure::Account,
-    guard_azure::{
-        blob::{self, Blob},
-        table::{self, Table, Transaction},
-    },
+    blob::{self, Blob},
+    table::{self, Table, Transaction},
 };
 use leasehold_fuzz::Fuzz;
 use serde::{Deserialize, Serialize};
@@ -78,8 +77,8 @@ fn account() -> Account {
     Account::with_key("acme", "c2VjcmV0LWtleQ==").unwrap()
 }
 
-fn fence() -> Fence {
-    Fence::new("", "orders", Token::new(TOKEN))
+fn fence() -> LockToken {
+    LockToken::new("", "orders", Token::new(TOKEN))
 }
 
 /// What came of it, which shows no secret.
@@ -124,7 +123,7 @@ async fn ask_table(which: u64, account: Account, answers: Arc<Answers>) -> Strin
         2 => kind(&by(limit, table.commit("p", &one)).await),
         3 => kind(&by(limit, table.commit("p", &one.delete("s"))).await),
         _ => {
-            let guarded = table.guarded(fence());
+            let guarded = table.fenced(fence());
             match by(limit, guarded.partition("p")).await {
                 Ok(partition) => kind(&by(limit, partition.commit(&one)).await),
                 Err(table::Error::Fenced { newer: Some(newer), .. }) => {
@@ -157,14 +156,14 @@ async fn ask_blob(which: u64, account: Account, answers: Arc<Answers>) -> String
             kind(&done)
         }
         1 => kind(&by(BLOB, blob.overwrite("x")).await),
-        call => match by(BLOB, blob.guarded(fence())).await {
+        call => match by(BLOB, blob.fenced(fence())).await {
             Ok(guarded) => match call {
                 2 => kind(&by(BLOB, guarded.write("x")).await),
                 3 => kind(&by(BLOB, guarded.append("x")).await),
                 _ => kind(&by(BLOB, guarded.delete()).await),
             },
             Err(blob::Error::Fenced { newer, .. }) => {
-                assert!(newer > Token::new(TOKEN), "{newer}");
+                assert!(newer > Some(Token::new(TOKEN)), "{newer:?}");
                 "fenced".to_owned()
             }
             refused => kind(&refused.map(drop)),

@@ -1,4 +1,7 @@
 //! Signatures: of a request (SharedKey), and shared access signatures.
+//!
+//! An oracle that is independent of `leasehold-azure-account` on purpose: it must
+//! not share code with the signatures that the tests check.
 
 use std::collections::BTreeMap;
 

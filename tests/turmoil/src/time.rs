@@ -9,7 +9,7 @@ use std::{
 use leasehold_check::Nanos;
 use leasehold_sim::{dice::Dice, world::BEGINNING};
 use leasehold_time::{
-    clock::Moment,
+    Moment,
     simulation::{self, Inside, Task, World},
 };
 

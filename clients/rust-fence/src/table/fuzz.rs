@@ -1,0 +1,149 @@
+//! What the table service, or something in its place, may send.
+
+use leasehold_fuzz::{
+    Fuzz,
+    wire::{self, Value as Sent},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    batch::{self, Failed},
+    entity::Raw,
+    fence::Properties,
+    place::{fence_row, fence_token},
+    property::Property,
+    *,
+};
+use leasehold_azure_account::{Fault, Response};
+
+/// For those who compare it with what blobs and queues say.
+pub(crate) fn refused(answer: &Response) -> Fault {
+    fault::fault(answer)
+}
+
+const BATCH_WORDS: &[&str] = &[
+    "--batch_1",
+    "--changeset_1",
+    "--\r\n",
+    "\r\n\r\n",
+    "Content-Type: multipart/mixed; boundary=changeset_1\r\n",
+    "HTTP/1.1 204 No Content\r\n",
+    "HTTP/1.1 409 Conflict\r\n",
+    "HTTP/1.1 503 Busy\r\n",
+    "ETag: W/\"1\"\r\n",
+    "Content-ID: 1\r\n",
+    "{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"value\":\"1:there\"}}}",
+];
+
+/// A batch is done only if each of its changes was answered so.
+#[test]
+fn a_batch_is_done_only_if_every_change_is_said_to_be() {
+    Fuzz::new("table-batch").nested().words(BATCH_WORDS).run(|input| {
+        let (mut count, mut content_type, mut body) = (0, String::new(), Vec::new());
+        for field in wire::read(input).0 {
+            match (field.number, field.value) {
+                (1, Sent::Varint(number)) => count = number as usize % 101,
+                (2, Sent::Bytes(text)) => content_type = String::from_utf8_lossy(&text).into(),
+                (3, Sent::Bytes(bytes)) => body = bytes,
+                _ => {}
+            }
+        }
+        match batch::read(&content_type, &body, count) {
+            Ok(etags) => {
+                assert_eq!(etags.len(), count);
+                let done = String::from_utf8_lossy(&body).matches("HTTP/1.1 2").count();
+                assert!(done >= count, "{done} of {count}");
+                format!("done {}", etags.iter().all(Option::is_some))
+            }
+            Err(failed) => {
+                let Failed { index, fault } = &failed;
+                let error = failed.error(&Place::table("orders"), &[]);
+                if let Error::Unavailable { written, .. } = &error {
+                    assert_eq!(*written == Written::Unknown, fault.is_unclear(), "{fault:?}");
+                }
+                format!("{} {error}", index.is_some())
+            }
+        }
+    });
+}
+
+const ROW_WORDS: &[&str] = &[
+    "\"odata.etag\":\"W/1\",",
+    "\"PartitionKey\":\"p\",",
+    "\"RowKey\":\"~leasehold.fence.00000000000000000007\",",
+    "\"Timestamp\":\"2026-11-16T16:11:56.8464493Z\",",
+    "@odata.type\":\"",
+    "Edm.Int64",
+    "Edm.Double",
+    "Edm.Guid",
+    "Edm.DateTime",
+    "Edm.Binary",
+    "\"Infinity\"",
+    "\"NaN\"",
+    "1e400",
+    "-0.0",
+    "null",
+    "true",
+];
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Row {
+    small: Option<i32>,
+    large: Option<i64>,
+    unsigned: Option<u64>,
+    float: Option<f64>,
+    text: Option<String>,
+    letter: Option<char>,
+    yes: Option<bool>,
+    id: Option<Guid>,
+    at: Option<DateTime>,
+    bytes: Option<Binary>,
+}
+
+/// What is read can be written, and is read alike then.
+#[test]
+fn rows_that_are_read_can_be_written_again() {
+    Fuzz::new("table-row").words(ROW_WORDS).run(|input| {
+        let Ok(value) = serde_json::from_slice::<Value>(input) else { return "no JSON".to_owned() };
+        let Value::Object(row) = value.clone() else { return "no row".to_owned() };
+        let mut said = Vec::new();
+        for (name, value) in &row {
+            let kind = row.get(&format!("{name}@odata.type")).and_then(Value::as_str);
+            let read = Property::read(value.clone(), kind);
+            if let Ok(Some(property)) = &read {
+                let mut again = Map::new();
+                property.write(name, &mut again);
+                let kind = again.get(&format!("{name}@odata.type")).and_then(Value::as_str);
+                let again = Property::read(again[name].clone(), kind);
+                assert_eq!(format!("{again:?}"), format!("{read:?}"));
+            }
+            let shown = format!("{read:?}");
+            said.push(shown.split(['(', '"']).take(3).collect::<Vec<_>>().join(" "));
+        }
+        let raw = Raw::new(value).expect("it is an object");
+        if let Some(token) = fence_token(raw.row()) {
+            assert_eq!(fence_row(token), raw.row());
+        }
+        said.push(format!("{}", raw.read::<Properties>("orders").is_ok()));
+        match raw.read::<Row>("orders") {
+            Ok(entity) => {
+                if let Ok(properties) = encode::properties(&entity.value) {
+                    let mut again = Map::new();
+                    for (name, property) in properties {
+                        property.write(&name, &mut again);
+                    }
+                    let again: Row = decode::value(&again).expect("it was written");
+                    assert_eq!(format!("{again:?}"), format!("{:?}", entity.value));
+                }
+                said.push("a row".to_owned());
+            }
+            // Without the property's name, which comes from the input.
+            Err(error) => said.push(error.to_string().chars().rev().take(20).collect()),
+        }
+        said.sort();
+        said.dedup();
+        said.join("|")
+    });
+}
