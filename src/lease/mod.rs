@@ -2,9 +2,11 @@
 //!
 //! A store keeps one lease per lock and makes tokens durable. Everything above
 //! it works with any store; everything that a store must do is checked by one
-//! conformance suite, `tests/store_conformance.rs`.
+//! conformance suite, `tests/support/src/store_conformance.rs`.
 
 pub mod azure;
+#[cfg(any(test, feature = "simulation"))]
+pub mod delegate;
 pub mod embedded;
 pub mod finding;
 mod token;

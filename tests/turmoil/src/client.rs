@@ -8,9 +8,9 @@ use std::{
 };
 
 use leasehold::clock::sleep;
-use leasehold_check::Event;
+use leasehold_checker::Event;
 use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
-use leasehold_sim::scene::lock_name;
+use leasehold_simulator::scene::lock_name;
 use leasehold_time::simulation::{self, Route};
 use tokio::sync::Notify;
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use leasehold_check::{Bounds, Event, History, Nanos, Violation, check};
-use leasehold_sim::dice::Dice;
+use leasehold_checker::{Bounds, Event, History, Nanos, Violation, check};
+use leasehold_simulator::dice::Dice;
 use leasehold_time::simulation::Inside;
 use turmoil::{Builder, Sim};
 

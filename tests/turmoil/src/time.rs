@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use leasehold_check::Nanos;
-use leasehold_sim::{dice::Dice, world::BEGINNING};
+use leasehold_checker::Nanos;
+use leasehold_simulator::{dice::Dice, world::BEGINNING};
 use leasehold_time::{
     clock::Moment,
     simulation::{self, Inside, Task, World},

@@ -3,9 +3,9 @@
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use leasehold::clock::sleep;
-use leasehold_check::{History, Violation, check};
+use leasehold_checker::{History, Violation, check};
 use leasehold_client::{Guard, Moment};
-use leasehold_sim::dice::Dice;
+use leasehold_simulator::dice::Dice;
 
 use crate::{
     client::{Actor, Seat, Seen},
