@@ -17,11 +17,11 @@ use leasehold_time::{
 };
 
 use crate::{
-    dice::Dice,
     link::Way,
     observer,
     plan::Plan,
-    scene::{Hold, count, lock_name, record, scene},
+    rng::Rng,
+    sim_state::{Hold, count, lock_name, record, sim},
     world::{Nanos, SECOND},
 };
 
@@ -90,34 +90,34 @@ impl Held {
 /// If the library does not take the plan's settings.
 #[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
 pub fn start(place: usize) {
-    let scene = scene();
-    let mut dice = scene.dice.borrow_mut().split();
-    let clocks = scene.plan.clocks(scene.world.now(), &mut dice);
-    let machine = scene.world.add_machine(clocks, dice.split());
-    let number = scene.enrol(machine, place);
-    let fenced = scene.plan.fenced && number.is_multiple_of(2);
+    let sim = sim();
+    let mut rng = sim.rng.borrow_mut().split();
+    let clocks = sim.plan.clocks(sim.world.now(), &mut rng);
+    let machine = sim.world.add_machine(clocks, rng.split());
+    let number = sim.enrol(machine, place);
+    let fenced = sim.plan.fenced && number.is_multiple_of(2);
     let builder = Client::builder("http://daemon")
-        .ttl(scene.plan.ttl)
+        .ttl(sim.plan.ttl)
         .client_name(format!("client {number}"))
         .fenced(fenced);
     let number = Arc::new(AtomicU32::new(number));
-    let client = scene.world.as_machine(machine, || {
+    let client = sim.world.as_machine(machine, || {
         let link = Arc::new(Way { client: Arc::clone(&number), place, fenced });
         let connected = simulation::connect(Route::Link(link), builder.connect());
         connected.expect("it does no I/O").expect("the settings are acceptable")
     });
     let Plan { locks, hands, hasty, cancels, rivals, lease, longest_lease, observed, .. } =
-        scene.plan;
+        sim.plan;
     let hands = if rivals { hands.max(2) } else { hands };
     for hand in 0..hands {
-        let (number, client, dice) = (Arc::clone(&number), client.clone(), dice.split());
+        let (number, client, rng) = (Arc::clone(&number), client.clone(), rng.split());
         let locks: Vec<_> = (0..locks).filter(|lock| rivals || lock % hands == hand).collect();
         if locks.is_empty() {
             continue;
         }
         let program =
-            Program { number, client, dice, locks, hasty, cancels, lease, longest_lease, observed };
-        scene.world.spawn(machine, Box::pin(program.run()));
+            Program { number, client, rng, locks, hasty, cancels, lease, longest_lease, observed };
+        sim.world.spawn(machine, Box::pin(program.run()));
     }
 }
 
@@ -126,7 +126,7 @@ pub fn start(place: usize) {
 struct Program {
     number: Arc<AtomicU32>,
     client: Client,
-    dice: Dice,
+    rng: Rng,
     locks: Vec<u32>,
     hasty: u64,
     cancels: u64,
@@ -138,25 +138,25 @@ struct Program {
 impl Program {
     async fn run(mut self) {
         loop {
-            let pause = *self.dice.pick(&[1, 100, 1000, 10_000]);
-            sleep(self.dice.length(0..pause + 1)).await;
-            if self.dice.permille(20) {
+            let pause = *self.rng.pick(&[1, 100, 1000, 10_000]);
+            sleep(self.rng.length(0..pause + 1)).await;
+            if self.rng.permille(20) {
                 // The other hand may still hold something.
                 count("sessions closed");
-                self.number.store(scene().closes(self.number.load(Relaxed)), Relaxed);
+                self.number.store(sim().closes(self.number.load(Relaxed)), Relaxed);
                 self.client.close().await;
                 continue;
             }
-            let (client, lock) = (self.number.load(Relaxed), *self.dice.pick(&self.locks));
-            let campaigns = self.dice.permille(if self.observed { 700 } else { 200 });
-            let (ticket, value) = scene().acquire(client, lock, campaigns);
+            let (client, lock) = (self.number.load(Relaxed), *self.rng.pick(&self.locks));
+            let campaigns = self.rng.permille(if self.observed { 700 } else { 200 });
+            let (ticket, value) = sim().acquire(client, lock, campaigns);
             // Some give up while the storage is being asked for the first time, or even
             // before there is a session.
-            let hasty = self.dice.permille(self.hasty);
-            let canceled = match self.dice.permille(self.cancels) {
+            let hasty = self.rng.permille(self.hasty);
+            let canceled = match self.rng.permille(self.cancels) {
                 true => {
-                    let most = *self.dice.pick(&[20, 100, 1_000, 10_000]);
-                    sleep(self.dice.length(1..most))
+                    let most = *self.rng.pick(&[20, 100, 1_000, 10_000]);
+                    sleep(self.rng.length(1..most))
                 }
                 false => sleep(Duration::MAX),
             };
@@ -165,7 +165,7 @@ impl Program {
                 outcome = self.acquire(client, lock, ticket, value.as_deref(), hasty) => outcome,
                 () = canceled => {
                     count("acquires canceled");
-                    if let Some(op) = scene().answered(client, ticket) {
+                    if let Some(op) = sim().answered(client, ticket) {
                         let why = "canceled by its client".to_owned();
                         record(Event::Refused { op, why, faulty: false, canceled: true });
                     }
@@ -180,14 +180,14 @@ impl Program {
                 }
                 Err(error) => {
                     count(refusal(&error));
-                    if let Some(op) = scene().answered(client, ticket) {
-                        let own = hasty || scene().is_given_up(client);
+                    if let Some(op) = sim().answered(client, ticket) {
+                        let own = hasty || sim().is_given_up(client);
                         let faulty = is_faulty(&error) && !own;
                         let why = refusal(&error).to_owned();
                         record(Event::Refused { op, why, faulty, canceled: false });
                     }
                     // Whoever is refused at once must not ask at once again.
-                    sleep(self.dice.length(200..1000)).await;
+                    sleep(self.rng.length(200..1000)).await;
                 }
             }
         }
@@ -202,8 +202,8 @@ impl Program {
         value: Option<&str>,
         token: u64,
     ) -> bool {
-        let scene = scene();
-        let op = scene.answered(client, ticket);
+        let sim = sim();
+        let op = sim.answered(client, ticket);
         if client != self.number.load(Relaxed) {
             if let Some(op) = op {
                 let why = "closed its session".to_owned();
@@ -211,7 +211,7 @@ impl Program {
             }
             return false;
         }
-        let op = op.unwrap_or_else(|| scene.ask_late(client, lock, value));
+        let op = op.unwrap_or_else(|| sim.ask_late(client, lock, value));
         record(Event::Granted { op, token });
         true
     }
@@ -226,14 +226,14 @@ impl Program {
     ) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
             if progress.position > 0 {
-                scene().queued(client, ticket);
+                sim().queued(client, ticket);
             }
         };
-        let other = Duration::from_secs(*self.dice.pick(&[15, 20, 30, 60]));
+        let other = Duration::from_secs(*self.rng.pick(&[15, 20, 30, 60]));
         let other = other.min(self.longest_lease);
-        let duration = if self.dice.permille(300) { other } else { self.lease };
-        let wait = self.dice.length(if hasty { 5..50 } else { 1000..60_000 });
-        let patience = self.dice.within(0..10);
+        let duration = if self.rng.permille(300) { other } else { self.lease };
+        let wait = self.rng.length(if hasty { 5..50 } else { 1000..60_000 });
+        let patience = self.rng.within(0..10);
         if let Some(value) = value {
             let election = self.client.election(lock_name(lock)).on_progress(queued);
             let election = election.lease_duration(duration);
@@ -262,23 +262,23 @@ impl Program {
         let held = Arc::new(held);
         let machine = {
             let hold = Hold { lock, token, until: None, lost: false, guard: Arc::downgrade(&held) };
-            let scene = scene();
+            let sim = sim();
             let machine = {
-                let process = &mut scene.clients.borrow_mut()[client as usize];
+                let process = &mut sim.clients.borrow_mut()[client as usize];
                 process.holds.push(hold);
                 process.machine
             };
             // What it was promised comes before what it makes of it.
-            scene.look_at(machine);
+            sim.look_at(machine);
             machine
         };
         let lease = self.lease.as_millis() as u64;
-        let longest = *self.dice.pick(&[10, 500, 5000, lease, 3 * lease]);
-        let until = Moment::now() + self.dice.length(0..longest + 1);
-        let (attentive, obliging) = (self.dice.permille(300), self.dice.permille(500));
+        let longest = *self.rng.pick(&[10, 500, 5000, lease, 3 * lease]);
+        let until = Moment::now() + self.rng.length(0..longest + 1);
+        let (attentive, obliging) = (self.rng.permille(300), self.rng.permille(500));
         loop {
-            let turn = sleep(self.dice.length(1..1500).min(until.remaining()));
-            let since = scene().world.now();
+            let turn = sleep(self.rng.length(1..1500).min(until.remaining()));
+            let since = sim().world.now();
             let (told, warned) = tokio::select! {
                 biased;
                 _ = held.lost(), if attentive => (true, false),
@@ -286,8 +286,8 @@ impl Program {
                 () = turn => (false, false),
             };
             // What was lost before is told at once.
-            let waited = scene().world.now() > since;
-            if told && waited && scene().world.ran_evenly(machine, EVENLY) {
+            let waited = sim().world.now() > since;
+            if told && waited && sim().world.ran_evenly(machine, EVENLY) {
                 count("grants lost: told of");
                 record(Event::Told { client, lock, token });
             }
@@ -295,29 +295,29 @@ impl Program {
                 count("grants lost");
                 record(Event::Lost { client, lock, token });
                 if held.lost().await.reason == Reason::Unknown
-                    && scene().is_granted(client, lock, token)
+                    && sim().is_granted(client, lock, token)
                 {
                     record(Event::StillGranted { client, lock, token });
                 }
-                if self.dice.permille(500) {
+                if self.rng.permille(500) {
                     // It stopped, but has not let go yet.
-                    sleep(self.dice.length(0..20_000)).await;
+                    sleep(self.rng.length(0..20_000)).await;
                 }
                 // A session that was closed meanwhile has let go of everything.
                 if client == self.number.load(Relaxed) {
-                    let op = scene().next_op();
+                    let op = sim().next_op();
                     record(Event::Release { op, client, lock, token });
                 }
                 return;
             }
             // Something may come between the look and the act.
-            if self.dice.permille(100) {
-                sleep(self.dice.length(0..3000)).await;
+            if self.rng.permille(100) {
+                sleep(self.rng.length(0..3000)).await;
             }
-            let accepted = scene().use_resource(lock, token);
+            let accepted = sim().use_resource(lock, token);
             record(Event::Used { client, lock, token, fenced: true, accepted });
             if let Held::Lead(lead) = &*held
-                && self.dice.permille(200)
+                && self.rng.permille(200)
             {
                 self.proclaim(lead, client, lock).await;
             }
@@ -325,10 +325,10 @@ impl Program {
                 break;
             }
         }
-        let op = scene().next_op();
+        let op = sim().next_op();
         record(Event::Release { op, client, lock, token });
         let Some(held) = Arc::into_inner(held) else { return };
-        if self.dice.permille(300) {
+        if self.rng.permille(300) {
             // Given back in the background.
             drop(held);
         } else if held.release().await.is_ok() {
@@ -340,7 +340,7 @@ impl Program {
 impl Program {
     /// Publishes another value. Now and then somebody looks at once whether it can be seen.
     async fn proclaim(&mut self, lead: &Leadership, client: u32, lock: u32) {
-        let (op, token) = (scene().next_op(), lead.token().into());
+        let (op, token) = (sim().next_op(), lead.token().into());
         let value = format!("proclaim {op}");
         record(Event::Proclaim { op, client, lock, token, value: value.clone() });
         if lead.proclaim(value).await.is_ok() {
@@ -350,9 +350,9 @@ impl Program {
             count("proclaims in vain");
             record(Event::NotProclaimed { op });
         }
-        if self.observed && self.dice.permille(500) {
-            let place = self.dice.index(scene().plan.places);
-            scene().world.after(0, move || observer::read_at(place, lock));
+        if self.observed && self.rng.permille(500) {
+            let place = self.rng.index(sim().plan.places);
+            sim().world.after(0, move || observer::read_at(place, lock));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     misleading::Misleading,
     observer,
     scarce::Scarce,
-    scene::{Running, count, record, scene},
+    sim_state::{Running, count, record, sim},
     wire,
     world::{Nanos, SECOND},
 };
@@ -27,18 +27,18 @@ use crate::{
 /// If the storage client can't be set up.
 #[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
 pub fn start(place: usize) {
-    let scene = scene();
-    if scene.places.borrow()[place].daemon.is_some() {
+    let sim = sim();
+    if sim.places.borrow()[place].daemon.is_some() {
         return;
     }
-    if scene.plan.embedded.is_some() {
+    if sim.plan.embedded.is_some() {
         return crate::embedded::daemon::start(place);
     }
-    let plan = &scene.plan;
-    let number = scene.next_daemon();
-    let mut dice = scene.dice.borrow_mut().split();
-    let clocks = plan.clocks(scene.world.now(), &mut dice);
-    let machine = scene.world.add_machine(clocks, dice.split());
+    let plan = &sim.plan;
+    let number = sim.next_daemon();
+    let mut rng = sim.rng.borrow_mut().split();
+    let clocks = plan.clocks(sim.world.now(), &mut rng);
+    let machine = sim.world.add_machine(clocks, rng.split());
     let azure = config::Azure {
         connection_string: Some(SecretText::new("UseDevelopmentStorage=true".to_owned())),
         container: "locks".to_owned(),
@@ -58,52 +58,52 @@ pub fn start(place: usize) {
         max_locks: 100,
         max_waiters_per_lock: 100,
     };
-    let driver = scene.world.as_machine(machine, || {
+    let driver = sim.world.as_machine(machine, || {
         let account = Account::over(wire::transport(place, number), &azure);
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
-        let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
+        let store = Azure::new(account, &azure, name, Entropy::seeded(rng.bits()));
         let store = Misleading::new(Scarce { store, tokens: plan.tokens });
-        let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
+        let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().look_elsewhere());
         driver
     });
-    let mut places = scene.places.borrow_mut();
+    let mut places = sim.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
-    places[place].since = scene.world.now();
+    places[place].since = sim.world.now();
     let running = Running { number, machine, driver };
     places[place].daemon = Some(running.clone());
     drop(places);
     if plan.observed {
-        observer::start(&running, dice.split());
+        observer::start(&running, rng.split());
     }
 }
 
 /// Its process is gone, without a word. It is started again after `down`, if
 /// that is given.
 pub fn crash(place: usize, down: Option<Nanos>) {
-    let scene = scene();
-    let running = scene.places.borrow_mut()[place].daemon.take();
+    let sim = sim();
+    let running = sim.places.borrow_mut()[place].daemon.take();
     let Some(running) = running else { return };
     record(Event::DaemonDied { daemon: running.number });
-    scene.world.crash(running.machine);
-    scene.world.as_machine(running.machine, || drop(running));
+    sim.world.crash(running.machine);
+    sim.world.as_machine(running.machine, || drop(running));
     if let Some(down) = down {
-        scene.world.after(down, move || start(place));
+        sim.world.after(down, move || start(place));
     }
 }
 
 /// It is told to stop: it waits for its holders, gives up its leases, and ends.
 /// That is no death: nobody has to wait for anything that it leaves behind.
 pub fn stop(index: usize, place: usize, down: Nanos) {
-    let scene = scene();
-    let Some(Running { number, machine, driver }) = scene.running(place) else { return };
-    if scene.places.borrow()[place].stopping {
+    let sim = sim();
+    let Some(Running { number, machine, driver }) = sim.running(place) else { return };
+    if sim.places.borrow()[place].stopping {
         return;
     }
-    let drain = scene.plan.drain;
-    scene.world.as_machine(machine, || {
+    let drain = sim.plan.drain;
+    sim.world.as_machine(machine, || {
         task::spawn(async move {
             let mut told = false;
             {
@@ -112,7 +112,7 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
                     let drained = drained.as_mut().poll(cx);
                     if !std::mem::replace(&mut told, true) {
                         // When all that was said before is on its way.
-                        crate::scene::scene().world.after(0, move || stops(index, place, number));
+                        crate::sim_state::sim().world.after(0, move || stops(index, place, number));
                     }
                     drained
                 })
@@ -124,29 +124,29 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
             driver.end_streams();
             leasehold::clock::sleep(Duration::from_millis(300)).await;
             count("daemon: stopped");
-            crate::scene::scene().world.after(0, move || end(place, number, down));
+            crate::sim_state::sim().world.after(0, move || end(place, number, down));
         });
     });
 }
 
 /// From here on it grants nothing.
 fn stops(index: usize, place: usize, number: u32) {
-    let scene = scene();
-    let is_there = scene.running(place).is_some_and(|running| running.number == number);
-    if is_there && scene.stops(place) {
-        let longest = (scene.plan.drain + scene.plan.ttl).as_nanos() as Nanos;
+    let sim = sim();
+    let is_there = sim.running(place).is_some_and(|running| running.number == number);
+    if is_there && sim.stops(place) {
+        let longest = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos;
         faults::disturb(index, longest + 5 * SECOND, || {});
     }
 }
 
 fn end(place: usize, number: u32, down: Nanos) {
-    let scene = scene();
-    let mut places = scene.places.borrow_mut();
+    let sim = sim();
+    let mut places = sim.places.borrow_mut();
     let ended = places[place].daemon.take_if(|running| running.number == number);
     drop(places);
     if let Some(ended) = ended {
-        scene.world.crash(ended.machine);
-        scene.world.as_machine(ended.machine, || drop(ended));
-        scene.world.after(down, move || start(place));
+        sim.world.crash(ended.machine);
+        sim.world.as_machine(ended.machine, || drop(ended));
+        sim.world.after(down, move || start(place));
     }
 }

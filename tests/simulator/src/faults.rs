@@ -16,27 +16,27 @@ use crate::{
     clock::Stop,
     daemon,
     plan::{DRIFT, Fault},
-    scene::{Scene, blob_path, count, record, scene},
-    wire::{Trap, Trouble},
+    sim_state::{SimState, blob_path, count, record, sim},
+    wire::{PendingCrash, Trouble},
     world::{Machine, Nanos, SECOND},
 };
 
 /// Puts all of a plan's faults into the world's calendar.
-pub fn schedule(scene: &Scene) {
-    for (index, (at, fault)) in scene.plan.faults.iter().enumerate() {
+pub fn schedule(sim: &SimState) {
+    for (index, (at, fault)) in sim.plan.faults.iter().enumerate() {
         let fault = fault.clone();
-        scene.world.at(*at, move || happen(index, fault));
+        sim.world.at(*at, move || happen(index, fault));
     }
-    scene.world.at(scene.plan.calm_from, calm);
+    sim.world.at(sim.plan.calm_from, calm);
 }
 
 /// From here on nothing is wrong any more.
 fn calm() {
-    let scene = scene();
-    *scene.trap.borrow_mut() = None;
-    scene.snatch.set(None);
-    scene.disk.borrow_mut().trap = None;
-    for place in 0..scene.plan.places {
+    let sim = sim();
+    *sim.pending_crash.borrow_mut() = None;
+    sim.snatch.set(None);
+    sim.disk.borrow_mut().pending_crash = None;
+    for place in 0..sim.plan.places {
         daemon::start(place);
     }
 }
@@ -49,65 +49,70 @@ const SETTLE: Nanos = 12 * SECOND;
 pub fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
     let what = format!("fault {index}");
     record(Event::Disturbed { what: what.clone() });
-    scene().world.after(length, move || {
+    sim().world.after(length, move || {
         end();
-        scene().world.after(SETTLE, move || record(Event::Undisturbed { what }));
+        sim().world.after(SETTLE, move || record(Event::Undisturbed { what }));
     });
 }
 
 fn machine(daemon: bool, which: usize) -> Option<Machine> {
-    let scene = scene();
+    let sim = sim();
     if daemon {
-        return scene.running(which % scene.plan.places).map(|running| running.machine);
+        return sim.running(which % sim.plan.places).map(|running| running.machine);
     }
-    let clients = scene.clients.borrow();
+    let clients = sim.clients.borrow();
     let there = clients.iter().filter(|client| !client.closed).map(|client| client.machine);
-    let alive: Vec<_> = there.filter(|machine| scene.world.is_alive(*machine)).collect();
+    let alive: Vec<_> = there.filter(|machine| sim.world.is_alive(*machine)).collect();
     alive.get(which % alive.len().max(1)).copied()
 }
 
 /// The numbers of the clients that are alive.
 fn alive() -> Vec<u32> {
-    let scene = scene();
-    let clients = scene.clients.borrow();
-    let is_there = |n: &usize| !clients[*n].closed && scene.world.is_alive(clients[*n].machine);
+    let sim = sim();
+    let clients = sim.clients.borrow();
+    let is_there = |n: &usize| !clients[*n].closed && sim.world.is_alive(clients[*n].machine);
     let numbers = (0..clients.len()).filter(is_there);
     numbers.map(|number| number as u32).collect()
 }
 
 #[allow(clippy::too_many_lines, reason = "a list")]
 fn happen(index: usize, fault: Fault) {
-    let scene = scene();
-    scene.trace(|| format!("    {fault:?}"));
-    let longest_lease = scene.plan.longest_lease.as_nanos() as Nanos;
+    let sim = sim();
+    sim.trace(|| format!("    {fault:?}"));
+    let longest_lease = sim.plan.longest_lease.as_nanos() as Nanos;
     match fault {
         Fault::Storm { place, share, kinds, length } => {
             count("faults: storage storm");
-            scene.places.borrow_mut()[place].road.storms.push((index, share, kinds));
+            sim.places.borrow_mut()[place].storage_link.storms.push((index, share, kinds));
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                scene.places.borrow_mut()[place].road.storms.retain(|(of, ..)| *of != index);
+                let sim = crate::sim_state::sim();
+                sim.places.borrow_mut()[place].storage_link.storms.retain(|(of, ..)| *of != index);
             });
         }
         Fault::Cut { place, out, back, length } => {
             count("faults: storage cut off");
             let (out, back) = (u32::from(out), u32::from(back));
             {
-                let road = &mut scene.places.borrow_mut()[place].road;
-                (road.cut_out, road.cut_back) = (road.cut_out + out, road.cut_back + back);
+                let storage_link = &mut sim.places.borrow_mut()[place].storage_link;
+                (storage_link.cut_out, storage_link.cut_back) =
+                    (storage_link.cut_out + out, storage_link.cut_back + back);
             }
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                let road = &mut scene.places.borrow_mut()[place].road;
-                (road.cut_out, road.cut_back) = (road.cut_out - out, road.cut_back - back);
+                let sim = crate::sim_state::sim();
+                let storage_link = &mut sim.places.borrow_mut()[place].storage_link;
+                (storage_link.cut_out, storage_link.cut_back) =
+                    (storage_link.cut_out - out, storage_link.cut_back - back);
             });
         }
         Fault::Outage { length } => {
             count("faults: storage outage");
-            scene.places.borrow_mut().iter_mut().for_each(|place| place.road.refused += 1);
+            sim.places.borrow_mut().iter_mut().for_each(|place| place.storage_link.refused += 1);
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                scene.places.borrow_mut().iter_mut().for_each(|place| place.road.refused -= 1);
+                let sim = crate::sim_state::sim();
+                sim.places
+                    .borrow_mut()
+                    .iter_mut()
+                    .for_each(|place| place.storage_link.refused -= 1);
             });
         }
         Fault::PauseDaemon { place, how, length } => {
@@ -147,7 +152,7 @@ fn happen(index: usize, fault: Fault) {
             let alive = alive();
             let Some(number) = alive.get(client % alive.len().max(1)) else { return };
             let (machine_of, place) = {
-                let clients = scene.clients.borrow();
+                let clients = sim.clients.borrow();
                 (clients[*number as usize].machine, clients[*number as usize].place)
             };
             let mut machines = vec![machine_of];
@@ -159,18 +164,19 @@ fn happen(index: usize, fault: Fault) {
             if silent {
                 vanish(|connection| connection.place == place);
             }
-            let power_fails = silent && scene.plan.embedded.is_some();
+            let power_fails = silent && sim.plan.embedded.is_some();
             daemon::crash(place, Some(down));
             if power_fails {
-                scene.disk.borrow_mut().fail_power();
+                sim.disk.borrow_mut().fail_power();
             }
-            if scene.world.now() < scene.plan.calm_from {
-                disturb(index, down + scene.plan.crash_wait(), || {});
+            if sim.world.now() < sim.plan.calm_from {
+                disturb(index, down + sim.plan.crash_wait(), || {});
             }
         }
         Fault::TrapDaemon { place, kind, stage, down } => {
             count("faults: trap for a daemon");
-            *scene.trap.borrow_mut() = Some(Trap { index, place, kind, stage, down });
+            *sim.pending_crash.borrow_mut() =
+                Some(PendingCrash { index, place, kind, stage, down });
         }
         Fault::StopDaemon { place, down } => {
             count("faults: daemon told to stop");
@@ -184,23 +190,23 @@ fn happen(index: usize, fault: Fault) {
                 vanish(|connection| connection.client == number);
             }
             let (machine, place, waits) = {
-                let client = &scene.clients.borrow()[number as usize];
+                let client = &sim.clients.borrow()[number as usize];
                 (client.machine, client.place, !client.pending.is_empty())
             };
             if silent && waits {
                 // Until its session has expired, it may be granted what it waits
                 // for.
-                disturb(index, scene.plan.ttl.as_nanos() as Nanos + SECOND, || {});
+                disturb(index, sim.plan.ttl.as_nanos() as Nanos + SECOND, || {});
             }
             record(Event::ClientDied { client: number });
-            scene.world.crash(machine);
-            scene.world.after(down, move || client::start(place));
+            sim.world.crash(machine);
+            sim.world.after(down, move || client::start(place));
         }
         Fault::CutLink { client, up, down, length } => {
             count("faults: client cut off");
             let alive = alive();
             let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
-            let place = scene.clients.borrow()[number as usize].place;
+            let place = sim.clients.borrow()[number as usize].place;
             let (up, down) = (u32::from(up), u32::from(down));
             cut(number, place, |cut| *cut = (cut.0 + up, cut.1 + down));
             disturb(index, length, move || {
@@ -211,7 +217,7 @@ fn happen(index: usize, fault: Fault) {
             count("faults: connection reset");
             let alive = alive();
             let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
-            for connection in &*scene.connections.borrow() {
+            for connection in &*sim.connections.borrow() {
                 if connection.client == number {
                     connection.up.reset();
                     connection.down.reset();
@@ -224,24 +230,24 @@ fn happen(index: usize, fault: Fault) {
             if let Some(machine) = machine(daemon, which) {
                 if drift.unsigned_abs() > DRIFT {
                     count("faults: clock drifts beyond what is assumed");
-                    scene.clock_breaks(machine);
+                    sim.clock_breaks(machine);
                 }
-                scene.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
-                scene.look_at(machine);
+                sim.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
+                sim.look_at(machine);
             }
         }
         Fault::SetWall { daemon, which, by } => {
             let Some(machine) = machine(daemon, which) else { return };
             // A freeze that nobody has seen yet would be hidden.
-            if !scene.world.ran_evenly(machine, unseen(machine)) {
+            if !sim.world.ran_evenly(machine, unseen(machine)) {
                 let fault = Fault::SetWall { daemon, which, by };
-                if scene.world.now() + SECOND < scene.plan.calm_from {
-                    scene.world.after(SECOND, move || happen(index, fault));
+                if sim.world.now() + SECOND < sim.plan.calm_from {
+                    sim.world.after(SECOND, move || happen(index, fault));
                 }
                 return;
             }
             count("faults: wall clock set");
-            scene.world.set_wall(machine, by);
+            sim.world.set_wall(machine, by);
             disturb(index, SECOND, || {});
         }
         Fault::Break { place, lock } => {
@@ -253,7 +259,7 @@ fn happen(index: usize, fault: Fault) {
                 },
                 lock,
             );
-            disturb(index, scene.plan.ttl.as_nanos() as Nanos + 15 * SECOND, || {});
+            disturb(index, sim.plan.ttl.as_nanos() as Nanos + 15 * SECOND, || {});
         }
         Fault::StepDown { place, lock } => {
             count("operator: step down");
@@ -268,7 +274,7 @@ fn happen(index: usize, fault: Fault) {
             disturb(index, 5 * SECOND, || {});
         }
         Fault::BreakLease { lock } => break_lease(index, lock),
-        Fault::Snatch => scene.snatch.set(Some(index)),
+        Fault::Snatch => sim.snatch.set(Some(index)),
         Fault::BreakGently { lock } => {
             count("operator: lease broken at its end");
             // No excuse: it is over when the holder lets go, and else when it would have been.
@@ -281,17 +287,17 @@ fn happen(index: usize, fault: Fault) {
             let id = "00000000-0000-0000-0000-000000000000".to_owned();
             operator_call(lock, Act::Acquire { id, seconds: 15 });
             // Nobody gives this lease back.
-            disturb(index, longest_lease + scene.plan.habits.grace, || {});
+            disturb(index, longest_lease + sim.plan.habits.grace, || {});
         }
         Fault::DeleteUsed { lock } => {
-            let date = scene.date();
+            let date = sim.date();
             // Not in its last third: nobody would create it anew in time.
-            if scene.epoch(lock) == date && scene.world.now() % SECOND < 2 * SECOND / 3 {
+            if sim.epoch(lock) == date && sim.world.now() % SECOND < 2 * SECOND / 3 {
                 count("operator: blob deleted while in use");
                 repair(lock);
                 disturb(index, longest_lease, || {});
-            } else if scene.world.now() + SECOND < scene.plan.calm_from {
-                scene.world.after(SECOND / 20, move || happen(index, Fault::DeleteUsed { lock }));
+            } else if sim.world.now() + SECOND < sim.plan.calm_from {
+                sim.world.after(SECOND / 20, move || happen(index, Fault::DeleteUsed { lock }));
             }
         }
         Fault::DeleteSeen { lock } => {
@@ -314,13 +320,13 @@ fn happen(index: usize, fault: Fault) {
             }
             count("operator: blob garbled");
             let garbage = [("token".to_owned(), "none".to_owned())].into();
-            let Some(etag) = tamper(lock, (garbage, Vec::new()), scene.date()) else { return };
+            let Some(etag) = tamper(lock, (garbage, Vec::new()), sim.date()) else { return };
             start_anew(restart);
             disturb(index, length.max(2 * SECOND), move || {
                 // Unless somebody wrote to what can't be read, or deleted it.
                 if etag_of(lock) == Some(etag) {
                     match before {
-                        Some(before) => _ = tamper(lock, before, crate::scene::scene().date()),
+                        Some(before) => _ = tamper(lock, before, crate::sim_state::sim().date()),
                         None => repair(lock),
                     }
                 }
@@ -331,19 +337,19 @@ fn happen(index: usize, fault: Fault) {
             count("operator: old blob restored");
             let Some(old) = kept_with(lock) else { return };
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
+                let sim = crate::sim_state::sim();
                 // Within the second in which the lock was used last, neither what
                 // is stored nor the service's clock tells that it was: what is not
                 // guaranteed is not tried.
-                if scene.epoch(lock) >= scene.date() {
+                if sim.epoch(lock) >= sim.date() {
                     return;
                 }
-                if tamper(lock, old, scene.date()).is_none() {
+                if tamper(lock, old, sim.date()).is_none() {
                     return;
                 }
                 // Those who have seen more freeze the lock, until somebody deletes
                 // the blob.
-                scene.world.after(SETTLE / 2, move || repair(lock));
+                sim.world.after(SETTLE / 2, move || repair(lock));
                 disturb(1000 + index, longest_lease, || {});
             });
         }
@@ -351,28 +357,28 @@ fn happen(index: usize, fault: Fault) {
             count("operator: old blob restored that was seen");
             let Some(old) = kept_with(lock) else { return };
             disturb(index, length, move || {
-                let scene = crate::scene::scene();
-                if tamper(lock, old, scene.date()).is_none() {
+                let sim = crate::sim_state::sim();
+                if tamper(lock, old, sim.date()).is_none() {
                     return;
                 }
                 // The daemon freezes the lock, until somebody deletes the blob.
-                scene.world.after(SETTLE / 2, move || delete(lock));
+                sim.world.after(SETTLE / 2, move || delete(lock));
                 disturb(1000 + index, longest_lease, || {});
             });
         }
         Fault::Age { lock, age, restart, length } => {
             let leased = {
-                let storage = scene.storage.borrow();
+                let storage = sim.storage.borrow();
                 let blob = storage.blob(&blob_path(lock));
-                blob.is_some_and(|blob| blob.leased_until(scene.world.now()).is_some())
+                blob.is_some_and(|blob| blob.leased_until(sim.world.now()).is_some())
             };
             // By a clock that is not ahead: it may be back before the blob is used.
-            let date = scene.right_date();
-            if leased || scene.epoch(lock) >= date {
+            let date = sim.right_date();
+            if leased || sim.epoch(lock) >= date {
                 // Nobody restores what is in use: it is done when it is not.
                 let fault = Fault::Age { lock, age, restart, length };
-                if scene.world.now() + length + SECOND < scene.plan.calm_from {
-                    scene.world.after(SECOND / 5, move || happen(index, fault));
+                if sim.world.now() + length + SECOND < sim.plan.calm_from {
+                    sim.world.after(SECOND / 5, move || happen(index, fault));
                 }
                 return;
             }
@@ -382,12 +388,12 @@ fn happen(index: usize, fault: Fault) {
             start_anew(restart);
             // Those who collect it and those who acquire it get into each other's way.
             let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
-            for place in scene.places.borrow_mut().iter_mut() {
-                place.road.storms.push((index, 300, kinds.to_vec()));
+            for place in sim.places.borrow_mut().iter_mut() {
+                place.storage_link.storms.push((index, 300, kinds.to_vec()));
             }
             disturb(index, length, move || {
-                for place in crate::scene::scene().places.borrow_mut().iter_mut() {
-                    place.road.storms.retain(|(of, ..)| *of != index);
+                for place in crate::sim_state::sim().places.borrow_mut().iter_mut() {
+                    place.storage_link.storms.retain(|(of, ..)| *of != index);
                 }
                 // Nobody has used it, and those who have seen more freeze it.
                 if etag_of(lock) == Some(etag) {
@@ -397,35 +403,35 @@ fn happen(index: usize, fault: Fault) {
             });
         }
         Fault::Touch { lock } => {
-            let (now, date) = (scene.world.now(), scene.date());
+            let (now, date) = (sim.world.now(), sim.date());
             // What another operator has changed is left to that one.
             let token = kept_with(lock).and_then(|(record, _)| record.get("token")?.parse().ok());
-            let sane = token.is_some_and(|token: u64| token >> 20 == scene.epoch(lock));
-            if sane && scene.storage.borrow_mut().touch(&blob_path(lock), now, date) {
+            let sane = token.is_some_and(|token: u64| token >> 20 == sim.epoch(lock));
+            if sane && sim.storage.borrow_mut().touch(&blob_path(lock), now, date) {
                 count("operator: blob edited");
-                scene.note_lease(lock);
+                sim.note_lease(lock);
             }
         }
         Fault::NoContainer { length } => {
-            let locks = 0..scene.plan.locks;
-            let gone = scene.storage.borrow().is_gone();
+            let locks = 0..sim.plan.locks;
+            let gone = sim.storage.borrow().is_gone();
             if gone || locks.clone().any(is_ahead) {
                 return;
             }
             count("operator: container deleted");
             locks.for_each(repair);
-            scene.storage.borrow_mut().delete_container();
+            sim.storage.borrow_mut().delete_container();
             disturb(index, length, move || {
-                crate::scene::scene().storage.borrow_mut().create_container();
+                crate::sim_state::sim().storage.borrow_mut().create_container();
                 disturb(1000 + index, longest_lease, || {});
             });
         }
         Fault::Disk(fault) => crate::embedded::faults::happen(index, &fault),
         Fault::LeapDate { by, length } => {
             count("storage: clock ahead");
-            scene.ahead.borrow_mut().push((index, by));
+            sim.ahead.borrow_mut().push((index, by));
             disturb(index, length, move || {
-                crate::scene::scene().ahead.borrow_mut().retain(|(of, _)| *of != index);
+                crate::sim_state::sim().ahead.borrow_mut().retain(|(of, _)| *of != index);
             });
         }
     }
@@ -447,35 +453,35 @@ const fn pause_name(
 /// freeze by. Daemons look each second; what a client was promised before is over
 /// after its ttl.
 fn unseen(machine: Machine) -> Nanos {
-    let scene = scene();
-    let places = scene.places.borrow();
+    let sim = sim();
+    let places = sim.places.borrow();
     let mut daemons = places.iter().filter_map(|place| place.daemon.as_ref());
     if daemons.any(|running| running.machine == machine) {
         2 * SECOND
     } else {
-        scene.plan.ttl.as_nanos() as Nanos + SECOND
+        sim.plan.ttl.as_nanos() as Nanos + SECOND
     }
 }
 
 fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
-    let scene = scene();
+    let sim = sim();
     if how == Some(Stop::Frozen) {
-        machines.retain(|machine| !scene.world.was_set(*machine, unseen(*machine)));
+        machines.retain(|machine| !sim.world.was_set(*machine, unseen(*machine)));
     }
     for machine in &machines {
-        scene.world.pause(*machine, how);
+        sim.world.pause(*machine, how);
     }
     disturb(index, length, move || {
-        let scene = crate::scene::scene();
+        let sim = crate::sim_state::sim();
         for machine in machines {
-            scene.world.go_on(machine, how);
+            sim.world.go_on(machine, how);
         }
     });
 }
 
 /// Nobody on the other side hears that they are gone.
 fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
-    for connection in scene().connections.borrow().iter().filter(|c| which(c)) {
+    for connection in sim().connections.borrow().iter().filter(|c| which(c)) {
         connection.up.vanish();
         connection.down.vanish();
     }
@@ -483,14 +489,14 @@ fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
 
 /// Changes how many faults cut a client and a place off from each other.
 fn cut(client: u32, place: usize, change: impl Fn(&mut (u32, u32))) {
-    let scene = scene();
+    let sim = sim();
     let (up, down) = {
-        let mut cuts = scene.cut.borrow_mut();
+        let mut cuts = sim.cut.borrow_mut();
         let cut = cuts.entry((client, place)).or_default();
         change(cut);
         *cut
     };
-    for connection in &*scene.connections.borrow() {
+    for connection in &*sim.connections.borrow() {
         if (connection.client, connection.place) == (client, place) {
             connection.up.cut(up > 0);
             connection.down.cut(down > 0);

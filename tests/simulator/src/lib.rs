@@ -6,22 +6,22 @@
 //! (`link.rs`), the way to the storage (`wire.rs`) and the storage service
 //! (the crate `leasehold-simulated-storage`). A seed stands for a plan (`plan.rs`) of faults
 //! (`faults.rs`) that befall daemons (`daemon.rs`), clients (`client.rs`) and observers of
-//! elections (`observer.rs`); what happens is recorded (`scene.rs`) and checked.
+//! elections (`observer.rs`); what happens is recorded (`sim_state.rs`) and checked.
 
 pub mod broken;
 pub mod client;
 pub mod clock;
 pub mod daemon;
-pub mod dice;
 pub mod embedded;
 pub mod faults;
 pub mod link;
 pub mod misleading;
 pub mod observer;
 pub mod plan;
+pub mod rng;
 pub mod run;
 pub mod scarce;
-pub mod scene;
 pub mod sdk;
+pub mod sim_state;
 pub mod wire;
 pub mod world;

@@ -23,7 +23,7 @@ use tonic::Status;
 
 use crate::{
     broken::{Wrapped, is},
-    scene::{Running, count, lock_number, record, scene},
+    sim_state::{Running, count, lock_number, record, sim},
     world::{Nanos, SECOND, here},
 };
 
@@ -57,7 +57,7 @@ impl Pipe {
     }
 
     fn push(&self, item: Option<Item>) {
-        let delay = scene().dice.borrow_mut().millis(1..10);
+        let delay = sim().rng.borrow_mut().millis(1..10);
         let mut flow = self.flow();
         if flow.ended {
             return;
@@ -185,7 +185,7 @@ impl Link for Way {
     fn attach(&self, messages: Incoming) -> Attaching {
         let (client, place, fenced) = (self.client.load(Relaxed), self.place, self.fenced);
         Box::pin(async move {
-            let way = scene().dice.borrow_mut().length(1..10);
+            let way = sim().rng.borrow_mut().length(1..10);
             leasehold::clock::sleep(way).await;
             match connect(client, place, fenced, messages) {
                 Some(outcome) => outcome,
@@ -203,22 +203,22 @@ fn connect(
     fenced: bool,
     messages: Incoming,
 ) -> Option<Result<Incoming, Status>> {
-    let scene = scene();
-    let (cut_up, cut_down) = scene.cut.borrow().get(&(client, place)).copied().unwrap_or_default();
+    let sim = sim();
+    let (cut_up, cut_down) = sim.cut.borrow().get(&(client, place)).copied().unwrap_or_default();
     if cut_up > 0 || cut_down > 0 {
         return None;
     }
-    let Some(running) = scene.running(place) else {
+    let Some(running) = sim.running(place) else {
         return Some(Err(Status::unavailable("connection refused")));
     };
     let (up, down) = (Pipe::default(), Pipe::default());
     {
-        let mut connections = scene.connections.borrow_mut();
+        let mut connections = sim.connections.borrow_mut();
         connections.retain(|known| !known.up.flow().ended || !known.down.flow().ended);
         connections.push(Connection { client, place, up: up.clone(), down: down.clone() });
     }
-    scene.turned(client, running.number);
-    let client_machine = scene.clients.borrow()[client as usize].machine;
+    sim.turned(client, running.number);
+    let client_machine = sim.clients.borrow()[client as usize].machine;
     let daemon_machine = running.machine;
     let grants = fenced.then(Grants::default);
     let serving = serve(client, running, up.clone(), Feed(down.clone()), grants);
@@ -226,8 +226,8 @@ fn connect(
     if fenced {
         watch(up.clone(), down.clone(), false);
     }
-    scene.world.spawn(client_machine, Box::pin(pump(messages, up.clone(), canceled.clone())));
-    scene.world.spawn(daemon_machine, Box::pin(serving));
+    sim.world.spawn(client_machine, Box::pin(pump(messages, up.clone(), canceled.clone())));
+    sim.world.spawn(daemon_machine, Box::pin(serving));
     Some(Ok(Box::pin(Heard { down, _up: Feed(up), canceled })))
 }
 
@@ -359,8 +359,8 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
         let decode = |bytes: Vec<u8>| pb::AttachRequest::decode(bytes.as_slice());
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
         let message = item.and_then(|bytes| decode(bytes).map_err(broken));
-        scene().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
-        scene().mix(
+        sim().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
+        sim().mix(
             &message
                 .as_ref()
                 .ok()
@@ -396,8 +396,8 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                     }
                     _ => {}
                 }
-                scene().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
-                scene().mix(&item.as_ref().ok().map(heard));
+                sim().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
+                sim().mix(&item.as_ref().ok().map(heard));
                 if let (Ok(message), Some(grants)) = (&item, &grants) {
                     grants.answers(message);
                 }

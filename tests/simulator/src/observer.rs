@@ -12,33 +12,33 @@ use pb::election_service_client::ElectionServiceClient;
 use tonic::service::Routes;
 
 use crate::{
-    dice::Dice,
-    scene::{Running, count, lock_name, record, scene},
+    rng::Rng,
+    sim_state::{Running, count, lock_name, record, sim},
 };
 
 /// Delays between two reads, in milliseconds at most.
 const READ_DELAYS: [u64; 3] = [300, 3_000, 15_000];
 
 /// Starts the observers of a daemon: a stream for most locks, and one that reads.
-pub fn start(daemon: &Running, mut dice: Dice) {
-    let scene = scene();
+pub fn start(daemon: &Running, mut rng: Rng) {
+    let sim = sim();
     let observer = Observer::new(daemon);
-    scene.world.as_machine(daemon.machine, || {
-        for lock in 0..scene.plan.locks {
-            if dice.permille(700) {
-                task::spawn(observer.clone().follow(lock, dice.split()));
+    sim.world.as_machine(daemon.machine, || {
+        for lock in 0..sim.plan.locks {
+            if rng.permille(700) {
+                task::spawn(observer.clone().follow(lock, rng.split()));
             }
         }
-        task::spawn(observer.read_often(scene.plan.locks, dice.split()));
+        task::spawn(observer.read_often(sim.plan.locks, rng.split()));
     });
 }
 
 /// Reads the leader of a lock once, at the daemon of a place.
 pub fn read_at(place: usize, lock: u32) {
-    let scene = scene();
-    if let Some(daemon) = scene.running(place) {
+    let sim = sim();
+    if let Some(daemon) = sim.running(place) {
         let mut observer = Observer::new(&daemon);
-        scene.world.as_machine(daemon.machine, || {
+        sim.world.as_machine(daemon.machine, || {
             task::spawn(async move { observer.read(lock).await });
         });
     }
@@ -56,16 +56,16 @@ impl Observer {
         Self { daemon: daemon.number, service: ElectionServiceClient::new(routes) }
     }
 
-    async fn read_often(mut self, locks: u32, mut dice: Dice) {
+    async fn read_often(mut self, locks: u32, mut rng: Rng) {
         loop {
-            let most = *dice.pick(&READ_DELAYS);
-            sleep(dice.length(0..most)).await;
-            self.read(dice.within(0..u64::from(locks)) as u32).await;
+            let most = *rng.pick(&READ_DELAYS);
+            sleep(rng.length(0..most)).await;
+            self.read(rng.within(0..u64::from(locks)) as u32).await;
         }
     }
 
     async fn read(&mut self, lock: u32) {
-        let op = scene().next_op();
+        let op = sim().next_op();
         record(Event::ReadLeader { op, daemon: self.daemon, lock });
         let request = pb::LeaderRequest { election: Some(election(lock)) };
         match self.service.leader(request).await {
@@ -78,10 +78,10 @@ impl Observer {
     }
 
     /// Follows an election, and opens another stream whenever one has ended.
-    async fn follow(mut self, lock: u32, mut dice: Dice) {
+    async fn follow(mut self, lock: u32, mut rng: Rng) {
         loop {
-            sleep(dice.length(0..3_000)).await;
-            let op = scene().next_op();
+            sleep(rng.length(0..3_000)).await;
+            let op = sim().next_op();
             record(Event::Observe { op, daemon: self.daemon, lock });
             let _open = Open(op);
             let request = pb::ObserveRequest { election: Some(election(lock)) };

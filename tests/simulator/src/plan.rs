@@ -10,8 +10,8 @@ use leasehold_simulated_storage::storage::Habits;
 
 use crate::{
     clock::{Clocks, Stop},
-    dice::Dice,
     embedded::{faults::DiskFault, plan::EmbeddedPlan},
+    rng::Rng,
     wire::{Kind, Stage, TROUBLES, Trouble},
     world::{BEGINNING, MILLISECOND, Nanos, SECOND},
 };
@@ -157,89 +157,89 @@ pub enum Fault {
 impl Plan {
     /// What a seed stands for.
     #[must_use]
-    pub fn new(dice: &mut Dice) -> Self {
-        let lease = Duration::from_secs(*dice.pick(&[15, 15, 15, 20, 30]));
-        let bad_clocks = dice.permille(80);
-        let leaping_date = !bad_clocks && dice.permille(100);
-        let emulator = dice.permille(300);
-        let grace = if dice.permille(150) { dice.millis(0..60_000) } else { 0 };
-        let drift = drift(dice);
-        let collects = leaping_date || dice.permille(250);
-        let trouble = dice.millis(60_000..180_000);
-        let locks = *dice.pick(&[1, 1, 2, 3]);
+    pub fn new(rng: &mut Rng) -> Self {
+        let lease = Duration::from_secs(*rng.pick(&[15, 15, 15, 20, 30]));
+        let bad_clocks = rng.permille(80);
+        let leaping_date = !bad_clocks && rng.permille(100);
+        let emulator = rng.permille(300);
+        let grace = if rng.permille(150) { rng.millis(0..60_000) } else { 0 };
+        let drift = drift(rng);
+        let collects = leaping_date || rng.permille(250);
+        let trouble = rng.millis(60_000..180_000);
+        let locks = *rng.pick(&[1, 1, 2, 3]);
         let mut plan = Self {
-            places: *dice.pick(&[1, 2, 2, 3, 3]),
-            clients: dice.within(2..6) as usize,
+            places: *rng.pick(&[1, 2, 2, 3, 3]),
+            clients: rng.within(2..6) as usize,
             locks,
-            hands: if locks > 1 && dice.permille(400) { 2 } else { 1 },
+            hands: if locks > 1 && rng.permille(400) { 2 } else { 1 },
             hasty: 80,
             cancels: 20,
-            rivals: dice.clone().split().split().permille(200),
+            rivals: rng.clone().split().split().permille(200),
             lease,
-            longest_lease: if dice.permille(250) { Duration::from_secs(60) } else { lease },
-            tokens: *dice.pick(&[1024, 1024, 1024, 1, 2, 5]),
-            poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000, 5000])),
-            linger: Duration::from_millis(*dice.pick(&[0, 0, 0, 1000, 5000, 10_000])),
-            ttl: Duration::from_millis(*dice.pick(&[1000, 3000, 5000, 10_000, 30_000])),
-            drain: Duration::from_millis(*dice.pick(&[0, 1000, 10_000])),
-            collect_after: Duration::from_secs(if collects { dice.within(5..30) } else { 0 }),
+            longest_lease: if rng.permille(250) { Duration::from_secs(60) } else { lease },
+            tokens: *rng.pick(&[1024, 1024, 1024, 1, 2, 5]),
+            poll: Duration::from_millis(*rng.pick(&[500, 1000, 2000, 5000])),
+            linger: Duration::from_millis(*rng.pick(&[0, 0, 0, 1000, 5000, 10_000])),
+            ttl: Duration::from_millis(*rng.pick(&[1000, 3000, 5000, 10_000, 30_000])),
+            drain: Duration::from_millis(*rng.pick(&[0, 1000, 10_000])),
+            collect_after: Duration::from_secs(if collects { rng.within(5..30) } else { 0 }),
             habits: Habits { emulator, grace, drift },
             bad_clocks,
-            unaware: dice.permille(500),
+            unaware: rng.permille(500),
             leaping_date,
-            old_blobs: dice.permille(300),
+            old_blobs: rng.permille(300),
             // Of a copy: so the rest of the plan does not hang on it.
-            fenced: dice.clone().permille(150),
-            observed: dice.clone().split().permille(300),
+            fenced: rng.clone().permille(150),
+            observed: rng.clone().split().permille(300),
             calm_from: trouble,
-            end: trouble + dice.millis(100_000..150_000),
+            end: trouble + rng.millis(100_000..150_000),
             faults: Vec::new(),
             embedded: None,
         };
-        let count = *dice.pick(&[0, 2, 4, 6, 8, 12]);
+        let count = *rng.pick(&[0, 2, 4, 6, 8, 12]);
         for _ in 0..count {
-            let at = dice.within(0..trouble);
-            let fault = plan.fault(at, dice);
+            let at = rng.within(0..trouble);
+            let fault = plan.fault(at, rng);
             plan.faults.push((at, fault));
         }
         if collects {
-            for _ in 0..dice.within(0..4) {
-                let at = dice.within(0..trouble);
-                let fault = plan.age(at, dice);
+            for _ in 0..rng.within(0..4) {
+                let at = rng.within(0..trouble);
+                let fault = plan.age(at, rng);
                 plan.faults.push((at, fault));
                 if leaping_date {
-                    let length = dice.millis(1000..20_000).min(trouble - at);
-                    let by = *dice.pick(&[3600, 7200]);
+                    let length = rng.millis(1000..20_000).min(trouble - at);
+                    let by = *rng.pick(&[3600, 7200]);
                     plan.faults.push((at, Fault::LeapDate { by, length }));
                 }
             }
         }
-        if leaping_date && dice.permille(400) {
-            let at = dice.within(0..trouble);
-            let fault = plan.garble(at, true, dice);
+        if leaping_date && rng.permille(400) {
+            let at = rng.within(0..trouble);
+            let fault = plan.garble(at, true, rng);
             plan.faults.push((at, fault));
         }
         plan.bad_clocks = plan.faults.iter().any(|(_, fault)| {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
         });
-        plan.make_special(dice);
+        plan.make_special(rng);
         // Nothing else is wrong by then: so others must take over in time.
-        if dice.permille(300) {
-            let at = trouble + dice.millis(15_000..60_000);
-            let lock = dice.within(0..u64::from(plan.locks)) as u32;
+        if rng.permille(300) {
+            let at = trouble + rng.millis(15_000..60_000);
+            let lock = rng.within(0..u64::from(plan.locks)) as u32;
             plan.faults.push((at, Fault::BreakGently { lock }));
         }
-        if plan.clients > 2 && dice.permille(400) {
-            let at = trouble + dice.millis(20_000..50_000);
-            let (silent, down) = (dice.permille(300), dice.millis(10..20_000));
-            let death = match dice.within(0..10) {
+        if plan.clients > 2 && rng.permille(400) {
+            let at = trouble + rng.millis(20_000..50_000);
+            let (silent, down) = (rng.permille(300), rng.millis(10..20_000));
+            let death = match rng.within(0..10) {
                 0..=3 if plan.places > 1 => {
-                    Fault::KillDaemon { place: dice.index(plan.places), silent, down }
+                    Fault::KillDaemon { place: rng.index(plan.places), silent, down }
                 }
                 4..=6 if plan.places > 1 => {
-                    Fault::StopDaemon { place: dice.index(plan.places), down }
+                    Fault::StopDaemon { place: rng.index(plan.places), down }
                 }
-                _ => Fault::KillClient { client: dice.index(plan.clients), silent, down },
+                _ => Fault::KillClient { client: rng.index(plan.clients), silent, down },
             };
             plan.faults.push((at, death));
         }
@@ -255,12 +255,12 @@ impl Plan {
 
     /// A new machine's clocks.
     #[must_use]
-    pub fn clocks(&self, now: Nanos, dice: &mut Dice) -> Clocks {
-        let up = dice.within(SECOND..1_000_000 * SECOND);
+    pub fn clocks(&self, now: Nanos, rng: &mut Rng) -> Clocks {
+        let up = rng.within(SECOND..1_000_000 * SECOND);
         // Wall clocks are off by some seconds, as they are.
-        let wall = (BEGINNING * SECOND + dice.within(0..6 * SECOND)).saturating_sub(3 * SECOND);
+        let wall = (BEGINNING * SECOND + rng.within(0..6 * SECOND)).saturating_sub(3 * SECOND);
         let mut clocks = Clocks::new(up, wall, 0);
-        clocks.set_drift(drift(dice), now);
+        clocks.set_drift(drift(rng), now);
         clocks
     }
 
@@ -286,25 +286,25 @@ impl Plan {
         }
     }
 
-    fn fault(&self, at: Nanos, dice: &mut Dice) -> Fault {
-        let place = dice.index(self.places);
-        let client = dice.index(self.clients);
-        let lock = dice.within(0..u64::from(self.locks)) as u32;
-        let length = self.length(dice).min(self.calm_from - at);
-        let down = dice.millis(10..20_000).min(self.calm_from - at);
+    fn fault(&self, at: Nanos, rng: &mut Rng) -> Fault {
+        let place = rng.index(self.places);
+        let client = rng.index(self.clients);
+        let lock = rng.within(0..u64::from(self.locks)) as u32;
+        let length = self.length(rng).min(self.calm_from - at);
+        let down = rng.millis(10..20_000).min(self.calm_from - at);
         let deep = if self.unaware { Stop::Unaware } else { Stop::Frozen };
-        let how = *dice.pick(&[None, None, None, Some(Stop::Suspended), Some(deep), Some(deep)]);
-        let one_way = |dice: &mut Dice| *dice.pick(&[(true, false), (false, true), (true, true)]);
-        let silent = dice.permille(300);
+        let how = *rng.pick(&[None, None, None, Some(Stop::Suspended), Some(deep), Some(deep)]);
+        let one_way = |rng: &mut Rng| *rng.pick(&[(true, false), (false, true), (true, true)]);
+        let silent = rng.permille(300);
         loop {
-            return match dice.within(0..26) {
+            return match rng.within(0..26) {
                 0..=3 => {
-                    let kinds = (0..dice.within(1..4)).map(|_| *dice.pick(&TROUBLES)).collect();
-                    let share = *dice.pick(&[50, 200, 500, 900]);
+                    let kinds = (0..rng.within(1..4)).map(|_| *rng.pick(&TROUBLES)).collect();
+                    let share = *rng.pick(&[50, 200, 500, 900]);
                     Fault::Storm { place, share, kinds, length }
                 }
                 4 | 5 => {
-                    let (out, back) = one_way(dice);
+                    let (out, back) = one_way(rng);
                     Fault::Cut { place, out, back, length }
                 }
                 6 => Fault::Outage { length },
@@ -313,7 +313,7 @@ impl Plan {
                 11 => Fault::PauseBoth { client, how, length },
                 12 => Fault::KillDaemon { place, silent, down },
                 13 => {
-                    let kind = *dice.pick(&[
+                    let kind = *rng.pick(&[
                         Kind::Acquire,
                         Kind::Renew,
                         Kind::Release,
@@ -321,45 +321,45 @@ impl Plan {
                         Kind::Create,
                         Kind::Delete,
                     ]);
-                    let stage = *dice.pick(&[Stage::Sent, Stage::Applied, Stage::Answered]);
+                    let stage = *rng.pick(&[Stage::Sent, Stage::Applied, Stage::Answered]);
                     Fault::TrapDaemon { place, kind, stage, down }
                 }
                 14 => Fault::StopDaemon { place, down },
                 15 => Fault::KillClient { client, silent, down },
                 16 => {
-                    let (up, down) = one_way(dice);
+                    let (up, down) = one_way(rng);
                     Fault::CutLink { client, up, down, length }
                 }
                 17 => Fault::ResetLink { client },
                 18 => {
                     let most = if self.bad_clocks { 50 * DRIFT } else { DRIFT };
-                    let drift = dice.within(0..2 * most) as i64 - most as i64;
-                    Fault::Drift { daemon: dice.permille(500), which: dice.index(8), drift }
+                    let drift = rng.within(0..2 * most) as i64 - most as i64;
+                    Fault::Drift { daemon: rng.permille(500), which: rng.index(8), drift }
                 }
                 19 => {
-                    let by = dice.within(0..40 * SECOND) as i64 - (20 * SECOND) as i64;
-                    Fault::SetWall { daemon: dice.permille(500), which: dice.index(8), by }
+                    let by = rng.within(0..40 * SECOND) as i64 - (20 * SECOND) as i64;
+                    Fault::SetWall { daemon: rng.permille(500), which: rng.index(8), by }
                 }
                 20 => Fault::Break { place, lock },
                 21 => Fault::StepDown { place, lock },
                 22 if self.leaping_date => {
-                    Fault::LeapDate { by: *dice.pick(&[3600, 7200, 172_800]), length }
+                    Fault::LeapDate { by: *rng.pick(&[3600, 7200, 172_800]), length }
                 }
                 // A clock that went back, and then a deleted blob: then nothing
                 // is left that tokens could be raised by.
-                23 if !self.leaping_date => match dice.within(0..7) {
+                23 if !self.leaping_date => match rng.within(0..7) {
                     0 => Fault::BreakLease { lock },
                     1 => Fault::Delete { lock },
                     2 => {
-                        let put_back = dice.permille(500);
-                        self.garble(at, put_back, dice)
+                        let put_back = rng.permille(500);
+                        self.garble(at, put_back, rng)
                     }
                     3 => Fault::Restore { lock, length },
                     4 => Fault::Usurp { lock },
                     5 => Fault::NoContainer { length: length.min(20 * SECOND) },
-                    _ => self.age(at, dice),
+                    _ => self.age(at, rng),
                 },
-                23 => self.garble(at, true, dice),
+                23 => self.garble(at, true, rng),
                 24 => Fault::Touch { lock },
                 25 => Fault::BreakGently { lock },
                 _ => continue,
@@ -367,23 +367,23 @@ impl Plan {
         }
     }
 
-    fn age(&self, at: Nanos, dice: &mut Dice) -> Fault {
-        let lock = dice.within(0..u64::from(self.locks)) as u32;
-        let restart = restart(dice);
-        let length = dice.millis(1000..30_000).min(self.calm_from - at);
-        Fault::Age { lock, age: dice.within(4_000..100_000), restart, length }
+    fn age(&self, at: Nanos, rng: &mut Rng) -> Fault {
+        let lock = rng.within(0..u64::from(self.locks)) as u32;
+        let restart = restart(rng);
+        let length = rng.millis(1000..30_000).min(self.calm_from - at);
+        Fault::Age { lock, age: rng.within(4_000..100_000), restart, length }
     }
 
-    fn garble(&self, at: Nanos, put_back: bool, dice: &mut Dice) -> Fault {
-        let lock = dice.within(0..u64::from(self.locks)) as u32;
-        let length = self.length(dice).min(self.calm_from - at);
-        Fault::Garble { lock, put_back, restart: restart(dice), length }
+    fn garble(&self, at: Nanos, put_back: bool, rng: &mut Rng) -> Fault {
+        let lock = rng.within(0..u64::from(self.locks)) as u32;
+        let length = self.length(rng).min(self.calm_from - at);
+        Fault::Garble { lock, put_back, restart: restart(rng), length }
     }
 
     /// Around the times that matter.
-    fn length(&self, dice: &mut Dice) -> Nanos {
+    fn length(&self, rng: &mut Rng) -> Nanos {
         let lease = self.lease.as_nanos() as Nanos;
-        let around = *dice.pick(&[
+        let around = *rng.pick(&[
             SECOND,
             self.ttl.as_nanos() as Nanos,
             lease / 3,
@@ -392,17 +392,17 @@ impl Plan {
             lease + lease / 2,
             2 * lease,
         ]);
-        (around + dice.millis(0..2000)).saturating_sub(SECOND).max(10 * MILLISECOND)
+        (around + rng.millis(0..2000)).saturating_sub(SECOND).max(10 * MILLISECOND)
     }
 }
 
 /// How fast a clock runs that is as good as is assumed.
-fn drift(dice: &mut Dice) -> i64 {
-    let drift = dice.within(0..2 * DRIFT) as i64 - DRIFT as i64;
-    if dice.permille(300) { 0 } else { drift }
+fn drift(rng: &mut Rng) -> i64 {
+    let drift = rng.within(0..2 * DRIFT) as i64 - DRIFT as i64;
+    if rng.permille(300) { 0 } else { drift }
 }
 
 /// For how long all daemons are down, if they are started anew.
-fn restart(dice: &mut Dice) -> Option<Nanos> {
-    dice.permille(600).then(|| dice.millis(10..2000))
+fn restart(rng: &mut Rng) -> Option<Nanos> {
+    rng.permille(600).then(|| rng.millis(10..2000))
 }

@@ -8,12 +8,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     broken::{self, Broken},
-    client, daemon,
-    dice::Dice,
-    embedded, faults,
+    client, daemon, embedded, faults,
     plan::Plan,
-    scene::{Place, Scene, blob_path},
+    rng::Rng,
     sdk,
+    sim_state::{Place, SimState, blob_path},
     world::{BEGINNING, Nanos, World},
 };
 
@@ -55,35 +54,35 @@ pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
     let _entered = runtime.enter();
     sdk::capture();
     broken::set(mutant);
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let plan = if embedded::is_embedded(seed) {
-        embedded::plan::plan(&mut dice)
+        embedded::plan::plan(&mut rng)
     } else {
-        Plan::new(&mut dice)
+        Plan::new(&mut rng)
     };
-    let (world, inside) = World::enter(dice.split());
-    let scene = Scene::enter(plan.clone(), dice.split(), trace);
+    let (world, inside) = World::enter(rng.split());
+    let sim = SimState::enter(plan.clone(), rng.split(), trace);
     for _ in 0..plan.places {
-        scene.places.borrow_mut().push(Place::default());
+        sim.places.borrow_mut().push(Place::default());
     }
     if plan.old_blobs {
         for lock in 0..plan.locks {
-            old_blob(&scene, lock, &mut dice);
+            old_blob(&sim, lock, &mut rng);
         }
     }
-    faults::schedule(&scene);
+    faults::schedule(&sim);
     for place in 0..plan.places {
         daemon::start(place);
     }
     for _ in 0..plan.clients {
-        client::start(dice.index(plan.places));
+        client::start(rng.index(plan.places));
     }
-    world.run_until(plan.end, |machine| scene.look_at(machine));
+    world.run_until(plan.end, |machine| sim.look_at(machine));
     let polls = world.polls();
-    scene.mix(&world.dice());
+    sim.mix(&world.rng());
     // Tasks end before what they refer to.
     world.end();
-    let outcome = scene.leave();
+    let outcome = sim.leave();
     drop(inside);
     broken::set(None);
     let violations = check(&outcome.history);
@@ -100,10 +99,10 @@ pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
 }
 
 /// A blob that was used long ago.
-fn old_blob(scene: &Scene, lock: u32, dice: &mut Dice) {
-    let age = *dice.pick(&[60, 3_000, 4_000, 100_000]);
+fn old_blob(sim: &SimState, lock: u32, rng: &mut Rng) {
+    let age = *rng.pick(&[60, 3_000, 4_000, 100_000]);
     let used = BEGINNING - age;
-    scene.storage.borrow_mut().put(&blob_path(lock), old_record(used), used);
+    sim.storage.borrow_mut().put(&blob_path(lock), old_record(used), used);
 }
 
 /// What a daemon stored at this time, in seconds since 1970.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use leasehold_checker::{Event, Kind};
 use leasehold_simulator::{
     run::Run,
-    scene::{STATES, state_name},
+    sim_state::{STATES, state_name},
 };
 
 #[derive(Default)]

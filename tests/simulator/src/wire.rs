@@ -13,17 +13,16 @@ use leasehold_simulated_storage::{
 use tokio::sync::oneshot;
 
 use crate::{
-    daemon,
-    dice::Dice,
-    faults,
-    scene::{Scene, count, lock_of, scene},
+    daemon, faults,
+    rng::Rng,
+    sim_state::{SimState, count, lock_of, sim},
     world::{MILLISECOND, Nanos, SECOND},
 };
 
 /// How the way from a place to the storage is. Several faults may have to do with
 /// it at the same time: each ends only itself.
 #[derive(Clone, Debug, Default)]
-pub struct Road {
+pub struct StorageLink {
     /// How many faults there are that requests get lost by.
     pub cut_out: u32,
     /// The same of answers.
@@ -116,7 +115,7 @@ pub enum Stage {
 
 /// A crash that waits for its moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Trap {
+pub struct PendingCrash {
     /// The number of the fault.
     pub index: usize,
     /// Which daemon.
@@ -235,47 +234,47 @@ fn respond(answer: &Answer) -> AsyncRawResponse {
     AsyncRawResponse::from_bytes(StatusCode::from(response.status), headers, body)
 }
 
-/// Puts a call on the road.
+/// Sends a call to the storage, through what is wrong with the link.
 fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answer, Broken>> {
     let (reply, answer) = oneshot::channel();
-    let scene = scene();
-    let road = scene.places.borrow()[place].road.clone();
-    spring(&scene, place, number, &call, Stage::Sent);
-    let snatched = snatch(&scene, &call);
-    let mut dice = scene.dice.borrow_mut();
-    let trouble = road.storms.last().and_then(|(_, share, kinds)| {
-        (dice.permille(*share) && !kinds.is_empty()).then(|| *dice.pick(kinds))
+    let sim = sim();
+    let storage_link = sim.places.borrow()[place].storage_link.clone();
+    spring(&sim, place, number, &call, Stage::Sent);
+    let snatched = snatch(&sim, &call);
+    let mut rng = sim.rng.borrow_mut();
+    let trouble = storage_link.storms.last().and_then(|(_, share, kinds)| {
+        (rng.permille(*share) && !kinds.is_empty()).then(|| *rng.pick(kinds))
     });
     let trouble = match trouble {
         _ if snatched => Some(Trouble::RequestLost),
-        _ if road.refused > 0 => Some(Trouble::Refused),
-        _ if road.cut_out > 0 => Some(Trouble::RequestLost),
-        _ if road.cut_back > 0 => Some(Trouble::AnswerLost),
+        _ if storage_link.refused > 0 => Some(Trouble::Refused),
+        _ if storage_link.cut_out > 0 => Some(Trouble::RequestLost),
+        _ if storage_link.cut_back > 0 => Some(Trouble::AnswerLost),
         trouble => trouble,
     };
-    let out = dice.millis(1..15);
-    let back = dice.millis(1..15);
+    let out = rng.millis(1..15);
+    let back = rng.millis(1..15);
     let trip = Trip { place, number, call };
     if let Some(trouble) = trouble {
         count(trouble.name());
-        drop(dice);
-        trip.troubled(trouble, out, back, reply, &mut scene.dice.borrow_mut().split());
+        drop(rng);
+        trip.troubled(trouble, out, back, reply, &mut sim.rng.borrow_mut().split());
         return answer;
     }
-    drop(dice);
+    drop(rng);
     trip.deliver(out, back, Some(reply), None);
     answer
 }
 
 /// Takes the lease away under which a record is about to be written, if that is due.
 /// Early in a second, so that somebody else can write one within it.
-fn snatch(scene: &Scene, call: &Call) -> bool {
+fn snatch(sim: &SimState, call: &Call) -> bool {
     let is_record = Kind::of(call) == Kind::Write && call.lease.is_some();
     let Some(lock) = lock_of(&call.path).filter(|_| is_record) else { return false };
-    if scene.world.now() % SECOND > SECOND / 2 {
+    if sim.world.now() % SECOND > SECOND / 2 {
         return false;
     }
-    let due = scene.snatch.take();
+    let due = sim.snatch.take();
     due.into_iter().for_each(|index| faults::break_lease(index, lock));
     due.is_some()
 }
@@ -292,31 +291,31 @@ impl Trip {
     /// It reaches the storage after `out`, and its answer is back after that.
     /// If there is to be an error, the answer is replaced by that.
     fn deliver(self, out: Nanos, back: Nanos, reply: Option<Reply>, instead: Option<u16>) {
-        let world = std::rc::Rc::clone(&scene().world);
+        let world = std::rc::Rc::clone(&sim().world);
         world.after(out, move || {
-            let scene = scene();
-            let mut answer = scene.apply(Some(self.number), &self.call);
+            let sim = sim();
+            let mut answer = sim.apply(Some(self.number), &self.call);
             if reply.as_ref().is_none_or(Reply::is_closed) {
-                scene.unasked(&self.call, &answer);
+                sim.unasked(&self.call, &answer);
             }
             if matches!(Kind::of(&self.call), Kind::Acquire | Kind::Renew) && answer.status < 300 {
-                let heard = &mut scene.places.borrow_mut()[self.place].heard;
+                let heard = &mut sim.places.borrow_mut()[self.place].heard;
                 heard.truncate(7);
                 heard.push_front(answer.clone());
             }
-            spring(&scene, self.place, self.number, &self.call, Stage::Applied);
+            spring(&sim, self.place, self.number, &self.call, Stage::Applied);
             let Some(reply) = reply else { return };
             if let Some(status) = instead {
-                answer = failure(status, &mut scene.dice.borrow_mut());
-                answer.date = scene.date();
+                answer = failure(status, &mut sim.rng.borrow_mut());
+                answer.date = sim.date();
             }
-            scene.world.after(back, move || {
-                let scene = crate::scene::scene();
+            sim.world.after(back, move || {
+                let sim = crate::sim_state::sim();
                 // Whoever gave up does not listen.
                 if let Err(Ok(answer)) = reply.send(Ok(answer)) {
-                    scene.unasked(&self.call, &answer);
+                    sim.unasked(&self.call, &answer);
                 }
-                spring(&scene, self.place, self.number, &self.call, Stage::Answered);
+                spring(&sim, self.place, self.number, &self.call, Stage::Answered);
             });
         });
     }
@@ -328,23 +327,23 @@ impl Trip {
             Act::Renew { id } => (id, 200),
             _ => return None,
         };
-        let scene = scene();
-        let places = scene.places.borrow();
+        let sim = sim();
+        let places = sim.places.borrow();
         let mut heard = places[self.place].heard.iter();
         let other = |answer: &&Answer| answer.status == status && answer.lease.as_ref() != Some(id);
         heard.find(other).cloned()
     }
 
-    fn troubled(self, trouble: Trouble, out: Nanos, back: Nanos, reply: Reply, dice: &mut Dice) {
-        let world = std::rc::Rc::clone(&scene().world);
+    fn troubled(self, trouble: Trouble, out: Nanos, back: Nanos, reply: Reply, rng: &mut Rng) {
+        let world = std::rc::Rc::clone(&sim().world);
         let break_after = |length: Nanos, reply: Reply, how: Broken| {
             world.after(length, move || _ = reply.send(Err(how)));
         };
         match trouble {
             Trouble::Refused => break_after(out, reply, Broken::Refused),
             Trouble::FailsBefore(status) => {
-                let mut failure = failure(status, dice);
-                failure.date = scene().date();
+                let mut failure = failure(status, rng);
+                failure.date = sim().date();
                 world.after(out + back, move || _ = reply.send(Ok(failure)));
             }
             Trouble::FailsAfter(status) => self.deliver(out, back, Some(reply), Some(status)),
@@ -354,21 +353,21 @@ impl Trip {
                 hold(reply);
             }
             Trouble::Reset => {
-                if dice.permille(500) {
-                    self.deliver(out + dice.millis(0..4000), back, None, None);
+                if rng.permille(500) {
+                    self.deliver(out + rng.millis(0..4000), back, None, None);
                 }
-                break_after(out + dice.millis(0..2000), reply, Broken::Reset);
+                break_after(out + rng.millis(0..2000), reply, Broken::Reset);
             }
-            Trouble::Late => match dice.within(0..4) {
-                0 => self.deliver(out + long(dice), back, Some(reply), None),
-                1 => self.deliver(out, back + long(dice), Some(reply), None),
+            Trouble::Late => match rng.within(0..4) {
+                0 => self.deliver(out + long(rng), back, Some(reply), None),
+                1 => self.deliver(out, back + long(rng), Some(reply), None),
                 _ => {
-                    self.deliver(out + long(dice), back, None, None);
+                    self.deliver(out + long(rng), back, None, None);
                     hold(reply);
                 }
             },
             Trouble::Twice => {
-                let again = long(dice);
+                let again = long(rng);
                 self.clone().deliver(out + again, back, None, None);
                 self.deliver(out, back, Some(reply), None);
             }
@@ -377,7 +376,7 @@ impl Trip {
                 None => hold(reply),
             },
             Trouble::Slow => {
-                let (out, back) = (out + dice.millis(0..2000), back + dice.millis(0..2000));
+                let (out, back) = (out + rng.millis(0..2000), back + rng.millis(0..2000));
                 self.deliver(out, back, Some(reply), None);
             }
         }
@@ -386,18 +385,18 @@ impl Trip {
 
 /// Keeps the way back open for ever: there is no answer, and no end either.
 fn hold(reply: Reply) {
-    scene().world.at(Nanos::MAX - 1, move || drop(reply));
+    sim().world.at(Nanos::MAX - 1, move || drop(reply));
 }
 
 /// Around the times that matter to a lease: what a call may take, a third of its
 /// duration, its end less the margin, and its end.
-fn long(dice: &mut Dice) -> Nanos {
-    let scene = scene();
-    let plan = &scene.plan;
-    let lease = dice.pick(&[plan.lease, plan.lease, plan.longest_lease]).as_nanos() as Nanos;
+fn long(rng: &mut Rng) -> Nanos {
+    let sim = sim();
+    let plan = &sim.plan;
+    let lease = rng.pick(&[plan.lease, plan.lease, plan.longest_lease]).as_nanos() as Nanos;
     let margin = (lease / 20).max(SECOND);
     let limit = (lease / 5).clamp(3 * SECOND, 10 * SECOND);
-    let around = *dice.pick(&[
+    let around = *rng.pick(&[
         SECOND,
         limit,
         lease / 3,
@@ -408,12 +407,12 @@ fn long(dice: &mut Dice) -> Nanos {
         lease + SECOND,
         2 * lease,
     ]);
-    around - 500 * MILLISECOND + dice.millis(0..1000)
+    around - 500 * MILLISECOND + rng.millis(0..1000)
 }
 
 /// A failure; perhaps with the wish to be left alone for a while.
-fn failure(status: u16, dice: &mut Dice) -> Answer {
-    let busy = matches!(status, 429 | 503) && dice.permille(500);
+fn failure(status: u16, rng: &mut Rng) -> Answer {
+    let busy = matches!(status, 429 | 503) && rng.permille(500);
     Answer {
         status,
         code: match status {
@@ -429,27 +428,28 @@ fn failure(status: u16, dice: &mut Dice) -> Answer {
         blob: None,
         lease_state: "",
         listed: Vec::new(),
-        retry_after: busy.then(|| dice.within(1..10)),
+        retry_after: busy.then(|| rng.within(1..10)),
         date: 0,
     }
 }
 
-/// Whether the trap was set for this.
-fn spring(scene: &Scene, place: usize, number: u32, call: &Call, stage: Stage) {
-    let trap = *scene.trap.borrow();
-    if let Some(trap) = trap
-        && (trap.place, trap.stage, trap.kind) == (place, stage, Kind::of(call))
-        && scene.running(place).is_some_and(|running| running.number == number)
+/// Crashes the daemon if its pending crash is due in this stage of this call.
+fn spring(sim: &SimState, place: usize, number: u32, call: &Call, stage: Stage) {
+    let pending_crash = *sim.pending_crash.borrow();
+    if let Some(pending_crash) = pending_crash
+        && (pending_crash.place, pending_crash.stage, pending_crash.kind)
+            == (place, stage, Kind::of(call))
+        && sim.running(place).is_some_and(|running| running.number == number)
     {
-        *scene.trap.borrow_mut() = None;
-        scene.world.after(0, move || {
-            count(match trap.stage {
+        *sim.pending_crash.borrow_mut() = None;
+        sim.world.after(0, move || {
+            count(match pending_crash.stage {
                 Stage::Sent => "daemon: killed as a call was sent",
                 Stage::Applied => "daemon: killed as a call was applied",
                 Stage::Answered => "daemon: killed as a call was answered",
             });
-            daemon::crash(trap.place, Some(trap.down));
-            faults::disturb(trap.index, trap.down, || {});
+            daemon::crash(pending_crash.place, Some(pending_crash.down));
+            faults::disturb(pending_crash.index, pending_crash.down, || {});
         });
     }
 }

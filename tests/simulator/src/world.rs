@@ -24,7 +24,7 @@ use slab::Slab;
 
 use crate::{
     clock::{Clocks, Stop},
-    dice::Dice,
+    rng::Rng,
 };
 
 /// True time, in nanoseconds since the beginning.
@@ -54,7 +54,7 @@ struct State {
     stirred: Nanos,
     /// When its wall clock was set the last time.
     set: Option<Nanos>,
-    dice: Dice,
+    rng: Rng,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct World {
     polls: Cell<u64>,
     /// How often tasks had a turn at the present moment.
     turns_at: Cell<(Nanos, u32)>,
-    dice: RefCell<Dice>,
+    rng: RefCell<Rng>,
 }
 
 thread_local! {
@@ -153,7 +153,7 @@ impl simulation::World for Window {
     fn seed(&self) -> u64 {
         let world = here();
         let machine = world.current.get();
-        machine.map_or(0, |machine| world.machines.borrow_mut()[machine.0].dice.bits())
+        machine.map_or(0, |machine| world.machines.borrow_mut()[machine.0].rng.bits())
     }
 
     fn sleep(&self, length: Duration) -> Option<Task> {
@@ -215,7 +215,7 @@ impl Drop for Inside {
 impl World {
     /// A world without anything in it, entered by this thread.
     #[must_use]
-    pub fn enter(dice: Dice) -> (Rc<Self>, Inside) {
+    pub fn enter(rng: Rng) -> (Rc<Self>, Inside) {
         let world = Rc::new(Self {
             now: Cell::new(0),
             current: Cell::new(None),
@@ -228,7 +228,7 @@ impl World {
             timers_made: Cell::new(0),
             polls: Cell::new(0),
             turns_at: Cell::new((0, 0)),
-            dice: RefCell::new(dice),
+            rng: RefCell::new(rng),
         });
         HERE.set(Some(Rc::clone(&world)));
         (world, Inside { _window: simulation::enter(Rc::new(Window)) })
@@ -240,8 +240,8 @@ impl World {
     }
 
     /// A number that differs if anything was decided otherwise.
-    pub fn dice(&self) -> u64 {
-        self.dice.borrow_mut().bits()
+    pub fn rng(&self) -> u64 {
+        self.rng.borrow_mut().bits()
     }
 
     /// How often a task was run.
@@ -250,10 +250,10 @@ impl World {
     }
 
     /// A new machine.
-    pub fn add_machine(&self, clocks: Clocks, dice: Dice) -> Machine {
+    pub fn add_machine(&self, clocks: Clocks, rng: Rng) -> Machine {
         let mut machines = self.machines.borrow_mut();
         let (parked, stirred) = (Vec::new(), self.now());
-        machines.push(State { clocks, alive: true, pauses: 0, parked, stirred, set: None, dice });
+        machines.push(State { clocks, alive: true, pauses: 0, parked, stirred, set: None, rng });
         Machine(machines.len() - 1)
     }
 
@@ -397,11 +397,11 @@ impl World {
             if state.pauses == 0 { std::mem::take(&mut state.parked) } else { Vec::new() }
         };
         // What was kept waiting runs in any order.
-        let mut dice = self.dice.borrow_mut();
+        let mut rng = self.rng.borrow_mut();
         for last in (1..parked.len()).rev() {
-            parked.swap(last, dice.index(last + 1));
+            parked.swap(last, rng.index(last + 1));
         }
-        drop(dice);
+        drop(rng);
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).extend(parked);
         if how.is_some() {
             self.wake_all(machine);
@@ -459,9 +459,9 @@ impl World {
     fn next_ready(&self) -> Option<TaskId> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if ready.len() > 1 {
-            let mut dice = self.dice.borrow_mut();
-            if dice.permille(250) {
-                let other = dice.index(ready.len());
+            let mut rng = self.rng.borrow_mut();
+            if rng.permille(250) {
+                let other = rng.index(ready.len());
                 ready.swap(0, other);
             }
         }

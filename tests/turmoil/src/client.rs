@@ -10,7 +10,7 @@ use std::{
 use leasehold::clock::sleep;
 use leasehold_checker::Event;
 use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
-use leasehold_simulator::scene::lock_name;
+use leasehold_simulator::sim_state::lock_name;
 use leasehold_time::simulation::{self, Route};
 use tokio::sync::Notify;
 

@@ -15,7 +15,7 @@ use leasehold::driver::Driver;
 use leasehold_checker::{Bounds, Entry, Event, History, Nanos};
 use leasehold_client::{Error, Guard};
 use leasehold_simulated_storage::storage::{Act, Blob, Call};
-use leasehold_simulator::scene::{blob_path, lock_name};
+use leasehold_simulator::sim_state::{blob_path, lock_name};
 use leasehold_time::simulation::Peek;
 use tokio::sync::Notify;
 

@@ -8,7 +8,7 @@ use leasehold_checker::Event;
 
 use crate::{
     daemon,
-    scene::{count, record, scene},
+    sim_state::{count, record, sim},
     world::{Machine, Nanos},
 };
 
@@ -45,7 +45,7 @@ pub enum Step {
 
 /// A kill that waits for the next write to get to this step.
 #[derive(Clone, Copy, Debug)]
-pub struct Trap {
+pub struct PendingCrash {
     /// The step.
     pub step: Step,
     /// True if the power fails, too.
@@ -64,9 +64,9 @@ pub struct Disk {
     locks: u64,
     /// Number of faults that fill it up now.
     pub full: u32,
-    /// See [`Trap`].
-    pub trap: Option<Trap>,
-    /// The daemon that a trap has killed: it does nothing any more.
+    /// See [`PendingCrash`].
+    pub pending_crash: Option<PendingCrash>,
+    /// The daemon that a pending crash has killed: it does nothing any more.
     dead: Option<u32>,
     /// A copy of the directory, made earlier.
     copy: Option<Directory>,
@@ -91,7 +91,7 @@ impl Disk {
         };
         self.at_path = Some(at);
         let directory = &mut self.directories[at];
-        let is_alive = |by: &Machine| scene().world.is_alive(*by);
+        let is_alive = |by: &Machine| sim().world.is_alive(*by);
         if directory.locked_by.as_ref().is_some_and(is_alive) {
             return None;
         }
@@ -144,15 +144,15 @@ impl Disk {
     /// Loses, keeps or tears each write that was not synced.
     pub fn fail_power(&mut self) {
         count("disk: power failed");
-        let scene = scene();
-        let mut dice = scene.dice.borrow_mut();
+        let sim = sim();
+        let mut rng = sim.rng.borrow_mut();
         for directory in &mut self.directories {
             directory.new = None;
-            if dice.permille(500) {
+            if rng.permille(500) {
                 directory.state.clone_from(&directory.durable_state);
             }
             if let Some(file) = directory.state.as_mut().filter(|file| !file.synced) {
-                let kept = dice.index(file.bytes.len());
+                let kept = rng.index(file.bytes.len());
                 file.bytes.truncate(kept);
                 file.synced = true;
             }
@@ -163,7 +163,7 @@ impl Disk {
 
 /// Asks the disk.
 fn with_disk<T>(act: impl FnOnce(&mut Disk) -> T) -> T {
-    act(&mut scene().disk.borrow_mut())
+    act(&mut sim().disk.borrow_mut())
 }
 
 /// A directory that a process has locked.
@@ -191,16 +191,17 @@ impl SimDir {
         })
     }
 
-    /// Kills the daemon if a trap waits for this step.
+    /// Kills the daemon if its pending crash is due in this step.
     fn passes(&self, step: Step) {
-        let trap = with_disk(|disk| {
-            let trap = disk.trap.take_if(|trap| trap.step == step)?;
+        let pending_crash = with_disk(|disk| {
+            let pending_crash =
+                disk.pending_crash.take_if(|pending_crash| pending_crash.step == step)?;
             disk.dead = Some(self.daemon);
-            Some(trap)
+            Some(pending_crash)
         });
-        if let Some(Trap { power, down, .. }) = trap {
+        if let Some(PendingCrash { power, down, .. }) = pending_crash {
             count("disk: daemon killed during a write");
-            scene().world.after(0, move || {
+            sim().world.after(0, move || {
                 if power {
                     with_disk(Disk::fail_power);
                 }
@@ -287,10 +288,10 @@ impl StateDir for SimDir {
 
     fn run(&self, work: Blocking) -> Completion {
         let (before, after) = {
-            let scene = scene();
-            let mut dice = scene.dice.borrow_mut();
-            let longest = *dice.pick(&[1, 1, 5, 50]);
-            (dice.length(0..longest), dice.length(0..longest))
+            let sim = sim();
+            let mut rng = sim.rng.borrow_mut();
+            let longest = *rng.pick(&[1, 1, 5, 50]);
+            (rng.length(0..longest), rng.length(0..longest))
         };
         Box::pin(async move {
             sleep(before).await;

@@ -2,12 +2,12 @@
 
 use super::{
     daemon::Supersede,
-    disk::{Step, Trap},
+    disk::{PendingCrash, Step},
 };
 use crate::{
     daemon,
     faults::disturb,
-    scene::{count, scene},
+    sim_state::{count, sim},
     world::{Nanos, SECOND},
 };
 
@@ -19,7 +19,7 @@ pub enum DiskFault {
     Full { length: Nanos },
     /// The daemon is killed when its next write gets to this step; perhaps the
     /// power fails.
-    Trap { step: Step, power: bool, down: Nanos },
+    PendingCrash { step: Step, power: bool, down: Nanos },
     /// The directory is moved away or deleted; after `length` the daemon is
     /// started anew, after a clean stop or a kill.
     Remove { stop: bool, length: Nanos, down: Nanos },
@@ -34,32 +34,32 @@ pub enum DiskFault {
 
 /// Injects a fault.
 pub fn happen(index: usize, fault: &DiskFault) {
-    let scene = scene();
-    let wait = scene.plan.crash_wait();
-    let ttl = scene.plan.ttl.as_nanos() as Nanos;
-    let longest = (scene.plan.drain + scene.plan.ttl).as_nanos() as Nanos + 5 * SECOND;
+    let sim = sim();
+    let wait = sim.plan.crash_wait();
+    let ttl = sim.plan.ttl.as_nanos() as Nanos;
+    let longest = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos + 5 * SECOND;
     match *fault {
         DiskFault::Full { length } => {
             count("disk: filled up");
-            scene.disk.borrow_mut().full += 1;
+            sim.disk.borrow_mut().full += 1;
             disturb(index, length + 2 * SECOND, || {});
-            scene.world.after(length, || crate::scene::scene().disk.borrow_mut().full -= 1);
+            sim.world.after(length, || crate::sim_state::sim().disk.borrow_mut().full -= 1);
         }
-        DiskFault::Trap { step, power, down } => {
+        DiskFault::PendingCrash { step, power, down } => {
             count("disk: trap for a daemon");
-            scene.disk.borrow_mut().trap = Some(Trap { step, power, down });
-            // Ends when no trap is left, at the latest when everything is calm.
-            let left = scene.plan.calm_from.saturating_sub(scene.world.now());
+            sim.disk.borrow_mut().pending_crash = Some(PendingCrash { step, power, down });
+            // Ends when no crash is pending, at the latest when everything is calm.
+            let left = sim.plan.calm_from.saturating_sub(sim.world.now());
             disturb(index, left + down + wait, || {});
             // A daemon writes when the first session opens, and when it stops.
             daemon::stop(1000 + index, 0, down);
         }
         DiskFault::Remove { stop, length, down } => {
             count("operator: directory removed");
-            let until = scene.world.now() + length + longest + ttl;
-            scene.disk.borrow_mut().remove(until);
+            let until = sim.world.now() + length + longest + ttl;
+            sim.disk.borrow_mut().remove(until);
             disturb(index, length + longest + down + wait, || {});
-            scene.world.after(length, move || {
+            sim.world.after(length, move || {
                 if stop {
                     daemon::stop(1000 + index, 0, down);
                 } else {
@@ -69,19 +69,19 @@ pub fn happen(index: usize, fault: &DiskFault) {
         }
         DiskFault::RemoveLock { length, down } => {
             count("operator: lock file deleted");
-            scene.disk.borrow_mut().remove_lock();
+            sim.disk.borrow_mut().remove_lock();
             disturb(index, length + down + wait, || {});
-            scene.world.after(length, move || daemon::crash(0, Some(down)));
+            sim.world.after(length, move || daemon::crash(0, Some(down)));
         }
         DiskFault::Supersede(how) => super::daemon::supersede(index, 0, how),
         DiskFault::Restore { age, down } => {
-            scene.disk.borrow_mut().back_up();
+            sim.disk.borrow_mut().back_up();
             disturb(index, age + down + wait, || {});
-            scene.world.after(age, move || {
+            sim.world.after(age, move || {
                 daemon::crash(0, Some(down));
-                let scene = crate::scene::scene();
-                let until = scene.world.now() + 2 * ttl + SECOND;
-                if scene.disk.borrow_mut().restore(until) {
+                let sim = crate::sim_state::sim();
+                let until = sim.world.now() + 2 * ttl + SECOND;
+                if sim.disk.borrow_mut().restore(until) {
                     count("operator: directory restored");
                 }
             });

@@ -7,7 +7,7 @@ use leasehold::lease::embedded::{Blocking, Completion, Identity, NewState, State
 use super::disk::SimDir;
 use crate::{
     broken::{Wrapped, is},
-    scene::scene,
+    sim_state::sim,
 };
 
 /// Wraps a directory for the mutant that is active, if it is one of these.
@@ -77,8 +77,8 @@ impl StateDir for BrokenDir {
     fn rename_new(&self) -> io::Result<()> {
         if is(Wrapped::ReservedLate) {
             let directory = self.0.clone();
-            let delay = scene().dice.borrow_mut().millis(1..2000);
-            scene().world.after(delay, move || {
+            let delay = sim().rng.borrow_mut().millis(1..2000);
+            sim().world.after(delay, move || {
                 // Fails if the process is gone, or a later write came first.
                 if directory.rename_new().is_ok() {
                     _ = directory.sync();

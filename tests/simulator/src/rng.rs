@@ -7,9 +7,9 @@ use crate::world::{MILLISECOND, Nanos};
 
 /// A generator of numbers (splitmix64): small, and the same everywhere.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// The same numbers for the same seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {

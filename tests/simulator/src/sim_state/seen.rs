@@ -8,9 +8,9 @@ use crate::{
     world::{Machine, Nanos},
 };
 
-use super::{Running, Scene, blob_path, count, lock_name, lock_of, record};
+use super::{Running, SimState, blob_path, count, lock_name, lock_of, record};
 
-impl Scene {
+impl SimState {
     /// Carries a call out at the storage, and notes what that changes.
     pub fn apply(&self, daemon: Option<u32>, call: &Call) -> Answer {
         let now = self.world.now();

@@ -1,28 +1,24 @@
 //! Numbers that a seed repeats.
 
-/// A stream of numbers (splitmix64).
-pub(crate) struct Dice(u64);
+/// Generator of numbers, the same ones for the same seed.
+pub(crate) struct Rng(fastrand::Rng);
 
-impl Dice {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
     }
 
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0.u64(..)
     }
 
     /// Below `end`; 0 if that is 0.
-    pub(crate) const fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.next() % end as u64) as usize }
     }
 
     /// One in so many times.
-    pub(crate) const fn one_in(&mut self, times: usize) -> bool {
+    pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
@@ -32,7 +28,7 @@ impl Dice {
 
     /// A number at a border more often than not.
     pub(crate) fn number(&mut self) -> u64 {
-        let near = |dice: &mut Self| (dice.below(5) as u64).wrapping_sub(2);
+        let near = |rng: &mut Self| (rng.below(5) as u64).wrapping_sub(2);
         match self.below(8) {
             0 => self.next(),
             1 => 0_u64.wrapping_add(near(self)),

@@ -5,12 +5,12 @@ use leasehold_checker::Event;
 
 use crate::world::{Machine, Nanos, SECOND};
 
-use super::{Hold, Pending, Process, Scene, lock_name};
+use super::{Hold, Pending, Process, SimState, lock_name};
 
 /// How long a client may take to find a daemon that has begun.
 const FOUND: Nanos = 10 * SECOND;
 
-impl Scene {
+impl SimState {
     /// The clock of this machine is worse than what is assumed from here on: that
     /// of a client, or that of the daemon of some.
     pub fn clock_breaks(&self, machine: Machine) {
@@ -107,12 +107,12 @@ impl Scene {
     /// it asks this one for.
     pub fn turned(&self, client: u32, daemon: u32) {
         let place = self.clients.borrow()[client as usize].place;
-        self.each_pending(client, |scene, pending| match pending.asked {
+        self.each_pending(client, |sim, pending| match pending.asked {
             Some((_, before)) if before == daemon => {}
             _ => {
-                scene.give_up(pending, "asked another daemon");
+                sim.give_up(pending, "asked another daemon");
                 let value = pending.value.as_deref();
-                pending.asked = scene.ask(client, pending.lock, daemon, place, value);
+                pending.asked = sim.ask(client, pending.lock, daemon, place, value);
             }
         });
         self.note_clock(client);
@@ -132,8 +132,8 @@ impl Scene {
             if connections.iter().any(|known| known.client == client && known.brings_grant()) {
                 unclear = true;
             } else {
-                self.each_pending(client, |scene, pending| {
-                    scene.give_up(pending, "its daemon stops");
+                self.each_pending(client, |sim, pending| {
+                    sim.give_up(pending, "its daemon stops");
                 });
             }
         }
@@ -152,7 +152,7 @@ impl Scene {
             }
             (process.machine, process.place)
         };
-        self.each_pending(client, |scene, pending| scene.give_up(pending, "closed its session"));
+        self.each_pending(client, |sim, pending| sim.give_up(pending, "closed its session"));
         self.enrol(machine, place)
     }
 

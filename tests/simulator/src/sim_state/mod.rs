@@ -14,10 +14,10 @@ use leasehold_simulated_storage::storage::{Answer, Storage};
 
 use crate::{
     client::Held,
-    dice::Dice,
     link::Connection,
     plan::Plan,
-    wire::{Road, Trap},
+    rng::Rng,
+    wire::{PendingCrash, StorageLink},
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
 };
 
@@ -36,7 +36,7 @@ pub struct Place {
     /// Since when the one that runs there does.
     pub since: Nanos,
     /// Its way to the storage.
-    pub road: Road,
+    pub storage_link: StorageLink,
     /// What the storage answered last when asked for a lease or a renewal, the
     /// latest first.
     pub heard: VecDeque<Answer>,
@@ -97,7 +97,7 @@ pub struct Hold {
 }
 
 /// All of it.
-pub struct Scene {
+pub struct SimState {
     /// Where it is.
     pub world: Rc<World>,
     /// What is to happen.
@@ -118,7 +118,7 @@ pub struct Scene {
     /// requests, for answers.
     pub cut: RefCell<BTreeMap<(u32, usize), (u32, u32)>>,
     /// A crash that waits for its moment.
-    pub trap: RefCell<Option<Trap>>,
+    pub pending_crash: RefCell<Option<PendingCrash>>,
     /// The fault by which the next record that is written gets lost, with its lease.
     pub snatch: Cell<Option<usize>>,
     /// By which faults the storage's clock is ahead, and by how many seconds.
@@ -126,7 +126,7 @@ pub struct Scene {
     /// The machines whose clocks are worse than what is assumed.
     broken: RefCell<Vec<Machine>>,
     /// For decisions that no process makes.
-    pub dice: RefCell<Dice>,
+    pub rng: RefCell<Rng>,
     record: RefCell<Record>,
     daemons: Cell<u32>,
     ops: Cell<u64>,
@@ -154,27 +154,27 @@ struct Record {
 }
 
 thread_local! {
-    static SCENE: RefCell<Option<Rc<Scene>>> = const { RefCell::new(None) };
+    static SIM: RefCell<Option<Rc<SimState>>> = const { RefCell::new(None) };
 }
 
-/// The scene of this thread.
+/// The simulation of this thread.
 ///
 /// # Panics
 /// Outside of a simulation.
 #[must_use]
 #[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
-pub fn scene() -> Rc<Scene> {
-    SCENE.with_borrow(|scene| scene.clone()).expect("inside of a simulation")
+pub fn sim() -> Rc<SimState> {
+    SIM.with_borrow(|sim| sim.clone()).expect("inside of a simulation")
 }
 
 /// Notes that something happened.
 pub fn record(event: Event) {
-    scene().record(event);
+    sim().record(event);
 }
 
 /// Counts something worth counting.
 pub fn count(what: &'static str) {
-    *scene().record.borrow_mut().counts.entry(what).or_default() += 1;
+    *sim().record.borrow_mut().counts.entry(what).or_default() += 1;
 }
 
 /// The name of a lock.
@@ -201,7 +201,7 @@ pub fn lock_of(path: &str) -> Option<u32> {
     lock_number(path.strip_prefix("locks/default/")?)
 }
 
-/// What is left of a scene.
+/// What is left of a simulation.
 pub struct Outcome {
     /// What happened.
     pub history: History,
@@ -225,13 +225,13 @@ pub fn state_name(bit: u32) -> String {
     format!("{lease}, {grant}, {queue}")
 }
 
-impl Scene {
+impl SimState {
     /// Sets it up in this thread's world.
-    pub fn enter(plan: Plan, dice: Dice, trace: bool) -> Rc<Self> {
+    pub fn enter(plan: Plan, rng: Rng, trace: bool) -> Rc<Self> {
         let (habits, bounds) = (plan.habits, plan.bounds());
         let record =
             Record { history: History { bounds, entries: Vec::new() }, ..Record::default() };
-        let scene = Rc::new(Self {
+        let sim = Rc::new(Self {
             world: here(),
             plan,
             storage: RefCell::new(Storage::new(habits)),
@@ -241,18 +241,18 @@ impl Scene {
             clients: RefCell::default(),
             connections: RefCell::default(),
             cut: RefCell::default(),
-            trap: RefCell::default(),
+            pending_crash: RefCell::default(),
             snatch: Cell::default(),
             ahead: RefCell::default(),
             broken: RefCell::default(),
-            dice: RefCell::new(dice),
+            rng: RefCell::new(rng),
             record: RefCell::new(record),
             daemons: Cell::new(0),
             ops: Cell::new(0),
             trace,
         });
-        SCENE.set(Some(Rc::clone(&scene)));
-        scene
+        SIM.set(Some(Rc::clone(&sim)));
+        sim
     }
 
     /// Ends it, and gives what has happened.
@@ -261,8 +261,8 @@ impl Scene {
         self.places.borrow_mut().clear();
         self.embedded.clear();
         self.connections.borrow_mut().clear();
-        SCENE.set(None);
-        self.mix(&self.dice.borrow_mut().bits());
+        SIM.set(None);
+        self.mix(&self.rng.borrow_mut().bits());
         let record = self.record.take();
         let Record { history, counts, states, hash, .. } = record;
         Outcome { history, counts, states, hash: hash.finish() }
