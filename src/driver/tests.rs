@@ -15,10 +15,7 @@ use leasehold_core::{
     session::{Message, Open, Request, Settings},
 };
 use leasehold_embedded_store::Embedded;
-use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Page,
-    Publication, Publish, Release, Renew,
-};
+use leasehold_store::{Acquire, Call, Claim, LeaseId, LeaseStore, Release, delegate::Delegate};
 use leasehold_time::Entropy;
 use leasehold_types::{Holder, LockName};
 
@@ -39,51 +36,15 @@ impl Panicking {
     }
 }
 
-impl LeaseStore for Panicking {
+impl Delegate for Panicking {
+    fn inner(&self) -> &dyn LeaseStore {
+        &self.store
+    }
     fn acquire(&self, claim: Claim) -> Call<Acquire> {
         Self::unless(&self.acquires, || self.store.acquire(claim))
     }
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
         Self::unless(&self.releases, || self.store.release(name, id))
-    }
-    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
-        self.store.next_tokens(name, id)
-    }
-    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
-        self.store.publish(name, id, publication)
-    }
-    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
-        self.store.renew(name, id, duration)
-    }
-    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
-        self.store.break_lease(name, breaker)
-    }
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
-        self.store.note_break(name, breaker)
-    }
-    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
-        self.store.inspect(name)
-    }
-    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
-        self.store.list(page)
-    }
-    fn cover(&self, ttl: Duration) -> Call<()> {
-        self.store.cover(ttl)
-    }
-    fn is_shared(&self) -> bool {
-        self.store.is_shared()
-    }
-    fn trouble(&self) -> Option<Error> {
-        self.store.trouble()
-    }
-    fn describe(&self) -> String {
-        self.store.describe()
-    }
-    fn calls(&self) -> Vec<CallCount> {
-        self.store.calls()
-    }
-    fn close(&self) -> Call<()> {
-        self.store.close()
     }
 }
 

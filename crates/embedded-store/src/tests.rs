@@ -1,5 +1,5 @@
 //! What only this store does: the directory, the wait after a crash, the disk.
-//! What every store does is in `tests/store_conformance.rs`.
+//! What every store does is in `tests/support/src/store_conformance.rs`.
 
 use std::{fs, os::unix::fs::symlink};
 

@@ -2,8 +2,10 @@
 //!
 //! A store keeps one lease per lock and makes tokens durable. Everything above
 //! it works with any store; everything that a store must do is checked by one
-//! conformance suite, `tests/store_conformance.rs`.
+//! conformance suite, `tests/support/src/store_conformance.rs`.
 
+#[cfg(feature = "delegate")]
+pub mod delegate;
 pub mod finding;
 
 use std::{

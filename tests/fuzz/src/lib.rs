@@ -26,16 +26,16 @@
 #![allow(clippy::panic, clippy::print_stderr, reason = "it is for tests, which fail by panicking")]
 
 mod corpus;
-mod dice;
 mod mutate;
 mod pool;
+mod rng;
 mod watchdog;
 pub mod wire;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use dice::Dice;
 use pool::Pool;
+use rng::Rng;
 use watchdog::Watchdog;
 
 /// One decoder, or several that belong together.
@@ -105,12 +105,12 @@ impl Fuzz {
         for input in kept.iter().chain(&self.seeds) {
             execute(input, &mut pool);
         }
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let end = now() + length();
         while now() < end {
             for _ in 0..16 {
-                let mut input = pool.pick(&mut dice).to_vec();
-                mutate::change(&mut input, &pool, &self, &mut dice);
+                let mut input = pool.pick(&mut rng).to_vec();
+                mutate::change(&mut input, &pool, &self, &mut rng);
                 if execute(&input, &mut pool) {
                     corpus::keep(self.target, &input);
                 }

@@ -2,8 +2,8 @@
 
 use crate::{
     Fuzz,
-    dice::Dice,
     pool::Pool,
+    rng::Rng,
     wire::{self, Field, Value},
 };
 
@@ -36,69 +36,69 @@ const PIECES: [&[u8]; 24] = [
 ];
 
 /// A few changes at once.
-pub(crate) fn change(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, dice: &mut Dice) {
-    let changes = 1 << dice.below(4);
+pub(crate) fn change(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng) {
+    let changes = 1 << rng.below(4);
     for _ in 0..changes {
-        if fuzz.nested && !dice.one_in(8) {
-            nested(input, pool, fuzz, dice, 0);
+        if fuzz.nested && !rng.one_in(8) {
+            nested(input, pool, fuzz, rng, 0);
         } else {
-            flat(input, pool, fuzz, dice);
+            flat(input, pool, fuzz, rng);
         }
     }
     input.truncate(fuzz.longest);
 }
 
 /// A change of bytes, whatever they mean.
-fn flat(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, dice: &mut Dice) {
-    let at = dice.below(input.len() + 1);
-    let longest = if dice.one_in(4) { 256 } else { 8 };
-    let length = 1 + dice.below(longest);
+fn flat(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng) {
+    let at = rng.below(input.len() + 1);
+    let longest = if rng.one_in(4) { 256 } else { 8 };
+    let length = 1 + rng.below(longest);
     let end = input.len().min(at + length);
-    match dice.below(14) {
+    match rng.below(14) {
         0 | 1 => {
             if let Some(byte) = input.get_mut(at) {
-                *byte ^= 1 << dice.below(8);
+                *byte ^= 1 << rng.below(8);
             }
         }
         2 => {
             if let Some(byte) = input.get_mut(at) {
-                *byte = dice.next() as u8;
+                *byte = rng.next() as u8;
             }
         }
-        3 => _ = input.splice(at..at, (0..length).map(|_| dice.next() as u8)),
+        3 => _ = input.splice(at..at, (0..length).map(|_| rng.next() as u8)),
         4 => _ = input.drain(at..end),
         5 => input.truncate(at),
         6 => {
             let piece = input[at..end].to_vec();
-            let most = if dice.one_in(16) { 300 } else { 3 };
-            let times = 1 + dice.below(most);
+            let most = if rng.one_in(16) { 300 } else { 3 };
+            let times = 1 + rng.below(most);
             input.splice(at..at, piece.repeat(times));
         }
         7 => {
             let piece = input[at..end].to_vec();
-            let to = dice.below(input.len() + 1);
+            let to = rng.below(input.len() + 1);
             input.splice(to..to, piece);
         }
         8 => {
-            let other = pool.pick(dice);
-            let from = dice.below(other.len() + 1);
+            let other = pool.pick(rng);
+            let from = rng.below(other.len() + 1);
             input.truncate(at);
             input.extend_from_slice(&other[from..]);
         }
         9 => {
-            let number = dice.number();
+            let number = rng.number();
             let end = at + input[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             input.splice(at..end, number.to_string().into_bytes());
         }
         10 => {
             let mut number = Vec::new();
-            wire::write_varint(dice.number(), &mut number);
+            wire::write_varint(rng.number(), &mut number);
             input.splice(at..end, number);
         }
-        11 => _ = input.splice(at..at, dice.pick(&PIECES).copied().unwrap_or_default().to_vec()),
+        11 => _ = input.splice(at..at, rng.pick(&PIECES).copied().unwrap_or_default().to_vec()),
         _ => {
-            if let Some(word) = dice.pick(fuzz.words) {
-                let end = if dice.one_in(2) { end } else { at };
+            if let Some(word) = rng.pick(fuzz.words) {
+                let end = if rng.one_in(2) { end } else { at };
                 input.splice(at..end, word.bytes());
             }
         }
@@ -106,47 +106,47 @@ fn flat(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, dice: &mut Dice) {
 }
 
 /// A change of one field, however deep it lies.
-fn nested(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, dice: &mut Dice, depth: usize) {
+fn nested(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng, depth: usize) {
     let (mut fields, whole) = wire::read(input);
-    if fields.is_empty() || (!whole && depth > 0) || dice.one_in(40) {
-        return flat(input, pool, fuzz, dice);
+    if fields.is_empty() || (!whole && depth > 0) || rng.one_in(40) {
+        return flat(input, pool, fuzz, rng);
     }
-    let at = dice.below(fields.len());
-    match dice.below(16) {
+    let at = rng.below(fields.len());
+    match rng.below(16) {
         0 => _ = fields.remove(at),
-        1 => fields.insert(dice.below(fields.len()), fields[at].clone()),
+        1 => fields.insert(rng.below(fields.len()), fields[at].clone()),
         2 => {
-            let other = dice.below(fields.len());
+            let other = rng.below(fields.len());
             fields.swap(at, other);
         }
         3 => {
-            let end = if dice.one_in(8) { 1 << 29 } else { 12 };
-            fields[at].number = 1 + dice.below(end) as u32;
+            let end = if rng.one_in(8) { 1 << 29 } else { 12 };
+            fields[at].number = 1 + rng.below(end) as u32;
         }
-        4 => fields.insert(at, Field::varint(1 + dice.below(12) as u32, dice.number())),
+        4 => fields.insert(at, Field::varint(1 + rng.below(12) as u32, rng.number())),
         5 => {
             // A part of another input, which was good for something there.
-            let (others, _) = wire::read(pool.pick(dice));
-            if let Some(other) = dice.pick(&others) {
+            let (others, _) = wire::read(pool.pick(rng));
+            if let Some(other) = rng.pick(&others) {
                 fields.insert(at, other.clone());
             }
         }
         _ => match &mut fields[at].value {
             Value::Varint(number) => {
-                *number = match dice.below(4) {
+                *number = match rng.below(4) {
                     0 => number.wrapping_add(1),
-                    1 => dice.below(6) as u64,
-                    _ => dice.number(),
+                    1 => rng.below(6) as u64,
+                    _ => rng.number(),
                 }
             }
-            Value::Fixed64(bytes) => bytes[dice.below(8)] ^= 1 << dice.below(8),
-            Value::Fixed32(bytes) => bytes[dice.below(4)] ^= 1 << dice.below(8),
+            Value::Fixed64(bytes) => bytes[rng.below(8)] ^= 1 << rng.below(8),
+            Value::Fixed32(bytes) => bytes[rng.below(4)] ^= 1 << rng.below(8),
             Value::Bytes(bytes) => {
                 let (within, whole) = wire::read(bytes);
                 if whole && !within.is_empty() && depth < 6 {
-                    nested(bytes, pool, fuzz, dice, depth + 1);
+                    nested(bytes, pool, fuzz, rng, depth + 1);
                 } else {
-                    flat(bytes, pool, fuzz, dice);
+                    flat(bytes, pool, fuzz, rng);
                 }
             }
         },

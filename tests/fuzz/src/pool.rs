@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// More kinds than this are a target that says too much.
 const MOST: usize = 4096;
@@ -27,10 +27,10 @@ impl Pool {
     }
 
     /// The later ones more often: they are what others have led to.
-    pub(crate) fn pick(&self, dice: &mut Dice) -> &[u8] {
+    pub(crate) fn pick(&self, rng: &mut Rng) -> &[u8] {
         let count = self.inputs.len();
         let at =
-            if dice.one_in(2) { dice.below(count) } else { count - 1 - dice.below(count.min(16)) };
+            if rng.one_in(2) { rng.below(count) } else { count - 1 - rng.below(count.min(16)) };
         &self.inputs[at]
     }
 
@@ -68,6 +68,6 @@ mod tests {
         let mut pool = Pool::default();
         assert!(pool.learn(b"x", "part 1"));
         assert!(!pool.learn(b"y", "part 22"));
-        assert_eq!(pool.pick(&mut Dice::new(1)), b"x");
+        assert_eq!(pool.pick(&mut Rng::new(1)), b"x");
     }
 }

@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use leasehold_check::Event;
+use leasehold_checker::Event;
 use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
 use leasehold_runtime::{
     simulation::{self, Route},
     sleep,
 };
-use leasehold_sim::scene::lock_name;
+use leasehold_simulator::sim_state::lock_name;
 use tokio::sync::Notify;
 
 use crate::{daemon::Setup, line::Line, record::Record, time};

@@ -1,6 +1,6 @@
 //! Whole daemons, clients and a storage account over simulated TCP.
 //!
-//! The core simulation (`tests/sim`) hands messages from one end of a session
+//! The core simulation (`tests/simulator`) hands messages from one end of a session
 //! stream to the other. Here what lies between runs too: HTTP/2, gRPC streams,
 //! keep-alives, connects and resets, the daemon's listeners, its drain and its
 //! stop, and HTTP/1 between the storage SDK and the storage account. Hosts,

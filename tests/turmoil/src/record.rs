@@ -12,13 +12,11 @@ use std::{
 };
 
 use leasehold::driver::Driver;
-use leasehold_check::{Bounds, Entry, Event, History, Nanos};
+use leasehold_checker::{Bounds, Entry, Event, History, Nanos};
 use leasehold_client::{Error, Guard};
 use leasehold_runtime::simulation::Peek;
-use leasehold_sim::{
-    scene::{blob_path, lock_name},
-    storage::{Act, Blob, Call},
-};
+use leasehold_simulated_storage::storage::{Act, Blob, Call};
+use leasehold_simulator::sim_state::{blob_path, lock_name};
 use tokio::sync::Notify;
 
 use crate::time;

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use leasehold_check::{Bounds, Event, History, Nanos, Violation, check};
-use leasehold_runtime::simulation::Inside;
-use leasehold_sim::dice::Dice;
+use leasehold_checker::{Bounds, Event, History, Nanos, Violation, check};
+use leasehold_simulator::rng::Rng;
+use leasehold_time::simulation::Inside;
 use turmoil::{Builder, Sim};
 
 use crate::{
@@ -64,7 +64,7 @@ impl Stage {
     /// A storage account and daemons, which have just been started.
     #[must_use]
     pub fn new(seed: u64, setup: Setup, places: usize, locks: u32) -> Self {
-        let inside = time::enter(Dice::new(seed));
+        let inside = time::enter(Rng::new(seed));
         let sim = Builder::new()
             .rng_seed(seed)
             .tick_duration(TICK)

@@ -14,7 +14,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use leasehold_sim::{
+use leasehold_simulated_storage::{
     http,
     storage::{Habits, Storage},
 };

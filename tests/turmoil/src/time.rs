@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use leasehold_check::Nanos;
-use leasehold_sim::{dice::Dice, world::BEGINNING};
+use leasehold_checker::Nanos;
+use leasehold_simulator::{rng::Rng, world::BEGINNING};
 use leasehold_time::{
     Moment,
     simulation::{self, Inside, Task, World},
@@ -20,7 +20,7 @@ pub const TICK: Duration = Duration::from_millis(10);
 thread_local! {
     /// When the present step began, and when it ends.
     static STEP: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) };
-    static DICE: RefCell<Dice> = const { RefCell::new(Dice::new(0)) };
+    static RNG: RefCell<Rng> = const { RefCell::new(Rng::new(0)) };
 }
 
 /// True time since the beginning.
@@ -54,7 +54,7 @@ pub fn true_time(moment: Moment) -> Nanos {
 /// A number for a process to start its own randomness from.
 #[must_use]
 pub fn seed() -> u64 {
-    DICE.with_borrow_mut(Dice::bits)
+    RNG.with_borrow_mut(Rng::bits)
 }
 
 /// What the step that is to come covers.
@@ -87,8 +87,8 @@ impl World for Window {
 }
 
 /// The product's clocks on this thread are the simulation's from here on.
-pub(crate) fn enter(dice: Dice) -> Inside {
-    DICE.set(dice);
+pub(crate) fn enter(rng: Rng) -> Inside {
+    RNG.set(rng);
     set_step(Duration::ZERO, Duration::ZERO);
     simulation::enter(Rc::new(Window))
 }

@@ -2,10 +2,10 @@
 
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use leasehold_check::{History, Violation, check};
+use leasehold_checker::{History, Violation, check};
 use leasehold_client::{Guard, Moment};
 use leasehold_runtime::sleep;
-use leasehold_sim::dice::Dice;
+use leasehold_simulator::rng::Rng;
 
 use crate::{
     client::{Actor, Seat, Seen},
@@ -71,43 +71,43 @@ impl Fault {
 /// all is well again.
 #[must_use]
 pub fn walk(seed: u64) -> Walk {
-    let mut dice = Dice::new(seed);
-    let lease = *dice.pick(&[15, 15, 20]);
+    let mut rng = Rng::new(seed);
+    let lease = *rng.pick(&[15, 15, 20]);
     let setup = Setup {
         lease: Duration::from_secs(lease),
-        ttl: Duration::from_secs(*dice.pick(&[2, 5, 10])),
-        poll: Duration::from_millis(*dice.pick(&[500, 1000, 2000])),
-        linger: Duration::from_millis(*dice.pick(&[0, 0, 1000])),
-        drain: Duration::from_millis(*dice.pick(&[0, 1000, 5000])),
+        ttl: Duration::from_secs(*rng.pick(&[2, 5, 10])),
+        poll: Duration::from_millis(*rng.pick(&[500, 1000, 2000])),
+        linger: Duration::from_millis(*rng.pick(&[0, 0, 1000])),
+        drain: Duration::from_millis(*rng.pick(&[0, 1000, 5000])),
     };
-    let (places, locks) = (*dice.pick(&[1, 2, 2, 3]), *dice.pick(&[1, 1, 2]));
+    let (places, locks) = (*rng.pick(&[1, 2, 2, 3]), *rng.pick(&[1, 1, 2]));
     let mut stage = Stage::new(seed, setup, places, locks);
     let mut seats = Vec::new();
     let last = Rc::new(Cell::new(false));
-    for _ in 0..dice.within(2..5) {
-        let place = dice.index(places);
+    for _ in 0..rng.within(2..5) {
+        let place = rng.index(places);
         let last = Rc::clone(&last);
         let seat = stage.wanderer(move |seat, record| {
             wander(seat, record, place, setup, locks, Rc::clone(&last))
         });
         seats.push((seat, place));
     }
-    let trouble = Duration::from_nanos(dice.millis(30_000..70_000));
+    let trouble = Duration::from_nanos(rng.millis(30_000..70_000));
     let mut faults = BTreeMap::new();
     let mut ends = Vec::new();
     while stage.now() < trouble {
-        stage.run(dice.length(500..12_000));
+        stage.run(rng.length(500..12_000));
         end(&mut stage, &mut ends, &seats);
         // What was started again is to be up before the next fault.
         stage.run(Duration::from_millis(50));
-        let fault = draw(&seats, places, &mut dice);
+        let fault = draw(&seats, places, &mut rng);
         if ends.iter().any(|(_, other)| overlap(*other, fault)) {
             continue;
         }
         *faults.entry(fault.name()).or_default() += 1;
         begin(&mut stage, fault, &seats);
-        let around = *dice.pick(&[1, 2, 5, 10, lease, lease + 5]) * 1000;
-        let until = stage.now() + dice.length(around / 2..around * 3 / 2);
+        let around = *rng.pick(&[1, 2, 5, 10, lease, lease + 5]) * 1000;
+        let until = stage.now() + rng.length(around / 2..around * 3 / 2);
         ends.push((until, fault));
     }
     let limit = stage.now() + LONGEST;
@@ -142,12 +142,12 @@ fn overlap(a: Fault, b: Fault) -> bool {
     shared == a.len().min(b.len())
 }
 
-fn draw(seats: &[(usize, usize)], places: usize, dice: &mut Dice) -> Fault {
-    let (seat, place) = *dice.pick(seats);
+fn draw(seats: &[(usize, usize)], places: usize, rng: &mut Rng) -> Fault {
+    let (seat, place) = *rng.pick(seats);
     let (client, daemon) = (Host::Client(seat), Host::Daemon(place));
-    let other = dice.index(places);
+    let other = rng.index(places);
     let place = Host::Daemon(other);
-    match dice.within(0..15) {
+    match rng.within(0..15) {
         0 | 1 => Fault::Cut(client, daemon),
         2 => Fault::CutOneWay(client, daemon),
         3 => Fault::CutOneWay(daemon, client),
@@ -238,30 +238,30 @@ async fn wander(
     locks: u32,
     last: Rc<Cell<bool>>,
 ) -> turmoil::Result {
-    let mut dice = Dice::new(time::seed());
+    let mut rng = Rng::new(time::seed());
     let actor = Actor::start(place, setup, &record);
     *seat.seen() = Seen { number: actor.number(), ..Seen::default() };
     loop {
         let is_last = last.get();
-        let pause = *dice.pick(&[1, 100, 1000, 5000]);
-        sleep(dice.length(0..pause + 1)).await;
-        let lock = dice.within(0..u64::from(locks)) as u32;
-        let wait = match dice.within(0..10) {
+        let pause = *rng.pick(&[1, 100, 1000, 5000]);
+        sleep(rng.length(0..pause + 1)).await;
+        let lock = rng.within(0..u64::from(locks)) as u32;
+        let wait = match rng.within(0..10) {
             0 => Some(Duration::ZERO),
-            1..=4 => Some(dice.length(1000..40_000)),
+            1..=4 => Some(rng.length(1000..40_000)),
             _ => None,
         };
         match actor.acquire(lock, wait).await {
             Ok(guard) => {
                 seat.seen().granted.push((time::now(), guard.token().get()));
-                hold(&actor, lock, guard, setup, &mut dice, &last).await;
+                hold(&actor, lock, guard, setup, &mut rng, &last).await;
                 if is_last {
                     // Its session goes on.
                     std::future::pending::<()>().await;
                 }
             }
             // Whoever is refused at once must not ask at once again.
-            Err(_) => sleep(dice.length(200..1000)).await,
+            Err(_) => sleep(rng.length(200..1000)).await,
         }
     }
 }
@@ -272,21 +272,21 @@ async fn hold(
     lock: u32,
     guard: Arc<Guard>,
     setup: Setup,
-    dice: &mut Dice,
+    rng: &mut Rng,
     last: &Cell<bool>,
 ) {
     let lease = setup.lease.as_millis() as u64;
-    let longest = *dice.pick(&[10, 500, 5000, lease, 2 * lease]);
-    let until = Moment::now() + dice.length(0..longest + 1);
+    let longest = *rng.pick(&[10, 500, 5000, lease, 2 * lease]);
+    let until = Moment::now() + rng.length(0..longest + 1);
     while !until.has_passed() && !last.get() {
-        let turn = dice.length(1..1000).min(until.remaining());
+        let turn = rng.length(1..1000).min(until.remaining());
         tokio::select! {
             biased;
             _ = guard.lost() => {
                 actor.lose(lock, &guard);
-                if dice.permille(500) {
+                if rng.permille(500) {
                     // It stopped, but has not let go yet.
-                    sleep(dice.length(0..20_000)).await;
+                    sleep(rng.length(0..20_000)).await;
                 }
                 return;
             }

@@ -1,7 +1,7 @@
 //! With a safety rule broken, the same scenes end in what must not happen: so
 //! the checks see what goes on here.
 
-use leasehold_check::Kind;
+use leasehold_checker::Kind;
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_turmoil::{daemon::Setup, stage::Host};
 

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use leasehold_check::Event;
+use leasehold_checker::Event;
 use leasehold_turmoil::walk::walk;
 
 fn number(variable: &str, otherwise: u64) -> u64 {

@@ -1,0 +1,117 @@
+//! Delegation to another store, for stores of tests that change single calls.
+
+use std::time::Duration;
+
+use crate::{
+    Acquire, Break, Breaker, Call, CallCount, Claim, Endpoint, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew,
+};
+use leasehold_types::LockName;
+
+/// Store that forwards each call to an inner store, except for the calls that the implementor
+/// defines.
+#[allow(missing_docs, reason = "the methods are those of `LeaseStore`")]
+pub trait Delegate: Send + Sync + 'static {
+    /// The store that receives the forwarded calls.
+    fn inner(&self) -> &dyn LeaseStore;
+
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        self.inner().acquire(claim)
+    }
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        self.inner().next_tokens(name, id)
+    }
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        self.inner().publish(name, id, publication)
+    }
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
+        self.inner().renew(name, id, duration)
+    }
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        self.inner().release(name, id)
+    }
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        self.inner().break_lease(name, breaker)
+    }
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.inner().note_break(name, breaker)
+    }
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        self.inner().inspect(name)
+    }
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        self.inner().list(page)
+    }
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        self.inner().cover(ttl)
+    }
+    fn advertise(&self, endpoint: Endpoint) {
+        self.inner().advertise(endpoint);
+    }
+    fn is_shared(&self) -> bool {
+        self.inner().is_shared()
+    }
+    fn trouble(&self) -> Option<Error> {
+        self.inner().trouble()
+    }
+    fn describe(&self) -> String {
+        self.inner().describe()
+    }
+    fn calls(&self) -> Vec<CallCount> {
+        self.inner().calls()
+    }
+    fn close(&self) -> Call<()> {
+        self.inner().close()
+    }
+}
+
+impl<D: Delegate> LeaseStore for D {
+    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+        Delegate::acquire(self, claim)
+    }
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        Delegate::next_tokens(self, name, id)
+    }
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        Delegate::publish(self, name, id, publication)
+    }
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
+        Delegate::renew(self, name, id, duration)
+    }
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        Delegate::release(self, name, id)
+    }
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        Delegate::break_lease(self, name, breaker)
+    }
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        Delegate::note_break(self, name, breaker)
+    }
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        Delegate::inspect(self, name)
+    }
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        Delegate::list(self, page)
+    }
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        Delegate::cover(self, ttl)
+    }
+    fn advertise(&self, endpoint: Endpoint) {
+        Delegate::advertise(self, endpoint);
+    }
+    fn is_shared(&self) -> bool {
+        Delegate::is_shared(self)
+    }
+    fn trouble(&self) -> Option<Error> {
+        Delegate::trouble(self)
+    }
+    fn describe(&self) -> String {
+        Delegate::describe(self)
+    }
+    fn calls(&self) -> Vec<CallCount> {
+        Delegate::calls(self)
+    }
+    fn close(&self) -> Call<()> {
+        Delegate::close(self)
+    }
+}

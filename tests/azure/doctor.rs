@@ -1,0 +1,354 @@
+//! `leasehold doctor` and the check at the start of `leasehold serve`, on
+//! Azurite: what is found, what is said, and that nothing is left behind.
+use std::{collections::BTreeMap, process::Command, time::Duration};
+
+use azure_core::{credentials::Secret, hmac::hmac_sha256};
+use azure_storage_blob::{
+    BlobServiceClient, BlobServiceClientOptions,
+    models::{BlobServiceProperties, RetentionPolicy},
+};
+use leasehold::lease::azure::protect;
+use leasehold_test_support::{
+    Running,
+    azurite::{ACCOUNT, Azurite, KEY, blob_url},
+    program,
+    proxy::{Fault, Kind, Match, Proxy, Refusal},
+    rest::{Container, Rest, VERSION, sign::sas},
+};
+use serde_json::Value;
+
+const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
+const FOR_YEARS: &str = "2099-01-01T00:00:00Z";
+const NOT_ALLOWED: Fault = Fault::Answer(Refusal::new(403, "AuthorizationPermissionMismatch"));
+
+/// How a program is told about the account: keys of the configuration.
+#[derive(Clone)]
+struct Setup(BTreeMap<&'static str, String>);
+
+impl Setup {
+    fn new(url: String, container: &str) -> Self {
+        let container = container.to_owned();
+        Self([("STORE", "azure".to_owned()), ("AZURE_CONTAINER", container)].into())
+            .with("AZURE_ACCOUNT_URL", url)
+            .with("AZURE_ACCOUNT_KEY", KEY)
+    }
+
+    /// On the Azurite that all tests share.
+    fn shared(container: &str) -> Self {
+        Self::new(Azurite::shared().blob_url(), container)
+    }
+
+    fn with(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.0.insert(key, value.into());
+        self
+    }
+
+    /// By a signature in place of the key.
+    fn with_sas(mut self, sas: String) -> Self {
+        self.0.remove("AZURE_ACCOUNT_KEY");
+        self.with("AZURE_SAS", sas)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = program();
+        for (key, value) in &self.0 {
+            command.env(format!("LEASEHOLD_{key}"), value);
+        }
+        command.args(arguments);
+        command
+    }
+
+    /// Runs the program to its end. Whatever it says, no secret is in it.
+    fn run(&self, arguments: &[&str]) -> Ran {
+        let output = self.command(arguments).output().unwrap();
+        let ran = Ran {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        };
+        for secret in ["AZURE_ACCOUNT_KEY", "AZURE_SAS"] {
+            let secret = self.0.get(secret).map(|secret| secret.split("sig=").last().unwrap());
+            let shown = secret.is_some_and(|secret| format!("{ran:?}").contains(secret));
+            assert!(!shown, "{ran:?}");
+        }
+        ran
+    }
+
+    /// What `doctor` finds, and how it ends.
+    fn examine(&self) -> (i32, Findings) {
+        let ran = self.run(&["doctor", "--output", "json"]);
+        assert_eq!(ran.stderr, "");
+        let findings = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        (ran.code, Findings(findings.collect()))
+    }
+}
+
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+#[derive(Debug)]
+struct Findings(Vec<Value>);
+
+impl Findings {
+    /// The verdict and the text of a check.
+    #[track_caller]
+    fn of(&self, check: &str) -> (&str, &str) {
+        let found = self.0.iter().find(|finding| finding["check"] == check);
+        let found = found.unwrap_or_else(|| panic!("no {check} in {self:?}"));
+        (found["verdict"].as_str().unwrap(), found["text"].as_str().unwrap())
+    }
+
+    /// The checks of which this is the verdict.
+    fn that_are(&self, verdict: &str) -> Vec<&str> {
+        let found = self.0.iter().filter(|finding| finding["verdict"] == verdict);
+        found.map(|finding| finding["check"].as_str().unwrap()).collect()
+    }
+}
+
+/// The container, by other means.
+fn container(name: &str) -> Container {
+    Rest::new(Azurite::shared()).container(name)
+}
+
+async fn blobs(container: &Container) -> usize {
+    container.list().await.ok().listed().len()
+}
+
+#[tokio::test]
+async fn an_account_in_order_is_found_to_be() {
+    container("in-order").create().await.ok();
+    let setup = Setup::shared("in-order").with("AZURE_PREFIX", "team/a");
+    let (code, found) = setup.examine();
+    assert_eq!(code, 0, "{found:?}");
+    assert_eq!(found.that_are("failed"), [""; 0]);
+    assert_eq!(found.that_are("warning"), [""; 0]);
+    let place = format!("{}/in-order, by account key", Azurite::shared().blob_url());
+    assert_eq!(found.of("store"), ("note", place.as_str()));
+    assert_eq!(found.of("account").0, "ok");
+    assert_eq!(found.of("credential"), ("ok", "account key is accepted"));
+    assert_eq!(found.of("clock").0, "note");
+    assert_eq!(found.of("container"), ("ok", "in-order is there"));
+    let (verdict, text) = found.of("permissions");
+    assert_eq!(verdict, "ok");
+    let all = "may create, list, read, lease, write, release and delete blobs, as tried on ";
+    assert!(text.starts_with(&format!("{all}team/a/check/")), "{text}");
+    assert_eq!(found.of("soft delete").0, "ok");
+    assert_eq!(found.of("versioning").0, "ok");
+    // Azurite says that it is one with read access to a second region.
+    assert!(found.of("geo-replication").1.starts_with("on (Standard_RAGRS)"), "{found:?}");
+    assert_eq!(blobs(&container("in-order")).await, 0, "the probe stays");
+
+    let text = setup.run(&["doctor"]).stdout;
+    assert!(text.contains("\nok       credential: account key is accepted\n"), "{text}");
+    assert!(text.contains("\n         azure_protect_container = true lets"), "{text}");
+}
+
+#[tokio::test]
+async fn a_container_that_is_not_there_is_created() {
+    let (code, found) = Setup::shared("created-by-doctor").examine();
+    assert_eq!((code, found.of("container").0), (0, "note"), "{found:?}");
+    container("created-by-doctor").head().await.ok();
+
+    let mut daemon = Running::start(&mut Setup::shared("created-by-serve").command(SERVE));
+    assert!(daemon.line().starts_with("listening on "));
+    container("created-by-serve").head().await.ok();
+    assert_eq!(blobs(&container("created-by-serve")).await, 0, "the probe stays");
+}
+
+/// What is wrong, the check that fails, and a part of what is said.
+fn troubles() -> Vec<(Setup, &'static str, &'static str)> {
+    let azurite = Azurite::shared();
+    let plain = || Setup::shared("trouble");
+    let at = |url: String| Setup::new(url, "trouble");
+    let tls = azurite.blob_url().replace("http:", "https:");
+    let other = azurite.blob_url().replace(ACCOUNT, "another");
+    let may_not = "may not create and list blobs (403 AuthorizationPermissionMismatch)";
+    vec![
+        (
+            plain().with("AZURE_ACCOUNT_KEY", "d3Jvbmc="),
+            "credential",
+            "refused a call (403 AuthorizationFailure)",
+        ),
+        (plain().with_sas(sas("rwdlac", "2020-01-01T00:00:00Z")), "credential", "expired"),
+        (plain().with_sas(sas("r", FOR_YEARS)), "permissions", may_not),
+        (at(other), "account", "no account of that name"),
+        (at(blob_url(1)), "account", "Connection refused"),
+        (at(tls), "account", "No secure connection"),
+        (at("https://nobody.blob.invalid".to_owned()), "account", "name is not known"),
+    ]
+}
+
+#[tokio::test]
+async fn each_trouble_is_told_clearly_and_once() {
+    container("trouble").create().await.ok();
+    for (setup, check, said) in troubles() {
+        let (code, found) = setup.examine();
+        assert_eq!(code, 1, "{found:?}");
+        assert_eq!(found.that_are("failed"), [check], "{found:?}");
+        let last = found.0.last().unwrap();
+        assert_eq!(last["check"], check, "what is pointless is not tried: {found:?}");
+        assert!(last.to_string().contains(said), "{found:?}");
+        assert!(last["remedy"].is_string(), "{found:?}");
+
+        let ran = setup.run(SERVE);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+        let url = setup.0["AZURE_ACCOUNT_URL"].as_str();
+        let place = format!("leasehold: can't keep locks in {url}/trouble: {check}: ");
+        assert!(ran.stderr.starts_with(&place), "{ran:?}");
+        assert!(ran.stderr.contains(said), "{ran:?}");
+        assert!(ran.stderr.contains(last["remedy"].as_str().unwrap()), "{ran:?}");
+    }
+    assert_eq!(blobs(&container("trouble")).await, 0);
+}
+
+#[tokio::test]
+async fn a_step_that_fails_leaves_nothing_behind() {
+    let proxy = Proxy::start(Azurite::shared().port());
+    let stays = container("steps");
+    stays.create().await.ok();
+    let setup = Setup::new(blob_url(proxy.port()), "steps");
+    for (kind, fault, said) in [
+        (Kind::Read, NOT_ALLOWED, "may not read blobs"),
+        (Kind::Acquire, NOT_ALLOWED, "may not lease blobs"),
+        (Kind::Write, NOT_ALLOWED, "may not write blobs"),
+        (Kind::Release, NOT_ALLOWED, "may not release blobs"),
+        (Kind::List, NOT_ALLOWED, "may not list blobs"),
+        // Perhaps done, perhaps not: it is.
+        (Kind::Create, Fault::DropAnswer, "could not create a blob"),
+        (Kind::Acquire, Fault::DropAnswer, "could not lease a blob"),
+        (Kind::Write, Fault::Answer(Refusal::INTERNAL_ERROR), "could not write a blob"),
+    ] {
+        proxy.when(kind).then(fault);
+        let (code, found) = setup.examine();
+        proxy.heal();
+        assert_eq!(code, 1, "{kind:?}: {found:?}");
+        let (verdict, text) = found.of("permissions");
+        assert_eq!(verdict, "failed", "{found:?}");
+        assert!(text.starts_with(said), "{text}");
+        assert!(!text.contains("stays behind"), "{text}");
+        assert_eq!(blobs(&stays).await, 0, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_who_collects_must_be_allowed_to_delete() {
+    let proxy = Proxy::start(Azurite::shared().port());
+    let stays = container("no-delete");
+    stays.create().await.ok();
+    proxy.when(Kind::Delete).then(NOT_ALLOWED);
+    let setup = Setup::new(blob_url(proxy.port()), "no-delete");
+    let (code, found) = setup.examine();
+    let (verdict, text) = found.of("permissions");
+    assert_eq!((code, verdict), (0, "warning"), "{found:?}");
+    let left = stays.list().await.ok().listed();
+    let said = format!("the blob {} stays behind", left[0].name());
+    assert!(text.ends_with(&said), "{text}");
+    let (code, found) = setup.with("COLLECT_AFTER", "1day").examine();
+    assert_eq!((code, found.of("permissions").0), (1, "failed"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_far_off_is_the_reason() {
+    let proxy = Proxy::start(Azurite::shared().port());
+    container("clock").create().await.ok();
+    let setup = Setup::new(blob_url(proxy.port()), "clock");
+    let past = Fault::Header { name: "date", value: "Thu, 01 Jan 2026 00:00:00 GMT" };
+    proxy.when(Match::any()).then(past);
+    let (code, found) = setup.examine();
+    assert_eq!((code, found.that_are("failed")), (1, vec!["clock"]), "{found:?}");
+    assert!(found.of("clock").1.contains("ahead of the service's"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_busy_account_does_not_keep_a_daemon_from_starting() {
+    let proxy = Proxy::start(Azurite::shared().port());
+    let setup = Setup::new(blob_url(proxy.port()), "busy");
+    proxy.when(Match::any()).then(Fault::Answer(Refusal::busy(Duration::from_secs(1))));
+    let (code, found) = setup.examine();
+    assert_eq!((code, found.of("account").0), (0, "warning"), "{found:?}");
+    let mut daemon = Running::start(&mut setup.command(SERVE));
+    assert!(daemon.line().starts_with("listening on "));
+}
+
+#[tokio::test]
+async fn an_account_that_is_silent_is_not_waited_for_for_ever() {
+    let proxy = Proxy::start(Azurite::shared().port());
+    proxy.freeze();
+    let (code, found) = Setup::new(blob_url(proxy.port()), "silent").examine();
+    assert_eq!((code, found.that_are("failed")), (1, vec!["account"]), "{found:?}");
+    assert!(found.of("account").1.ends_with("did not answer within 10s"), "{found:?}");
+}
+
+/// A signature for one container, which can't create or look at containers.
+fn container_sas(container: &str) -> String {
+    let (permissions, version) = ("racwdl", "2022-11-02");
+    let resource = format!("/blob/{ACCOUNT}/{container}");
+    let text =
+        format!("{permissions}\n\n{FOR_YEARS}\n{resource}\n\n\n\n{version}\nc\n\n\n\n\n\n\n");
+    let signature = hmac_sha256(&text, &Secret::new(KEY)).unwrap();
+    let signature = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    format!("sv={version}&sr=c&sp={permissions}&se={FOR_YEARS}&sig={signature}")
+}
+
+#[tokio::test]
+async fn a_signature_for_the_container_is_enough_once_that_is_there() {
+    let setup = Setup::shared("by-sas").with_sas(container_sas("by-sas"));
+    let (code, found) = setup.examine();
+    assert_eq!((code, found.that_are("failed")), (1, vec!["container"]), "{found:?}");
+    assert!(found.of("container").1.contains("may not be created"), "{found:?}");
+
+    container("by-sas").create().await.ok();
+    let (code, found) = setup.clone().with("AZURE_PROTECT_CONTAINER", "true").examine();
+    assert_eq!(code, 0, "{found:?}");
+    assert_eq!(found.of("credential"), ("ok", "shared access signature is accepted"));
+    assert_eq!(found.that_are("warning"), ["deletion"], "{found:?}");
+    assert!(found.of("deletion").1.contains("can't be protected"), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_keeps_the_container_is_named() {
+    let kept = container("kept");
+    kept.create().await.ok();
+    let setup = Setup::shared("kept").with("AZURE_PROTECT_CONTAINER", "true");
+    let (code, found) = setup.examine();
+    let id = protect::lease_id("kept");
+    assert_eq!((code, found.of("deletion").0), (0, "ok"), "{found:?}");
+    assert!(found.of("deletion").1.contains(&format!("--name kept --lease-id {id}")), "{found:?}");
+    assert_eq!(kept.delete().await.status, 412, "it is kept");
+    assert!(Setup::shared("kept").examine().1.of("deletion").1.contains(&id));
+
+    kept.release(&id).await.ok();
+    kept.acquire("0d5bcd34-2a3c-4a5b-8f7c-0f4a7d0c7e11", 60).await.ok();
+    let (code, found) = setup.examine();
+    assert_eq!((code, found.of("deletion").0), (0, "warning"), "{found:?}");
+}
+
+#[tokio::test]
+async fn soft_delete_is_noted() {
+    // A setting of the whole account.
+    let azurite = Azurite::start();
+    let url = format!("{}?{}", azurite.blob_url(), sas("rwdlac", FOR_YEARS)).parse().unwrap();
+    let options = BlobServiceClientOptions {
+        version: VERSION.to_owned(),
+        ..BlobServiceClientOptions::default()
+    };
+    let service = BlobServiceClient::new(url, None, Some(options)).unwrap();
+    let policy =
+        RetentionPolicy { enabled: Some(true), days: Some(7), ..RetentionPolicy::default() };
+    let properties = BlobServiceProperties {
+        delete_retention_policy: Some(policy),
+        ..BlobServiceProperties::default()
+    };
+    service.set_properties(properties.try_into().unwrap(), None).await.unwrap();
+
+    let (code, found) = Setup::new(azurite.blob_url(), "soft-delete").examine();
+    assert_eq!(code, 0, "{found:?}");
+    let (verdict, text) = found.of("soft delete");
+    assert_eq!(verdict, "note");
+    assert!(text.ends_with("for 7 days"), "{text}");
+}

@@ -1,0 +1,189 @@
+//! Who may write, and what stays.
+
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    blob::{Blob, Conflict, Error, Upload, Written},
+};
+
+use super::{account, blob, fence, held, past, text};
+
+#[tokio::test]
+async fn a_newer_holder_stops_an_older() {
+    let blob = blob("newer").await;
+    let old = held(&blob, 5).await;
+    old.write("old").await.unwrap();
+    let new = held(&blob, 6).await;
+    assert_eq!(&new.read().await.unwrap().unwrap().bytes[..], b"old", "the fence keeps content");
+    let error = old.write("late").await.unwrap_err();
+    let Error::Fenced { newer, written: Written::No, place } = &error else { panic!("{error:?}") };
+    assert_eq!(*newer, Some(Token::new(6)));
+    assert_eq!((place.container.as_str(), place.token), ("newer", Some(Token::new(5))));
+    assert!(error.to_string().contains("a newer holder has taken over with token 6"), "{error}");
+    // Whatever it tries.
+    let etag = blob.read().await.unwrap().unwrap().etag;
+    for error in [
+        old.read().await.map(drop).unwrap_err(),
+        old.append("x").await.map(drop).unwrap_err(),
+        old.delete().await.unwrap_err(),
+        old.create("x").await.map(drop).unwrap_err(),
+        old.replace("x", &etag).await.map(drop).unwrap_err(),
+        blob.fenced(fence(5)).await.map(drop).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(6))),
+            "{error}"
+        );
+    }
+    assert_eq!(text(&blob).await.as_deref(), Some("old"));
+    new.write("new").await.unwrap();
+    assert_eq!(text(&blob).await.as_deref(), Some("new"));
+}
+
+/// The newer one has put up its fence, and has neither read nor written.
+#[tokio::test]
+async fn the_fence_counts_before_anything_is_written() {
+    let blob = blob("before").await;
+    let old = held(&blob, 1).await;
+    let _new = held(&blob, 2).await;
+    let error = old.write("late").await.unwrap_err();
+    assert!(
+        matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(2))),
+        "{error}"
+    );
+    assert_eq!(text(&blob).await, None);
+}
+
+#[tokio::test]
+async fn a_deleted_blob_keeps_its_fence() {
+    let blob = blob("deleted").await;
+    let old = held(&blob, 1).await;
+    old.write("a").await.unwrap();
+    let new = held(&blob, 2).await;
+    new.delete().await.unwrap();
+    assert_eq!(new.read().await.unwrap(), None);
+    assert_eq!(text(&blob).await, None);
+    for late in [old.create("late").await, old.write("late").await, old.append("late").await] {
+        assert!(
+            matches!(late, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2))),
+            "{late:?}"
+        );
+    }
+    let error = new.delete().await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { conflict: Conflict::Missing, .. }), "{error}");
+    // Others see an empty blob that says why.
+    let seen = past("deleted").get().await.ok();
+    assert_eq!((seen.body.as_str(), seen.metadata()["leaseholdgone"].as_str()), ("", "true"));
+    new.create("again").await.unwrap();
+    assert_eq!(text(&blob).await.as_deref(), Some("again"));
+    assert!(!past("deleted").head().await.ok().metadata().contains_key("leaseholdgone"));
+}
+
+#[tokio::test]
+async fn content_type_and_metadata_stay_with_it() {
+    let blob = blob("properties").await;
+    let one = held(&blob, 1).await;
+    let upload = Upload::new("a\n").content_type("text/csv").metadata("owner", "Ann B=1");
+    one.write(upload).await.unwrap();
+    let two = held(&blob, 2).await;
+    two.append("b\n").await.unwrap();
+    let content = two.read().await.unwrap().unwrap();
+    assert_eq!(&content.bytes[..], b"a\nb\n");
+    assert_eq!(content.content_type, "text/csv");
+    assert_eq!(
+        content.metadata.into_iter().collect::<Vec<_>>(),
+        [("owner".into(), "Ann B=1".into())]
+    );
+}
+
+#[tokio::test]
+async fn a_blob_that_was_there_is_taken_over_as_it_is() {
+    let blob = blob("takeover").await;
+    past("takeover").put().body("theirs").metadata("owner", "x").await.ok();
+    let one = held(&blob, 1).await;
+    let content = one.read().await.unwrap().unwrap();
+    assert_eq!((&content.bytes[..], content.metadata["owner"].as_str()), (&b"theirs"[..], "x"));
+    one.replace(content.with("ours"), &content.etag).await.unwrap();
+    let error = one.replace("again", &content.etag).await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { conflict: Conflict::Changed, .. }), "{error}");
+    let error = one.create("x").await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { conflict: Conflict::Exists, .. }), "{error}");
+}
+
+/// Two programs share a token, by `LockToken::from_env` for instance.
+#[tokio::test]
+async fn those_with_the_same_token_see_each_other() {
+    let blob = blob("same").await;
+    let (one, other) = (held(&blob, 1).await, held(&blob, 1).await);
+    one.create("1").await.unwrap();
+    other.append("2").await.unwrap();
+    one.append("3").await.unwrap();
+    assert_eq!(text(&blob).await.as_deref(), Some("123"));
+    other.delete().await.unwrap();
+    let error = one.delete().await.unwrap_err();
+    assert!(matches!(error, Error::Conflict { conflict: Conflict::Missing, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn who_writes_past_the_guard_is_noticed() {
+    let blob = blob("past").await;
+    let one = held(&blob, 1).await;
+    one.write("a").await.unwrap();
+    past("past").put().body("past").await.ok();
+    for error in [one.write("b").await.unwrap_err(), one.read().await.unwrap_err()] {
+        assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
+        assert!(error.to_string().contains("the fence is gone"), "{error}");
+    }
+    assert_eq!(text(&blob).await.as_deref(), Some("past"));
+    past("past").delete().await.ok();
+    let error = one.write("b").await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
+    held(&blob, 2).await.write("next").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fence_that_can_t_be_read_is_not_touched() {
+    let blob = blob("damaged").await;
+    past("damaged").put().metadata("leaseholdtoken", "x").metadata("leaseholdlock", "a").await.ok();
+    for error in [
+        blob.fenced(fence(1)).await.map(drop).unwrap_err(),
+        blob.read().await.map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
+    }
+    assert_eq!(past("damaged").head().await.ok().metadata()["leaseholdtoken"], "x");
+}
+
+#[tokio::test]
+async fn tokens_of_another_lock_are_refused() {
+    let blob = blob("otherlock").await;
+    held(&blob, 5).await;
+    let error = blob.fenced(LockToken::new("", "another", Token::new(9))).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    assert!(error.to_string().contains("not by \"default/another\""), "{error}");
+    let error = blob.fenced(fence(0)).await.unwrap_err();
+    assert!(error.to_string().contains("no token of a lock"), "{error}");
+}
+
+#[tokio::test]
+async fn limits_and_what_is_not_there_are_said_clearly() {
+    let blob = blob("limits").await;
+    let one = held(&blob, 1).await;
+    for (upload, hint) in [
+        (Upload::new(vec![0; (64 << 20) + 1]), "64 MiB at most"),
+        (Upload::new("").metadata("Owner", "x"), "small letters"),
+        (Upload::new("").metadata("leaseholdtoken", "9"), "do not begin with"),
+        (Upload::new("").metadata("owner", "é"), "printable ASCII"),
+        (Upload::new("").metadata("owner", "x".repeat(6000)), "6005 bytes"),
+        (Upload::new("").content_type("a\nb"), "printable ASCII"),
+    ] {
+        let error = one.write(upload).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+    let nowhere = Blob::new(&account(), "no-such-container", "b").unwrap();
+    for error in [nowhere.read().await.unwrap_err(), nowhere.fenced(fence(1)).await.unwrap_err()] {
+        assert!(error.to_string().contains("there is no such container"), "{error}");
+        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    }
+}

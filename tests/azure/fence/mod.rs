@@ -1,0 +1,7 @@
+//! Fences of the storage services: blobs, tables and queues.
+
+mod blob;
+mod queue;
+mod rows;
+mod table;
+mod transfer;

@@ -1,0 +1,62 @@
+//! Containers.
+
+use hyper::Method;
+use leasehold_client::Token;
+use leasehold_fence::blob::{Blob, Error};
+use leasehold_test_support::{azurite::Azurite, rest::Rest};
+
+use super::{A, B, account, container, fence};
+
+/// Replaces the container's metadata.
+fn set(name: &str, value: &str) -> leasehold_test_support::rest::Call {
+    let call = Rest::new(Azurite::shared()).call(Method::PUT, name);
+    call.query("restype", "container").query("comp", "metadata").metadata("owner", value)
+}
+
+#[tokio::test]
+async fn container_last_writer_wins() {
+    let container = container("container-last").await;
+    for owner in ["first", "second"] {
+        set("container-last", owner).await.ok();
+    }
+    assert_eq!(container.head().await.ok().metadata()["owner"], "second");
+}
+
+#[tokio::test]
+async fn container_optimistic() {
+    let container = container("container-date").await;
+    let (past, future) = ("Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT");
+    let late = set("container-date", "late").header("if-modified-since", future).await;
+    assert_eq!(late.status, 412, "{late:?}");
+    let late = container.delete().header("if-unmodified-since", past).await;
+    assert_eq!(late.is(), (412, "ConditionNotMet"));
+    assert!(!container.head().await.ok().metadata().contains_key("owner"));
+}
+
+#[tokio::test]
+async fn container_pessimistic() {
+    let container = container("container-lease").await;
+    container.acquire(A, 15).await.ok();
+    assert_eq!(container.acquire(B, 15).await.is(), (409, "LeaseAlreadyPresent"));
+    assert_eq!(container.delete().await.is(), (412, "LeaseIdMissing"));
+    let other = container.delete().lease(B).await;
+    assert_eq!(other.is(), (412, "LeaseIdMismatchWithContainerOperation"));
+    // It protects the container from being deleted, and nothing that is in it.
+    container.blob("b").put().body("by anybody").await.ok();
+    container.blob("b").delete().await.ok();
+    container.delete().lease(A).await.ok();
+}
+
+#[tokio::test]
+async fn container_leasehold() {
+    container("container-guard").await;
+    // One lock for the container, and each blob has its fence.
+    let blob = |name| Blob::new(&account(), "container-guard", name).unwrap();
+    let old = blob("a").fenced(fence(1)).await.unwrap();
+    let untouched = blob("b").fenced(fence(1)).await.unwrap();
+    blob("a").fenced(fence(2)).await.unwrap();
+    assert!(
+        matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
+    );
+    untouched.write("the newer holder was not here yet").await.unwrap();
+}

@@ -1,0 +1,46 @@
+//! The page and the tests name each other.
+
+use std::{collections::BTreeSet, fs};
+
+const RESOURCES: [&str; 4] = ["blob", "container", "table", "queue"];
+const WAYS: [&str; 4] = ["last_writer_wins", "optimistic", "pessimistic", "leasehold"];
+
+fn read(path: &str) -> String {
+    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The tests that the sources of the other modules have.
+fn tests() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for resource in RESOURCES {
+        let source = read(&format!("tests/azure/fence/rows/{resource}.rs"));
+        for part in source.split("#[tokio::test]").skip(1) {
+            let (_, name) = part.split_once("async fn ").unwrap();
+            found.insert(name.split_once('(').unwrap().0.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_row_of_the_page_has_its_test_and_every_test_its_row() {
+    let page = read("clients/GUARDS.md");
+    let rows = page.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-"));
+    let (mut shown, mut not_shown) = (BTreeSet::new(), 0);
+    for row in rows.filter(|row| !row.ends_with("| shown by |")) {
+        let last = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
+        if last == "not shown" {
+            assert!(row.starts_with("| file share |"), "only what Azurite lacks: {row}");
+            not_shown += 1;
+            continue;
+        }
+        let name = last.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
+        let name = name.unwrap_or_else(|| panic!("no test in {row}"));
+        assert!(shown.insert(name.to_owned()), "twice: {name}");
+    }
+    let expected: BTreeSet<_> =
+        RESOURCES.iter().flat_map(|resource| WAYS.map(|way| format!("{resource}_{way}"))).collect();
+    assert_eq!(shown, expected);
+    assert_eq!(tests(), expected);
+    assert_eq!(not_shown, WAYS.len());
+}

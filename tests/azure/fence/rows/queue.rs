@@ -1,0 +1,96 @@
+//! Queues.
+
+use hyper::Method;
+use leasehold_client::Client;
+use leasehold_fence::{
+    azure::Account,
+    queue::{Handled, Message, Queue},
+};
+use leasehold_test_support::{
+    Daemon,
+    azurite::Azurite,
+    rest::{Call, Rest},
+    until,
+};
+
+fn call(method: Method, path: &str) -> Call {
+    Rest::at(Azurite::shared().queue_port()).call(method, path)
+}
+
+/// A queue of this name, with one message in it.
+async fn queue(name: &str) {
+    call(Method::PUT, name).await.ok();
+    let message = "<QueueMessage><MessageText>a</MessageText></QueueMessage>";
+    call(Method::POST, &format!("{name}/messages")).body(message).await.ok();
+}
+
+/// Id and receipt of the next message; none if none is visible.
+async fn get(name: &str, hide: &str) -> Option<(String, String)> {
+    let messages = call(Method::GET, &format!("{name}/messages"));
+    let got = messages.query("visibilitytimeout", hide).await.ok().body;
+    let element = |tag: &str| {
+        let (_, rest) = got.split_once(&format!("<{tag}>"))?;
+        Some(rest.split_once("</")?.0.to_owned())
+    };
+    Some((element("MessageId")?, element("PopReceipt")?))
+}
+
+fn delete(name: &str, (id, receipt): &(String, String)) -> Call {
+    call(Method::DELETE, &format!("{name}/messages/{id}")).query("popreceipt", receipt)
+}
+
+/// What a queue keeps besides its messages.
+#[tokio::test]
+async fn queue_last_writer_wins() {
+    queue("queue-last").await;
+    for owner in ["first", "second"] {
+        let set = call(Method::PUT, "queue-last").query("comp", "metadata");
+        set.metadata("owner", owner).await.ok();
+    }
+    let read = call(Method::GET, "queue-last").query("comp", "metadata").await.ok();
+    assert_eq!(read.metadata()["owner"], "second");
+}
+
+/// The receipt is a message's version.
+#[tokio::test]
+async fn queue_optimistic() {
+    queue("queue-receipt").await;
+    let first = get("queue-receipt", "1").await.unwrap();
+    let second = until(async || get("queue-receipt", "30").await).await;
+    assert_eq!(first.0, second.0, "it is the same message");
+    let late = delete("queue-receipt", &first).await;
+    assert!([400, 404].contains(&late.status), "{late:?}");
+    delete("queue-receipt", &second).await.ok();
+    assert_eq!(delete("queue-receipt", &second).await.is(), (404, "MessageNotFound"));
+}
+
+/// A message that was got is hidden from others, for a while.
+#[tokio::test]
+async fn queue_pessimistic() {
+    queue("queue-hidden").await;
+    let first = get("queue-hidden", "1").await.unwrap();
+    assert_eq!(get("queue-hidden", "1").await, None, "it is hidden");
+    let again = until(async || get("queue-hidden", "30").await).await;
+    assert_eq!(first.0, again.0, "it comes again, although the first may still be at work");
+}
+
+#[tokio::test]
+async fn queue_leasehold() {
+    queue("queue-guard").await;
+    let account = Azurite::queues_via(Azurite::shared().queue_port());
+    let account = Account::from_connection_string(&account).unwrap();
+    let daemon = Daemon::start();
+    let client = Client::connect(&*daemon.endpoint).await.unwrap();
+    let lock = || client.queue_lock(account.name(), "queue-guard").unwrap();
+    let guard = lock().acquire().await.unwrap();
+    let second = client.new_session();
+    let second = second.queue_lock(account.name(), "queue-guard").unwrap();
+    assert!(second.no_wait().acquire().await.is_err(), "one consumer at a time");
+    let handle = async |message: &Message| {
+        assert_eq!(message.token, guard.token());
+        Ok::<_, String>(())
+    };
+    let queue = Queue::new(&account, "queue-guard").unwrap();
+    let handled = queue.consumer(&guard).next(handle, async |_| Ok(())).await.unwrap();
+    assert!(matches!(handled, Handled::Done(_)), "{handled:?}");
+}

@@ -1,0 +1,233 @@
+//! Newer holders, older holders, and what is in their way.
+
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    table::{Error, Table, Transaction, Written},
+};
+use leasehold_test_support::{
+    azurite::Azurite,
+    proxy::{Fault, Match, Proxy},
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use super::{Stock, amount, guarded, held, stock, table};
+
+async fn guard_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
+    let head = table.get::<BTreeMap<String, Value>>("p", "~leasehold.head").await.unwrap().unwrap();
+    let mut rows = vec![(head.row, head.value)];
+    for token in 1..=9 {
+        let row = format!("~leasehold.fence.{token:020}");
+        if let Some(fence) = table.get::<BTreeMap<String, Value>>("p", &row).await.unwrap() {
+            rows.push((fence.row, fence.value));
+        }
+    }
+    rows
+}
+
+fn is_fenced(error: &Error, token: u64, by: u64) {
+    let Error::Fenced { place, newer, written } = error else { panic!("{error:?}") };
+    assert_eq!(
+        (place.token, *newer, *written),
+        (Some(Token::new(token)), Some(Token::new(by)), Written::No)
+    );
+    assert_eq!(place.partition.as_deref(), Some("p"));
+    let text = error.to_string();
+    for part in ["partition \"p\"", &format!("token {token}"), &format!("token {by}"), "Stop"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_was_overtaken_writes_nothing() {
+    let table = table("overtaken").await;
+    let old = held(&table, 3).await;
+    old.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
+    let new = held(&table, 5).await;
+    for transaction in [
+        Transaction::new().upsert("a", &stock(9)),
+        Transaction::new().insert("b", &stock(9)).delete("a"),
+        // Wrong in other ways, too.
+        Transaction::new().replace("not there", &stock(9)),
+    ] {
+        is_fenced(&old.commit(&transaction).await.unwrap_err(), 3, 5);
+    }
+    assert_eq!(amount(&table, "a").await, Some(1));
+    assert_eq!(amount(&table, "b").await, None);
+    is_fenced(&guarded(&table, 4).partition("p").await.unwrap_err(), 4, 5);
+    is_fenced(&guarded(&table, 3).partition("p").await.unwrap_err(), 3, 5);
+    new.commit(&Transaction::new().replace("a", &stock(2))).await.unwrap();
+    assert_eq!(new.get::<Stock>("a").await.unwrap().unwrap().value, stock(2));
+    let rows = guard_rows(&table).await;
+    assert_eq!(rows.len(), 2, "one head and one fence: {rows:?}");
+    assert_eq!(rows[0].1["Token"], 5);
+    assert_eq!(rows[0].1["Lock"], "default/azure/devstoreaccount1/table/x");
+    assert_eq!(rows[1].0, "~leasehold.fence.00000000000000000005");
+}
+
+#[tokio::test]
+async fn without_the_guard_it_would_have_written() {
+    let table = table("unguarded").await;
+    held(&table, 5).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
+    table.commit("p", &Transaction::new().replace("a", &stock(9))).await.unwrap();
+    assert_eq!(amount(&table, "a").await, Some(9));
+}
+
+#[tokio::test]
+async fn other_partitions_are_fenced_when_they_are_touched() {
+    let table = table("partitions").await;
+    let (old, new) = (guarded(&table, 1), guarded(&table, 2));
+    let change = Transaction::new().upsert("r", &stock(1));
+    old.partition("p").await.unwrap();
+    old.partition("q").await.unwrap();
+    new.partition("p").await.unwrap();
+    old.partition("q").await.unwrap().commit(&change).await.unwrap();
+    is_fenced(&old.partition("p").await.unwrap().commit(&change).await.unwrap_err(), 1, 2);
+    new.partition("q").await.unwrap();
+    assert!(old.partition("q").await.unwrap().commit(&change).await.is_err());
+}
+
+#[tokio::test]
+async fn those_with_the_same_token_share_the_fence() {
+    let table = table("shared").await;
+    let writers = (0..8).map(|writer| {
+        let table = table.clone();
+        tokio::spawn(async move {
+            let partition = held(&table, 7).await;
+            for n in 0..5 {
+                let row = format!("{writer}-{n}");
+                let insert = Transaction::new().insert(row, &stock(n));
+                // Each that is told of another's write in between was not done.
+                while let Err(error) = partition.commit(&insert).await {
+                    assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
+                }
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert_eq!(table.query(Some("p")).all::<Stock>().await.unwrap().len(), 40);
+}
+
+#[tokio::test]
+async fn another_lock_is_refused() {
+    let table = table("anotherlock").await;
+    held(&table, 5).await;
+    for fence in [
+        LockToken::new("", "orders", Token::new(9)),
+        LockToken::new("team", fence_name(), Token::new(9)),
+    ] {
+        let error = table.fenced(fence).partition("p").await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("\"default/azure/devstoreaccount1/table/x\""), "{text}");
+    }
+    let error = table
+        .fenced(LockToken::new("", fence_name(), Token::new(0)))
+        .partition("p")
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("no token"), "{error}");
+}
+
+fn fence_name() -> String {
+    super::fence(1).lock().to_owned()
+}
+
+#[tokio::test]
+async fn a_head_that_can_t_be_read_is_not_touched() {
+    let table = table("damaged").await;
+    let holder = held(&table, 5).await;
+    let head = "~leasehold.head";
+    // Past the guard's own checks.
+    put(head, &json!({ "Token": "five", "Lock": "default/x" })).await;
+    let error = guarded(&table, 6).partition("p").await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
+    assert!(error.to_string().contains("~leasehold.head"), "{error}");
+    // The holder's own fence still stands.
+    holder.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
+    async fn put(row: &str, value: &Value) {
+        let url = format!("damaged(PartitionKey='p',RowKey='{row}')");
+        super::access::raw("PUT", &url, Some(value)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fence_that_somebody_deleted_stops_its_holder_and_not_the_next() {
+    let table = table("deleted").await;
+    let holder = held(&table, 5).await;
+    let row = "~leasehold.fence.00000000000000000005";
+    super::access::raw("DELETE", &format!("deleted(PartitionKey='p',RowKey='{row}')"), None).await;
+    let change = Transaction::new().upsert("a", &stock(1));
+    let error = holder.commit(&change).await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
+    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
+    held(&table, 6).await.commit(&change).await.unwrap();
+    is_fenced(&holder.commit(&change).await.unwrap_err(), 5, 6);
+}
+
+#[tokio::test]
+async fn a_head_that_somebody_deleted_leaves_no_fence_behind() {
+    let table = table("headless").await;
+    let old = held(&table, 5).await;
+    let head = "headless(PartitionKey='p',RowKey='~leasehold.head')";
+    super::access::raw("DELETE", head, None).await;
+    let change = Transaction::new().upsert("a", &stock(1));
+    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
+    let new = held(&table, 6).await;
+    is_fenced(&old.commit(&change).await.unwrap_err(), 5, 6);
+    new.commit(&change).await.unwrap();
+}
+
+/// The head of token 5, without its fence.
+async fn without_fence(name: &str) -> Table {
+    let table = table(name).await;
+    held(&table, 5).await;
+    let row = "~leasehold.fence.00000000000000000005";
+    super::access::raw("DELETE", &format!("{name}(PartitionKey='p',RowKey='{row}')"), None).await;
+    table
+}
+
+/// Somebody deleted a fence; and while a newer holder finds that out, another
+/// puts up its own, which must not be overlooked then.
+#[tokio::test]
+async fn a_fence_that_is_missing_does_not_hide_another() {
+    let past = without_fence("hides").await;
+    let proxy = Proxy::start(Azurite::shared().table_port());
+    let table = Table::new(&super::account(proxy.port()), "hides").unwrap();
+    proxy.when(Match::any().container("$batch")).times(1).then(Fault::HoldAnswer);
+    let (newest, between) = tokio::join!(held(&table, 9), async {
+        proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
+        let between = held(&past, 7).await;
+        proxy.let_go();
+        between
+    });
+    let change = Transaction::new().upsert("a", &stock(1));
+    is_fenced(&between.commit(&change).await.unwrap_err(), 7, 9);
+    newest.commit(&change).await.unwrap();
+}
+
+/// The same, and the call of the one that was overtaken arrives late.
+#[tokio::test]
+async fn a_fence_that_comes_late_is_not_put_up() {
+    let past = without_fence("comeslate").await;
+    let proxy = Proxy::start(Azurite::shared().table_port());
+    let table = super::table_behind(&proxy, "comeslate").await;
+    // The first finds out that the old fence is missing, the second leaves it
+    // out.
+    proxy.when(Match::any().container("$batch")).nth(2).times(1).then(Fault::Hold);
+    let overtaken = guarded(&table, 6);
+    let (error, newer) = tokio::join!(overtaken.partition("p"), async {
+        proxy.wait_for(|seen| seen.fault.is_some()).await;
+        held(&past, 7).await
+    });
+    is_fenced(&error.unwrap_err(), 6, 7);
+    proxy.let_go();
+    proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
+    assert_eq!(guard_rows(&past).await[0].1["Token"], 7);
+    newer.commit(&Transaction::new().upsert("a", &stock(1))).await.unwrap();
+}

@@ -1,0 +1,103 @@
+//! What can't be done is said clearly, and before anything is sent where that
+//! can be known.
+
+use leasehold_fence::{
+    azure::Account,
+    table::{Binary, Error, MAX_CHANGES, Table, Transaction},
+};
+use leasehold_test_support::{
+    azurite::Azurite,
+    proxy::{Match, Proxy},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Stock, account, amount, fence, guarded, held, stock, table, table_behind};
+
+fn many(count: usize) -> Transaction {
+    (0..count).fold(Transaction::new(), |all, n| all.insert(format!("r{n}"), &stock(1)))
+}
+
+#[derive(Serialize)]
+struct Large {
+    a: Binary,
+    b: Binary,
+    c: Binary,
+    d: Binary,
+}
+
+/// About this many KiB on the way, in base64.
+fn large(kib: usize) -> Large {
+    let part = || Binary(vec![7; kib * 1024 * 3 / 4 / 4]);
+    Large { a: part(), b: part(), c: part(), d: part() }
+}
+
+#[track_caller]
+fn says(error: &Error, hints: &[&str]) {
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    for hint in hints {
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_known_before_is_not_sent() {
+    let proxy = Proxy::start(Azurite::shared().table_port());
+    let table = table_behind(&proxy, "limits").await;
+    let partition = held(&table, 17).await;
+    proxy.clear();
+    let four_mib =
+        (0..14).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
+    for (transaction, hints) in [
+        (many(MAX_CHANGES + 1), ["99 changes", "at most 98", "token 17"]),
+        (many(101), ["101 changes", "table \"limits\"", "partition \"p\""]),
+        (four_mib.clone(), ["at most 4 MiB", "Divide it", "token 17"]),
+        (Transaction::new().insert("a?b", &stock(1)), ["'?'", "row \"a?b\"", "Choose another"]),
+        (Transaction::new().insert("~leasehold.x", &stock(1)), ["guard's own", "~leasehold.", "p"]),
+        (Transaction::new().delete("a").delete("a"), ["changed twice", "row \"a\"", "token 17"]),
+        (Transaction::new().insert("a", &json!({"n": {}})), ["n: ", "plain values", "row \"a\""]),
+    ] {
+        says(&partition.commit(&transaction).await.unwrap_err(), &hints);
+    }
+    says(&table.commit("p", &four_mib).await.unwrap_err(), &["at most 4 MiB"]);
+    says(&guarded(&table, 17).partition("a\\b").await.unwrap_err(), &["partition key", "'\\\\'"]);
+    says(&partition.get::<Stock>("a#b").await.unwrap_err(), &["'#'"]);
+    says(&partition.get::<Stock>("~leasehold.head").await.unwrap_err(), &["guard's own"]);
+    says(&table.get::<Stock>(&"k".repeat(1025), "r").await.unwrap_err(), &["1025 bytes"]);
+    says(&table.query(Some("a/b")).all::<Stock>().await.unwrap_err(), &["'/'"]);
+    assert_eq!(proxy.count(Match::any()), 0, "{:?}", proxy.calls());
+    // What fits passes.
+    partition.commit(&many(MAX_CHANGES)).await.unwrap();
+    assert_eq!(amount(&table, "r97").await, Some(1));
+    let fits = (0..13).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
+    partition.commit(&fits).await.unwrap();
+}
+
+#[tokio::test]
+async fn names_that_no_table_has_are_refused_at_once() {
+    let account = Account::with_key("acme", "a2V5").unwrap();
+    for name in ["ab", "or-ders", "7up", "", &"x".repeat(64)] {
+        says(&Table::new(&account, name).unwrap_err(), &["3 to 63 letters and digits"]);
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_named() {
+    let table = Table::new(&account(Azurite::shared().table_port()), "nowhere").unwrap();
+    let change = Transaction::new().insert("r", &stock(1));
+    let hints = ["table \"nowhere\"", "no such table", "create it"];
+    says(&table.fenced(fence(1)).partition("p").await.unwrap_err(), &hints);
+    says(&table.commit("p", &change).await.unwrap_err(), &hints);
+    says(&table.commit("p", &change.delete("x")).await.unwrap_err(), &hints);
+    says(&table.get::<Stock>("p", "r").await.unwrap_err(), &hints);
+    says(&table.query(None).all::<Stock>().await.unwrap_err(), &hints);
+}
+
+#[tokio::test]
+async fn a_table_that_was_deleted_meanwhile_is_named() {
+    let table = table("deletedtable").await;
+    let partition = held(&table, 1).await;
+    super::access::raw("DELETE", "Tables('deletedtable')", None).await;
+    let error = partition.commit(&Transaction::new().insert("r", &stock(1))).await.unwrap_err();
+    says(&error, &["table \"deletedtable\"", "no such table"]);
+}

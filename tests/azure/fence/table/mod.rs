@@ -1,0 +1,67 @@
+//! Tables that refuse a holder that was overtaken, against Azurite.
+mod access;
+mod fencing;
+mod leftovers;
+mod limits;
+mod races;
+mod rows;
+mod token;
+mod twins;
+mod unclear;
+
+use std::time::Duration;
+
+use leasehold_client::Token;
+use leasehold_fence::{
+    LockToken,
+    azure::Account,
+    table::{FencedPartition, FencedTable, Table},
+};
+use leasehold_test_support::{azurite::Azurite, proxy::Proxy};
+use serde::{Deserialize, Serialize};
+
+/// What most rows hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stock {
+    amount: i64,
+}
+
+fn stock(amount: i64) -> Stock {
+    Stock { amount }
+}
+
+/// Azurite's account, through a port.
+fn account(port: u16) -> Account {
+    Account::from_connection_string(&Azurite::tables_via(port)).unwrap()
+}
+
+/// A table that was created for the test of this name.
+async fn table(name: &str) -> Table {
+    let table = Table::new(&account(Azurite::shared().table_port()), name).unwrap();
+    table.create().await.unwrap();
+    table
+}
+
+/// The same table through a proxy, by which calls take a second at most.
+async fn table_behind(proxy: &Proxy, name: &str) -> Table {
+    table(name).await;
+    let account = account(proxy.port()).call_limit(Duration::from_secs(1));
+    Table::new(&account, name).unwrap()
+}
+
+fn fence(token: u64) -> LockToken {
+    LockToken::new("", "azure/devstoreaccount1/table/x", Token::new(token))
+}
+
+fn guarded(table: &Table, token: u64) -> FencedTable {
+    table.fenced(fence(token))
+}
+
+/// The partition "p", held with a token.
+async fn held(table: &Table, token: u64) -> FencedPartition {
+    guarded(table, token).partition("p").await.unwrap()
+}
+
+async fn amount(table: &Table, row: &str) -> Option<i64> {
+    table.get::<Stock>("p", row).await.unwrap().map(|row| row.value.amount)
+}

@@ -1,0 +1,130 @@
+//! Many writers with old and new tokens at once. What is asserted is read from
+//! the data alone.
+
+use leasehold_fence::table::{Conflict, Error, FencedPartition, Table, Transaction};
+use serde::{Deserialize, Serialize};
+
+use super::{guarded, table};
+
+/// An entry of the journal, or its end.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    number: i64,
+    token: i64,
+}
+
+fn row(number: i64) -> String {
+    format!("entry-{number:06}")
+}
+
+/// Adds an entry after the last: which that is, the row "last" says, and it must
+/// not have changed since it was read. So the order of the entries is the order
+/// in which they were written.
+fn append(last: Option<&leasehold_fence::table::Entity<Entry>>, token: u64) -> Transaction {
+    let number = last.map_or(1, |last| last.value.number + 1);
+    let entry = Entry { number, token: token as i64 };
+    let end = match last {
+        Some(last) => Transaction::new().replace_if("last", &entry, &last.etag),
+        None => Transaction::new().insert("last", &entry),
+    };
+    end.insert(row(number), &entry)
+}
+
+async fn journal(table: &Table) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    while let Some(entry) = table.get("p", &row(entries.len() as i64 + 1)).await.unwrap() {
+        entries.push(entry.value);
+    }
+    entries
+}
+
+/// Writes until it is overtaken, or that often.
+async fn writes(partition: &FencedPartition, token: u64, most: usize) -> usize {
+    let mut written = 0;
+    while written < most {
+        let last = partition.get::<Entry>("last").await.unwrap();
+        match partition.commit(&append(last.as_ref(), token)).await {
+            Ok(_) => written += 1,
+            Err(Error::Conflict { conflict, .. }) if conflict != Conflict::Missing => {}
+            Err(Error::Fenced { newer, .. }) => {
+                assert!(newer.unwrap().get() > token);
+                break;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    written
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
+    let table = table("race").await;
+    // Each of eight tokens twice, so that there are racers with the same too.
+    let writers: Vec<_> = (0..16_u64)
+        .map(|writer| {
+            let (table, token) = (table.clone(), writer / 2 + 1);
+            tokio::spawn(async move {
+                // Each comes when the one before it has begun, and is at work.
+                while latest(&table).await < token - 1 {
+                    tokio::task::yield_now().await;
+                }
+                match guarded(&table, token).partition("p").await {
+                    Ok(partition) => writes(&partition, token, 30).await,
+                    Err(Error::Fenced { .. }) => 0,
+                    Err(other) => panic!("{other}"),
+                }
+            })
+        })
+        .collect();
+    let mut written = 0;
+    for writer in writers {
+        written += writer.await.unwrap();
+    }
+    let journal = journal(&table).await;
+    assert_eq!(journal.len(), written, "each write that was confirmed is there, and no other");
+    let mut tokens: Vec<_> = journal.iter().map(|entry| entry.token).collect();
+    tokens.dedup();
+    assert_eq!(tokens, [1, 2, 3, 4, 5, 6, 7, 8], "none came after a later one");
+}
+
+/// The token of the last entry.
+async fn latest(table: &Table) -> u64 {
+    table.get::<Entry>("p", "last").await.unwrap().map_or(0, |last| last.value.token as u64)
+}
+
+/// The same journal without fences: that test would notice.
+#[tokio::test]
+async fn without_fences_an_older_token_lands_after_a_newer() {
+    let table = table("nofence").await;
+    for token in [1, 2, 1] {
+        let last = table.get::<Entry>("p", "last").await.unwrap();
+        table.commit("p", &append(last.as_ref(), token)).await.unwrap();
+    }
+    let tokens: Vec<_> = journal(&table).await.iter().map(|entry| entry.token).collect();
+    assert_eq!(tokens, [1, 2, 1]);
+}
+
+/// All install at once: one fence stands, and it is the greatest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_sixteen_that_come_at_once_the_greatest_stays() {
+    let table = table("rush").await;
+    let comers: Vec<_> = (1..=16_u64)
+        .rev()
+        .map(|token| {
+            let table = table.clone();
+            tokio::spawn(async move { guarded(&table, token).partition("p").await.map(drop) })
+        })
+        .collect();
+    for (comer, token) in comers.into_iter().zip((1..=16).rev()) {
+        match comer.await.unwrap() {
+            Ok(()) => {}
+            Err(Error::Fenced { newer, .. }) => assert!(newer.unwrap().get() > token),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    for token in 1..=16 {
+        let fence = format!("~leasehold.fence.{token:020}");
+        let there = table.get::<serde_json::Value>("p", &fence).await.unwrap().is_some();
+        assert_eq!(there, token == 16, "{token}");
+    }
+}

@@ -1,0 +1,430 @@
+//! The fault proxy does what it says: each fault is seen by the client on one
+//! side and by Azurite on the other.
+
+use leasehold_test_support::{
+    azurite::Azurite,
+    proxy::{Fault, Kind, Match, Proxy, Refusal},
+    rest::{Blob, Container, Rest},
+};
+use std::{io::ErrorKind, net::Ipv4Addr, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+const ID: &str = "0c1f4f0e-2f6b-4b8e-9a51-3a2c5d7e9f10";
+const LATER: Duration = Duration::from_millis(200);
+
+/// A proxy in front of the shared Azurite, and a container seen through it and
+/// past it.
+struct Scene {
+    proxy: Proxy,
+    through: Container,
+    past: Container,
+}
+
+impl Scene {
+    async fn new(container: &str) -> Self {
+        let azurite = Azurite::shared();
+        let proxy = Proxy::start(azurite.port());
+        let through = Rest::at(proxy.port()).container(container);
+        let past = Rest::new(azurite).container(container);
+        past.create().await.ok();
+        Self { proxy, through, past }
+    }
+
+    /// A blob that is there, through the proxy and past it.
+    async fn blob(&self, path: &str) -> (Blob, Blob) {
+        let past = self.past.blob(path);
+        past.put().await.ok();
+        (self.through.blob(path), past)
+    }
+}
+
+async fn connect(port: u16) -> std::io::Result<TcpStream> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await
+}
+
+#[tokio::test]
+async fn calls_are_told_apart() {
+    let Scene { proxy, through, past: _ } = Scene::new("kinds").await;
+    let blob = through.blob("locks/default/a b");
+    through.head().await.ok();
+    blob.put().if_none_match("*").await.ok();
+    let etag = blob.head().await.ok().etag().to_owned();
+    blob.get().await.ok();
+    blob.acquire(ID, 15).await.ok();
+    blob.renew(ID).await.ok();
+    blob.set_metadata().lease(ID).if_match(&etag).await.ok();
+    blob.change(ID, ID).await.ok();
+    blob.release(ID).await.ok();
+    blob.break_lease(None).await;
+    through.list().await.ok();
+    blob.delete().await.ok();
+    through.acquire(ID, 15).await.ok();
+    // As the SDK sends it; it is not signed.
+    let mut client = connect(proxy.port()).await.unwrap();
+    let request =
+        b"HEAD /devstoreaccount1/kinds/locks%2Fdefault%2Fa%20b HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    proxy.wait_for(|seen| seen.status == Some(403)).await;
+
+    let calls = proxy.calls();
+    let seen: Vec<_> = calls.iter().map(|seen| (seen.kind, seen.blob.as_str())).collect();
+    let blob = "locks/default/a b";
+    let expected = [
+        (Kind::Container, ""),
+        (Kind::Create, blob),
+        (Kind::Read, blob),
+        (Kind::Read, blob),
+        (Kind::Acquire, blob),
+        (Kind::Renew, blob),
+        (Kind::Write, blob),
+        (Kind::Change, blob),
+        (Kind::Release, blob),
+        (Kind::Break, blob),
+        (Kind::List, ""),
+        (Kind::Delete, blob),
+        (Kind::Container, ""),
+        (Kind::Read, blob),
+    ];
+    assert_eq!(seen, expected);
+    for seen in &calls {
+        assert_eq!(seen.container, "kinds");
+        assert_eq!((seen.status, seen.fault), (seen.upstream, None));
+        assert!(seen.ended.unwrap() >= seen.came);
+        let guards = (seen.with_lease_id, seen.if_match, seen.if_none_match);
+        match seen.kind {
+            Kind::Write => assert_eq!(guards, (true, true, false)),
+            Kind::Create => assert_eq!(guards, (false, false, true)),
+            Kind::Read => assert_eq!(guards, (false, false, false)),
+            _ => {}
+        }
+    }
+    assert!(calls.is_sorted_by_key(|seen| seen.came));
+    let counts = [Kind::Read.into(), Kind::Renew.of("/a"), Kind::Renew.of("/b"), Match::any()];
+    assert_eq!(counts.map(|what| proxy.count(what)), [3, 1, 0, 14]);
+    proxy.clear();
+    assert!(proxy.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_late_call_is_applied_even_if_the_client_gave_up() {
+    let scene = Scene::new("latecall").await;
+    let proxy = &scene.proxy;
+    proxy.when(Kind::Create.of("delayed")).then(Fault::Delay(LATER));
+    scene.through.blob("delayed").put().await.ok();
+    let seen = &proxy.calls()[0];
+    assert!(seen.ended.unwrap().since(seen.came) >= LATER);
+
+    proxy.when(Kind::Create.of("held")).then(Fault::Hold);
+    let client = tokio::spawn(scene.through.blob("held").put().send());
+    proxy.wait_for(|seen| seen.blob == "held").await;
+    assert!(!client.is_finished());
+    client.abort();
+    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.is_over()).await;
+    assert_eq!((seen.status, seen.upstream), (None, None));
+    assert_eq!(scene.past.blob("held").head().await.status, 404);
+    proxy.let_go();
+    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.upstream.is_some()).await;
+    assert_eq!((seen.status, seen.upstream), (None, Some(201)));
+    scene.past.blob("held").head().await.ok();
+}
+
+#[tokio::test]
+async fn a_late_answer_comes_after_the_call_was_applied() {
+    let scene = Scene::new("lateanswer").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    scene.proxy.when(Kind::Acquire).times(1).then(Fault::HoldAnswer);
+    let client = tokio::spawn(through.acquire(ID, 15).into_future());
+    let seen = scene.proxy.wait_for(|seen| seen.upstream.is_some()).await;
+    assert!(!seen.is_over());
+    assert_eq!(past.head().await.lease_state(), "leased");
+    assert!(!client.is_finished());
+    scene.proxy.let_go();
+    assert_eq!(client.await.unwrap().status, 201);
+
+    scene.proxy.when(Kind::Renew).then(Fault::DelayAnswer(LATER));
+    through.renew(ID).await.ok();
+    let seen = &scene.proxy.calls()[1];
+    assert!(seen.ended.unwrap().since(seen.came) >= LATER);
+}
+
+#[tokio::test]
+async fn a_dropped_answer_leaves_the_call_applied() {
+    let scene = Scene::new("dropanswer").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    scene.proxy.when(Kind::Acquire).times(1).then(Fault::DropAnswer);
+    through.acquire(ID, 15).send().await.unwrap_err();
+    assert_eq!(past.head().await.lease_state(), "leased");
+    let seen = scene.proxy.wait_for(|seen| seen.is_over()).await;
+    assert_eq!((seen.status, seen.upstream), (None, Some(201)));
+    assert_eq!(seen.fault, Some(Fault::DropAnswer));
+    assert_eq!(through.acquire(ID, 15).await.status, 201, "once only");
+}
+
+#[tokio::test]
+async fn a_reset_call_is_not_applied() {
+    let scene = Scene::new("reset").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    scene.proxy.when(Kind::Acquire).times(1).then(Fault::Reset);
+    through.acquire(ID, 15).send().await.unwrap_err();
+    assert_eq!(past.head().await.lease_state(), "available");
+    assert_eq!(scene.proxy.calls()[0].upstream, None);
+
+    scene.proxy.when(Kind::Read).then(Fault::Reset);
+    let mut client = connect(scene.proxy.port()).await.unwrap();
+    client.write_all(b"HEAD /a/reset/x HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let error = client.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_swallowed_call_is_neither_applied_nor_answered() {
+    let scene = Scene::new("swallow").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    scene.proxy.when(Kind::Acquire).then(Fault::Swallow);
+    let client = tokio::spawn(through.acquire(ID, 15).send());
+    scene.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
+    assert_eq!(past.head().await.lease_state(), "available");
+    assert!(!client.is_finished());
+    assert!(!scene.proxy.calls()[0].is_over());
+    client.abort();
+    let seen = scene.proxy.wait_for(|seen| seen.is_over()).await;
+    assert_eq!((seen.status, seen.upstream), (None, None));
+}
+
+#[tokio::test]
+async fn refusals_look_like_those_of_the_storage() {
+    let scene = Scene::new("refusals").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    let busy = Refusal::busy(Duration::from_secs(7));
+    for refusal in [busy, Refusal::INTERNAL_ERROR, Refusal::FORBIDDEN] {
+        let rule = scene.proxy.when(Match::any()).then(Fault::Answer(refusal));
+        let reply = through.acquire(ID, 15).await;
+        assert_eq!(reply.is(), (refusal.status, refusal.code));
+        assert!(reply.body.contains(&format!("<Code>{}</Code>", refusal.code)), "{reply:?}");
+        let retry_after = refusal.retry_after.map(|after| after.as_secs().to_string());
+        assert_eq!(reply.header("retry-after"), retry_after.as_deref());
+        assert!(reply.header("date").is_some());
+        let reply = through.head().await;
+        assert_eq!((reply.is(), reply.body.as_str()), ((refusal.status, refusal.code), ""));
+        scene.proxy.remove(rule);
+    }
+    assert!(scene.proxy.calls().iter().all(|seen| seen.upstream.is_none()));
+    assert_eq!(past.head().await.lease_state(), "available");
+
+    let fault = Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR);
+    scene.proxy.when(Kind::Acquire).then(fault);
+    assert_eq!(through.acquire(ID, 15).await.is(), (500, "InternalError"));
+    assert_eq!(past.head().await.lease_state(), "leased");
+}
+
+#[tokio::test]
+async fn a_duplicate_arrives_late() {
+    let scene = Scene::new("duplicate").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    through.acquire(ID, 15).await.ok();
+    scene.proxy.when(Kind::Release).times(1).then(Fault::HoldDuplicate);
+    assert_eq!(through.release(ID).await.status, 200);
+    // The same id again: this is why an id is used once.
+    past.acquire(ID, 15).await.ok();
+    scene.proxy.let_go();
+    let seen = scene.proxy.wait_for(|seen| seen.repeated.is_some()).await;
+    assert_eq!((seen.status, seen.upstream, seen.repeated), (Some(200), Some(200), Some(200)));
+    assert_eq!(past.head().await.lease_state(), "available");
+
+    scene.proxy.clear();
+    through.acquire(ID, 15).await.ok();
+    scene.proxy.when(Kind::Release).then(Fault::Duplicate { after: LATER });
+    assert_eq!(through.release(ID).await.status, 200);
+    let seen = scene.proxy.wait_for(|seen| seen.repeated.is_some()).await;
+    assert_eq!((seen.status, seen.upstream, seen.repeated), (Some(200), Some(200), Some(409)));
+}
+
+#[tokio::test]
+async fn a_header_of_the_answer_can_be_another() {
+    let scene = Scene::new("header").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    let value = "Fri, 01 Jan 2100 00:00:00 GMT";
+    scene.proxy.when(Kind::Read).then(Fault::Header { name: "date", value });
+    let reply = through.head().await.ok();
+    assert_eq!(reply.headers.get_all("date").iter().collect::<Vec<_>>(), [value]);
+    assert_eq!(reply.etag(), past.head().await.etag());
+}
+
+#[tokio::test]
+async fn rules_count_skip_and_end() {
+    let Scene { proxy, through, past: _ } = Scene::new("rules").await;
+    let answer = |status| Fault::Answer(Refusal::new(status, "Rule"));
+    proxy.when(Kind::Read.of("/a")).nth(2).times(2).then(answer(501));
+    let second = proxy.when(Kind::Read).then(answer(502));
+    let statuses = async |path: &str, count: usize| {
+        let mut statuses = Vec::new();
+        for _ in 0..count {
+            statuses.push(through.blob(path).head().await.status);
+        }
+        statuses
+    };
+    assert_eq!(statuses("x/b", 2).await, [502, 502], "the first rule does not fit");
+    assert_eq!(statuses("x/a", 4).await, [404, 501, 501, 502], "its turn, then the next rule");
+    proxy.remove(second);
+    assert_eq!(statuses("x/a", 1).await, [404]);
+    proxy.when(Match::any()).then(answer(503));
+    assert_eq!(statuses("x/a", 1).await, [503]);
+    proxy.heal();
+    assert_eq!(statuses("x/a", 1).await, [404]);
+}
+
+#[tokio::test]
+async fn a_cut_resets_and_refuses_until_it_is_healed() {
+    let scene = Scene::new("cutlink").await;
+    let (through, past) = scene.blob("locks/default/x").await;
+    let mut idle = connect(scene.proxy.port()).await.unwrap();
+    scene.proxy.when(Kind::Acquire).then(Fault::Swallow);
+    let waiting = tokio::spawn(through.acquire(ID, 15).send());
+    scene.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
+
+    for _ in 0..2 {
+        scene.proxy.cut();
+        let refused = connect(scene.proxy.port()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+    waiting.await.unwrap().unwrap_err();
+    assert_eq!(idle.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(past.head().await.lease_state(), "available");
+
+    for _ in 0..2 {
+        scene.proxy.heal();
+        through.acquire(ID, 15).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn nothing_passes_a_frozen_link() {
+    let scene = Scene::new("freeze").await;
+    let proxy = &scene.proxy;
+    proxy.freeze();
+    let put = |name: &str| tokio::spawn(scene.through.blob(name).put().send());
+    let (patient, hasty) = (put("patient"), put("hasty"));
+    proxy.wait_for_many(2, |seen| seen.kind == Kind::Create).await;
+    hasty.abort();
+    proxy.wait_for(|seen| seen.blob == "hasty" && seen.is_over()).await;
+    assert_eq!(scene.past.blob("patient").head().await.status, 404);
+    assert!(!patient.is_finished());
+
+    proxy.heal();
+    assert_eq!(patient.await.unwrap().unwrap().status, 201);
+    scene.through.blob("later").put().await.ok();
+    assert_eq!(scene.past.blob("hasty").head().await.status, 404, "given up while frozen");
+}
+
+#[tokio::test]
+async fn a_link_can_be_frozen_in_one_direction() {
+    let scene = Scene::new("oneway").await;
+    let proxy = &scene.proxy;
+    proxy.freeze_answers();
+    let put = |name: &str| tokio::spawn(scene.through.blob(name).put().send());
+    let unanswered = put("unanswered");
+    let seen = proxy.wait_for(|seen| seen.upstream.is_some()).await;
+    scene.past.blob("unanswered").head().await.ok();
+    assert!(!seen.is_over() && !unanswered.is_finished());
+    proxy.freeze_requests();
+    assert_eq!(unanswered.await.unwrap().unwrap().status, 201);
+
+    let held = put("held");
+    proxy.wait_for(|seen| seen.blob == "held").await;
+    assert_eq!(scene.past.blob("held").head().await.status, 404);
+    proxy.heal();
+    assert_eq!(held.await.unwrap().unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_gone_looks_like_a_broken_connection() {
+    let mut azurite = Azurite::start();
+    let proxy = Proxy::start(azurite.port());
+    let container = Rest::at(proxy.port()).container("gone");
+    container.create().await.ok();
+    azurite.stop();
+    container.head().send().await.unwrap_err();
+    let seen = proxy.wait_for(|seen| seen.is_over() && seen.status.is_none()).await;
+    assert_eq!((seen.upstream, seen.fault), (None, None));
+    azurite.restart();
+    container.head().await.ok();
+
+    let port = proxy.port();
+    drop(proxy);
+    assert_eq!(connect(port).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+/// A server that answers with what it was sent, up to the end of the headers.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut client = BufReader::new(client);
+                while let Some(head) = head(&mut client).await {
+                    let length = head.len();
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{head}");
+                    client.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    port
+}
+
+/// All lines up to an empty one; None at the end.
+async fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+#[tokio::test]
+async fn requests_arrive_as_they_were_sent() {
+    let proxy = Proxy::start(echo().await);
+    let request = "DELETE /a/c/locks%2Fdefault%2f%41?comp=x&B=%20+ HTTP/1.1\r\n\
+                   Host: account.blob.core.windows.net\r\nX-Ms-Version: 1\r\n\
+                   authorization: SharedKey a:b=\r\nContent-Length: 0\r\n\
+                   x-ms-meta-Odd:  two  words\r\nIf-Match: \"0x1\"\r\n\r\n";
+    let mut client = BufReader::new(connect(proxy.port()).await.unwrap());
+    client.write_all(request.as_bytes()).await.unwrap();
+    head(&mut client).await.unwrap();
+    assert_eq!(head(&mut client).await.unwrap(), request.replace("Odd:  ", "Odd: "));
+}
+
+#[tokio::test]
+async fn hundreds_of_connections_get_each_its_own_answers() {
+    const CONNECTIONS: usize = 400;
+    const CALLS: usize = 10;
+    let proxy = Proxy::start(echo().await);
+    let port = proxy.port();
+    let mut clients = JoinSet::new();
+    for number in 0..CONNECTIONS {
+        clients.spawn(async move {
+            let mut client = BufReader::new(connect(port).await.unwrap());
+            for call in 0..CALLS {
+                let request = format!("GET /a/c/{number}/{call} HTTP/1.1\r\nHost: x\r\n\r\n");
+                client.write_all(request.as_bytes()).await.unwrap();
+                head(&mut client).await.unwrap();
+                assert_eq!(head(&mut client).await.unwrap().to_lowercase(), request.to_lowercase());
+            }
+            client
+        });
+    }
+    // All stay open until the last is served.
+    let clients = clients.join_all().await;
+    assert_eq!(clients.len(), CONNECTIONS);
+    assert_eq!(proxy.count(Kind::Read.of("/9")), CONNECTIONS);
+    assert_eq!(proxy.count(Match::any()), CONNECTIONS * CALLS);
+    assert!(proxy.calls().iter().all(|seen| seen.status == Some(200)));
+}

@@ -1,0 +1,44 @@
+//! The Azure store does what every store must do.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use leasehold::{
+    config,
+    lease::{azure::Azure, azure::account::Account},
+};
+use leasehold_store::LeaseStore;
+use leasehold_test_support::{azurite::Azurite, rest::Rest, store_conformance::Shelf};
+
+/// A container of its own in the real emulator.
+struct AzureShelf(config::Azure);
+
+impl AzureShelf {
+    async fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let container = format!("conformance-{}", COUNT.fetch_add(1, Relaxed));
+        let azurite = Azurite::shared();
+        Rest::new(azurite).container(&container).create().send().await.unwrap().ok();
+        Self(config::Azure {
+            connection_string: Some(config::SecretText::new(azurite.connection_string())),
+            container,
+            ..config::Azure::default()
+        })
+    }
+}
+
+impl Shelf for AzureShelf {
+    async fn open(&self) -> Arc<dyn LeaseStore> {
+        let account = Account::new(&self.0).unwrap();
+        Arc::new(Azure::new(
+            account,
+            &self.0,
+            "test".to_owned(),
+            leasehold_time::Entropy::system().unwrap(),
+        ))
+    }
+}
+
+leasehold_test_support::store_conformance! { AzureShelf::new() }

@@ -1,0 +1,14 @@
+//! The short form: faults for half a minute, by the schedule of seed 1.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::process::Command;
+
+#[test]
+fn clients_see_no_violation_under_faults() {
+    let run = Command::new(env!("CARGO_BIN_EXE_leasehold-chaos")).output().unwrap();
+    let (said, logged) =
+        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    println!("{said}");
+    assert!(run.status.success(), "{}\n{said}\n{logged}", run.status);
+}

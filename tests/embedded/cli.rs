@@ -1,0 +1,819 @@
+//! The program as a whole: a daemon, and commands under its locks.
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{ChildStderr, Command, Output, Stdio},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use leasehold_test_support::{
+    Daemon, Running, is_ignored, leasehold as leasehold_path, program, serve, until,
+};
+use leasehold_time::{Moment, clock};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    pty::openpty,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs a script under a lock until it has said "ready".
+fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
+    let mut arguments = vec!["lock"];
+    arguments.extend(options);
+    arguments.extend(["--", "sh", "-c", script]);
+    let mut held = daemon.begin(&arguments);
+    assert_eq!(held.line(), "ready");
+    held
+}
+
+fn json(daemon: &Daemon, arguments: &[&str]) -> Value {
+    let output = daemon.run(&[arguments, &["--output", "json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn leasehold(arguments: &[&str]) -> Command {
+    let mut command = program();
+    command.args(arguments);
+    command
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn error(output: &Output) -> Value {
+    let line = stderr(output);
+    serde_json::from_str::<Value>(line.trim()).unwrap_or_else(|_| panic!("{line}"))["error"].clone()
+}
+
+/// The children of a process whose command line has this word.
+fn children(parent: u32, word: &str) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let children = children.unwrap_or_default();
+    let is_meant = |child: &&str| {
+        let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
+    };
+    let meant = children.split_whitespace().filter(is_meant);
+    meant.map(|child| Pid::from_raw(child.parse().unwrap())).collect()
+}
+
+fn is_stopped(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().any(|line| line.starts_with("State:\tT"))
+}
+
+/// A pipe that takes nothing more, and nobody reads.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while writer.write(&[b'x'; 512]).is_ok() {}
+    while writer.write(b"x").is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
+}
+
+/// Lets the process that waits to open this pipe for reading go on.
+fn let_go_on(fifo: &Path) {
+    drop(File::options().write(true).open(fifo).unwrap());
+}
+
+/// Stays, whatever it is asked.
+const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+
+#[test]
+fn the_command_sees_its_lock_and_ends_as_itself() {
+    let daemon = Daemon::start();
+    let script =
+        "echo $LEASEHOLD_LOCK in $LEASEHOLD_NAMESPACE; test $LEASEHOLD_TOKEN -gt 0; exit 7";
+    let output = daemon.run(&["--namespace", "shop", "lock", "orders", "--", "sh", "-c", script]);
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "orders in shop\n");
+    assert_eq!(code(&output), 7);
+    assert_eq!(code(&daemon.run(&["lock", "a", "--", "sh", "-c", "kill -USR1 $$"])), 128 + 10);
+    assert_eq!(json(&daemon, &["get", "orders", "--namespace", "shop"])["held"], false);
+}
+
+#[test]
+fn commands_that_cannot_be_run_end_as_in_shells_and_free_the_lock() {
+    let daemon = Daemon::start();
+    assert_eq!(code(&daemon.run(&["lock", "a", "--", "no-such-command"])), 127);
+    let output = daemon.run(&["lock", "a", "--no-wait", "--", "/"]);
+    assert_eq!(code(&output), 126);
+    assert!(stderr(&output).contains("can't run /"), "{}", stderr(&output));
+    assert_eq!(json(&daemon, &["get", "a"])["held"], false);
+}
+
+#[test]
+fn two_commands_run_one_after_the_other_the_second_with_the_greater_token() {
+    let daemon = Daemon::start();
+    let script = "echo $LEASEHOLD_TOKEN; read line";
+    let mut command = daemon.command(&["lock", "same", "--", "sh", "-c", script]);
+    let mut first = Running::start(command.stdin(Stdio::piped()));
+    let low: u64 = first.line().parse().unwrap();
+    let mut second = daemon.begin(&["lock", "same", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
+    assert_eq!(json(&daemon, &["check", "same", &low.to_string()])["state"], "current");
+    drop(first.child.stdin.take());
+    let high: u64 = second.line().parse().unwrap();
+    assert!(high > low, "{high} after {low}");
+    // `read` found no line.
+    assert_eq!(first.code(), Some(1));
+    assert_eq!(second.code(), Some(0));
+}
+
+#[test]
+fn who_does_not_get_the_lock_in_time_is_told_who_has_it() {
+    let daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x", "--label", "job=nightly"], "echo ready; sleep 100");
+    for limit in [&["--no-wait"][..], &["--wait", "100ms"]] {
+        let output = daemon.run(&[&["lock", "x"], limit, &["--", "true"]].concat());
+        assert_eq!(code(&output), 75);
+        assert!(stderr(&output).contains("leasehold lock: sh"), "{}", stderr(&output));
+    }
+    let output = daemon.run(&["--output", "json", "lock", "x", "--no-wait", "--", "true"]);
+    let error = error(&output);
+    assert_eq!(error["kind"], "not_granted");
+    assert_eq!(error["reason"], "held");
+    assert_eq!(error["lock"], "x");
+    assert_eq!(error["holder"]["labels"]["job"], "nightly");
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let daemon = Daemon::start();
+    let script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; \
+                  while :; do sleep 0.05; done";
+    let mut held = hold(&daemon, &["x"], script);
+    held.signal(Signal::SIGUSR1);
+    assert_eq!(held.line(), "usr1");
+    held.signal(Signal::SIGTERM);
+    assert_eq!(held.line(), "term");
+    assert_eq!(held.code(), Some(5));
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
+async fn a_command_that_stands_still_can_be_ended() {
+    let daemon = Daemon::start();
+    let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+    for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+        let script = "echo $$; kill -STOP $$; sleep 1000";
+        let mut held = daemon.begin(&["lock", "x", "--", "sh", "-c", script]);
+        let command = held.line();
+        until(async || is_stopped(&command).then_some(())).await;
+        held.signal(signal);
+        assert_eq!(held.code(), Some(128 + signal as i32));
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
+fn a_command_that_waits_for_a_terminal_that_is_not_there_does_not_keep_the_lock() {
+    let daemon = Daemon::start();
+    let script = "echo ready; kill -TTIN $$; sleep 1000";
+    let mut command = Command::new("setsid");
+    command.arg(leasehold_path());
+    command.args(["lock", "x", "--ttl", "1s", "--endpoint", &daemon.endpoint]);
+    let mut held = Running::start(command.args(["--", "sh", "-c", script]).stdin(Stdio::null()));
+    assert_eq!(held.line(), "ready");
+    let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
+    assert_eq!((code(&next), stderr(&next)), (0, String::new()));
+    held.signal(Signal::SIGCONT);
+    assert_eq!(held.code(), Some(73));
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
+fn the_command_gets_the_terminal_when_it_asks_for_it() {
+    let daemon = Daemon::start();
+    let terminal = openpty(None, None).unwrap();
+    // Neither standard input nor standard output is the terminal.
+    let script = "exec \"$0\" lock x -- sh -c 'read line </dev/tty; echo got $line' </dev/null";
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "sh", "-c", script]).arg(leasehold_path());
+    command.env("LEASEHOLD_ENDPOINT", &daemon.endpoint).stdin(terminal.slave);
+    let mut held = Running::start(&mut command);
+    drop(command);
+    File::from(terminal.master.try_clone().unwrap()).write_all(b"this\n").unwrap();
+    assert_eq!(held.line(), "got this");
+    assert_eq!(held.code(), Some(0));
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
+async fn without_a_keeper_the_command_does_not_run() {
+    let daemon = Daemon::start();
+    // Each process of the program waits for this one when it is loaded.
+    let gate = daemon.dir.path().join("gate");
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut command = daemon.command(&["lock", "x", "--", "echo", "ran"]);
+    let mut held = Running::start(command.env("LD_PRELOAD", &gate).stderr(Stdio::piped()));
+    let_go_on(&gate);
+    let pid = held.pid();
+    let keeper = until(async || children(pid, "keeper").pop()).await;
+    until(async || children(pid, "launch").pop()).await;
+    kill(keeper, Signal::SIGKILL).unwrap();
+    until(async || children(pid, "keeper").is_empty().then_some(())).await;
+    let_go_on(&gate);
+    assert_eq!(held.rest(), "");
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("can't tell the keeper"), "{said}");
+    assert_eq!(held.code(), Some(1));
+    assert_eq!(json(&daemon, &["get", "x"])["held"], false);
+}
+
+#[test]
+fn a_signal_ends_the_wait() {
+    let daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let mut watch = daemon.begin(&["watch", "x", "--output", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&watch.line()).unwrap()["initial"], true);
+    let mut waiter = daemon.begin(&["lock", "x", "--", "true"]);
+    // Until it is in the queue.
+    while serde_json::from_str::<Value>(&watch.line()).unwrap()["waiting"] != 1 {}
+    waiter.signal(Signal::SIGTERM);
+    assert_eq!(waiter.code(), Some(128 + 15));
+    while serde_json::from_str::<Value>(&watch.line()).unwrap()["waiting"] != 0 {}
+}
+
+#[test]
+fn a_broken_lock_takes_the_whole_group_with_it() {
+    let daemon = Daemon::start();
+    // The background process ignores the request to end, and holds the pipe.
+    let script = "(trap '' TERM; sleep 1000) & trap 'echo asked; exit 0' TERM; echo ready; wait";
+    let mut held = hold(&daemon, &["x", "--ttl", "30s"], script);
+    let output = daemon.run(&["break", "x", "--reason", "stuck"]);
+    assert_eq!(code(&output), 0);
+    assert_eq!(held.rest(), "asked\n");
+    assert_eq!(held.code(), Some(73));
+    assert_eq!(json(&daemon, &["get", "x"])["held"], false);
+    assert_eq!(json(&daemon, &["break", "x", "--reason", "again"])["broken"], false);
+}
+
+#[test]
+fn the_longest_hold_ends_the_command() {
+    let daemon = Daemon::start();
+    let arguments = ["lock", "x", "--longest-hold", "1s", "--output", "json"];
+    let output = daemon.run(&[&arguments[..], &["--", "sleep", "1000"]].concat());
+    assert_eq!(code(&output), 73);
+    let error = error(&output);
+    assert_eq!((&error["kind"], &error["reason"]), (&"lost".into(), &"held_too_long".into()));
+}
+
+#[test]
+fn a_stopped_cli_finds_its_command_dead() {
+    let daemon = Daemon::start();
+    // Only the command holds this one open: a stopped process keeps its output.
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let script = format!("exec >{}; {STUBBORN}", fifo.display());
+    let arguments = ["lock", "x", "--ttl", "1s", "--", "sh", "-c", &script];
+    let mut held = daemon.begin(&arguments);
+    let mut output = BufReader::new(File::open(&fifo).unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    held.signal(Signal::SIGSTOP);
+    // Ends when the keeper has killed the command.
+    output.read_to_string(&mut line).unwrap();
+    let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
+    assert_eq!(code(&next), 0);
+    held.signal(Signal::SIGCONT);
+    assert_eq!(held.code(), Some(73));
+}
+
+#[test]
+fn a_killed_cli_takes_its_command_with_it() {
+    let daemon = Daemon::start();
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut held = hold(&daemon, &["x", "--ttl", "3s"], script);
+    held.signal(Signal::SIGKILL);
+    assert_eq!(held.rest(), "asked\n");
+    let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
+    assert_eq!(code(&next), 0);
+}
+
+#[test]
+fn a_dead_daemon_ends_the_command() {
+    let daemon = Daemon::start();
+    let mut held = hold(&daemon, &["x", "--ttl", "1s"], STUBBORN);
+    daemon.process.signal(Signal::SIGKILL);
+    held.rest();
+    assert_eq!(held.code(), Some(73));
+    assert_eq!(code(&daemon.run(&["ls"])), 69);
+}
+
+#[test]
+fn what_a_command_leaves_running_is_left_alone() {
+    let daemon = Daemon::start();
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let output = daemon.run(&["lock", "x", "--", "sh", "-c", script]);
+    assert_eq!(code(&output), 0);
+    let left: i32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert_eq!(kill(Pid::from_raw(left), Signal::SIGKILL), Ok(()));
+}
+
+#[test]
+fn locks_are_listed_for_people_and_programs() {
+    let daemon = Daemon::start();
+    let _a = hold(&daemon, &["jobs/a"], "echo ready; sleep 100");
+    let _b = hold(&daemon, &["other"], "echo ready; sleep 100");
+    let text = String::from_utf8(daemon.run(&["ls"]).stdout).unwrap();
+    assert!(text.starts_with("NAME "), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let jobs = json(&daemon, &["ls", "jobs/"]);
+    assert_eq!(jobs["name"], "jobs/a");
+    assert_eq!(jobs["namespace"], "default");
+    assert!(jobs["token"].is_u64() && jobs["held_for_ms"].is_u64(), "{jobs}");
+    let token = jobs["token"].to_string();
+    assert_eq!(code(&daemon.run(&["check", "jobs/a", &token])), 0);
+    assert_eq!(code(&daemon.run(&["check", "jobs/a", "1"])), 1);
+    assert_eq!(code(&daemon.run(&["check", "unused", "1"])), 1);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let daemon = Daemon::start();
+    let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let mut list = daemon.command(&["ls"]);
+    let mut list = list.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(list.stdout.take());
+    let output = list.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
+}
+
+#[test]
+fn a_check_does_not_depend_on_who_reads_it() {
+    let daemon = Daemon::start();
+    let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let token = json(&daemon, &["get", "x"])["token"].to_string();
+    for (token, expected) in [(token.as_str(), 0), ("1", 1)] {
+        for output in ["text", "json"] {
+            let (reader, writer) = io::pipe().unwrap();
+            drop(reader);
+            let mut check = daemon.command(&["check", "x", token, "--output", output]);
+            let output = check.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+            assert_eq!((code(&output), stderr(&output)), (expected, String::new()));
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_its_field() {
+    let daemon = Daemon::start();
+    let long = "x".repeat(257);
+    for arguments in [
+        &["get", ""][..],
+        &["get", &long],
+        &["get", "a\tb"],
+        &["ls", "--namespace", "Not_A_Label"],
+        &["lock", "x", "--ttl", "0s", "--", "true"],
+        &["lock", "x", "--ttl", "61s", "--", "true"],
+        &["lock", "x", "--longest-hold", "10ms", "--", "true"],
+        &["break", "x", "--reason", ""],
+    ] {
+        let output = daemon.run(&[&["--output", "json"], arguments].concat());
+        assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));
+        assert!(error(&output)["field"].is_string(), "{arguments:?}");
+    }
+    for arguments in [&["lock"][..], &["ls", "--no-such-flag"], &["check", "x", "-1"], &[]] {
+        assert_eq!(code(&daemon.run(arguments)), 64, "{arguments:?}");
+    }
+    let output = daemon.run(&["ls", "--output", "json", "--no-such-flag"]);
+    assert_eq!(error(&output)["kind"], "usage");
+}
+
+#[test]
+fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
+    let mut daemon = Daemon::start();
+    let mut command =
+        daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; read line; exit 3"]);
+    let mut held = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGTERM);
+    let mut warning = String::new();
+    BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+    assert!(warning.contains("shutting down"), "{warning}");
+    drop(held.child.stdin.take());
+    assert_eq!(held.code(), Some(3));
+    assert_eq!(daemon.process.code(), Some(0));
+    // After that, nothing has to be waited for.
+    let daemon = daemon.restart(&[]);
+    assert_eq!(code(&daemon.run(&["lock", "x", "--no-wait", "--", "true"])), 0);
+}
+
+#[test]
+fn warnings_are_objects_for_programs() {
+    let daemon = Daemon::start();
+    let script = "echo ready; read line";
+    let mut command = daemon.command(&["lock", "x", "--output", "json", "--", "sh", "-c", script]);
+    let mut held = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGTERM);
+    let mut warning = String::new();
+    BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+    let warning: Value = serde_json::from_str(&warning).unwrap();
+    assert!(warning["note"]["message"].as_str().unwrap().contains("shutting down"), "{warning}");
+}
+
+#[test]
+fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
+    let daemon = Daemon::start_with(&["--drain", "60s"]);
+    let (_reader, writer) = full_pipe();
+    // Longer than the lock would last if it were not kept alive.
+    let script = "echo ready; read line; sleep 6; exit 3";
+    let mut command = daemon.command(&["lock", "x", "--ttl", "3s", "--", "sh", "-c", script]);
+    let mut held = Running::start(command.stdin(Stdio::piped()).stderr(writer));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGTERM);
+    drop(held.child.stdin.take());
+    assert_eq!(held.code(), Some(3));
+}
+
+#[test]
+fn a_second_signal_stops_the_daemon_at_once() {
+    let mut daemon = Daemon::start();
+    let mut command = daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; sleep 100"]);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.process.signal(Signal::SIGINT);
+    // The first has been heard when the holder is warned.
+    let mut warning = String::new();
+    BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+    daemon.process.signal(Signal::SIGINT);
+    assert_eq!(daemon.process.code(), Some(1));
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let daemon = Daemon::start();
+    let mut second = leasehold(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    let output = second.arg(daemon.dir.path().join("data")).output().unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).starts_with("leasehold: "), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn the_configuration_can_be_checked() {
+    let output = leasehold(&["serve", "--check", "--threads", "4", "--reflection"])
+        .env("LEASEHOLD_DRAIN", "3s")
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("threads = 4 # flag --threads\n"), "{text}");
+    assert!(text.contains("reflection = true # flag --reflection\n"), "{text}");
+    assert!(text.contains("drain = \"3s\" # environment variable LEASEHOLD_DRAIN\n"), "{text}");
+
+    let output = leasehold(&["serve", "--check", "--output", "json"]).output().unwrap();
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["config"]["threads"], 1);
+
+    let output = leasehold(&["serve", "--threads", "0", "--listen", "0.0.0.0:1"])
+        .env("LEASEHOLD_DRAIN", "soon")
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 78);
+    for key in ["threads", "listen", "drain"] {
+        assert!(stderr(&output).contains(&format!("  {key} = ")), "{}", stderr(&output));
+    }
+}
+
+/// A daemon whose log is read.
+fn logging_daemon(arguments: &[&str]) -> (Running, BufReader<ChildStderr>, TempDir) {
+    let dir = TempDir::new().unwrap();
+    let mut command = serve(dir.path(), "127.0.0.1:0", arguments);
+    let mut daemon = Running::start(command.stderr(Stdio::piped()));
+    let log = BufReader::new(daemon.child.stderr.take().unwrap());
+    (daemon, log, dir)
+}
+
+/// The next line of a log that contains this.
+fn logged(log: &mut impl BufRead, text: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the log ended without {text:?}");
+        if line.contains(text) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn daemon_logs_start_in_one_line() {
+    let (mut daemon, mut log, dir) = logging_daemon(&["--max-locks", "77"]);
+    let address = daemon.line().strip_prefix("listening on ").unwrap().to_owned();
+    let line = logged(&mut log, "daemon started");
+    let data = dir.path().join("data");
+    for part in [
+        concat!("version=\"", env!("CARGO_PKG_VERSION"), "\""),
+        &format!("store=\"embedded\" location=\"{}\"", data.display()),
+        &format!("listen=\"{address}\""),
+        "max_locks=77",
+        "default_ttl=10s",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
+#[test]
+fn session_that_expires_with_locks_is_logged_once() {
+    let (mut daemon, mut log, _dir) = logging_daemon(&["--log-format", "json"]);
+    let address = daemon.line().strip_prefix("listening on ").unwrap().to_owned();
+    let endpoint = format!("http://{address}");
+    let script = "echo ready; sleep 1000";
+    let mut command = leasehold(&["lock", "a", "--ttl", "1s", "-e", &endpoint]);
+    let mut held = Running::start(command.args(["--", "sh", "-c", script]));
+    assert_eq!(held.line(), "ready");
+    held.signal(Signal::SIGKILL);
+    // The next grant comes after the expiry.
+    let output = leasehold(&["lock", "a", "-e", &endpoint, "--", "true"]).output().unwrap();
+    assert_eq!(code(&output), 0);
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.code(), Some(0));
+    let mut lines = String::new();
+    log.read_to_string(&mut lines).unwrap();
+    let expired: Vec<_> = lines.lines().filter(|line| line.contains("expired")).collect();
+    assert_eq!(expired.len(), 1, "{lines}");
+    let line: Value = serde_json::from_str(expired[0]).unwrap();
+    assert_eq!(line["level"], "INFO");
+    assert_eq!((&line["locks"], &line["ttl"]), (&"\"a\"".into(), &"1s".into()), "{line}");
+    assert!(line["holder"].as_str().unwrap().starts_with("leasehold lock: sh"), "{line}");
+    assert_eq!(line["session"].as_str().unwrap().len(), 16, "{line}");
+}
+
+#[test]
+fn unknown_variable_is_reported_with_closest_name() {
+    let check = |variable: &str| {
+        let mut command = leasehold(&["serve", "--check"]);
+        let output = command.env(variable, "1").output().unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert_eq!(
+        check("LEASEHOLD_DRIAN"),
+        "leasehold: environment variable LEASEHOLD_DRIAN is no setting; did you mean \
+         LEASEHOLD_DRAIN?\n"
+    );
+    assert!(check("LEASEHOLD_QUORUM").ends_with("LEASEHOLD_QUORUM is no setting\n"));
+    for known in [
+        "LEASEHOLD_MAX_LOCKS",
+        "LEASEHOLD_TOKEN",
+        "LEASEHOLD_ENDPOINT",
+        "LEASEHOLD_PORT",
+        "LEASEHOLD_SERVICE_HOST",
+        "LEASEHOLD_SERVICE_PORT_GRPC",
+        "LEASEHOLD_HTTP_PORT_80_TCP_ADDR",
+        "LEASEHOLDER",
+    ] {
+        assert_eq!(check(known), "", "{known}");
+    }
+    let daemon = Daemon::start();
+    let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
+    let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
+    assert_eq!(code(&output), 1, "the directory is in use");
+    assert!(stderr(&output).contains("LEASEHOLD_DRIAN is no setting"), "{}", stderr(&output));
+}
+
+#[test]
+fn lock_without_command_holds_until_interrupted() {
+    let daemon = Daemon::start();
+    for (signal, options) in [
+        (Signal::SIGTERM, &[][..]),
+        (Signal::SIGINT, &["-o", "json"][..]),
+        (Signal::SIGHUP, &["-n", "shop"][..]),
+    ] {
+        if is_ignored(signal) {
+            continue;
+        }
+        // Standard input is at its end from the beginning.
+        let mut held = daemon.begin(&[&["lock", "x"], options].concat());
+        let line = held.line();
+        let token: u64 = match options {
+            ["-o", _] => {
+                let object: Value = serde_json::from_str(&line).unwrap();
+                assert_eq!(
+                    (&object["lock"], &object["namespace"]),
+                    (&"x".into(), &"default".into())
+                );
+                object["token"].as_u64().unwrap()
+            }
+            _ => line.parse().unwrap(),
+        };
+        let namespace = if options.contains(&"shop") { "shop" } else { "default" };
+        let lock = json(&daemon, &["get", "x", "-n", namespace]);
+        assert_eq!((&lock["token"], &lock["held"]), (&token.into(), &true.into()));
+        held.signal(signal);
+        assert_eq!(held.code(), Some(0));
+        assert_eq!(held.rest(), "");
+        assert_eq!(json(&daemon, &["get", "x", "-n", namespace])["held"], false);
+    }
+}
+
+#[test]
+fn lock_without_command_exits_on_loss_and_leaves_lock_to_expire() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["lock", "x", "--ttl", "60s"]);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
+    held.line();
+    let before = json(&daemon, &["break", "x", "--reason", "stuck"]);
+    assert_eq!(before["broken"], true);
+    assert_eq!(held.code(), Some(73));
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
+    assert!(said.ends_with(" (\"stuck\")\n"), "{said}");
+    // What it protected may still be at work.
+    let lock = json(&daemon, &["get", "x"]);
+    assert_eq!((&lock["held"], &lock["ending"]), (&true.into(), &true.into()), "{lock}");
+}
+
+#[test]
+fn broken_lock_is_explained_in_one_sentence() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; sleep 1000"]);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
+    assert_eq!(held.line(), "ready");
+    daemon.run(&["break", "x", "-r", "testing it"]);
+    assert_eq!(held.code(), Some(73));
+    let mut said = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
+    assert!(said.ends_with(" (\"testing it\"); stopped the command\n"), "{said}");
+}
+
+#[test]
+fn refusals_name_holder_and_start_in_local_time() {
+    let daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let since = |zone: &str| {
+        let mut command = daemon.command(&["lock", "x", "--no-wait", "--", "true"]);
+        let said = stderr(&command.env("TZ", zone).output().unwrap());
+        assert!(said.starts_with("leasehold: lock \"x\" is held by \"leasehold lock: sh\" on "));
+        assert!(said.ends_with("; use --wait to wait for it\n"), "{said}");
+        let (_, since) = said.split_once(" since ").unwrap();
+        since.split_once(" (").unwrap().0.rsplit(' ').next().unwrap().to_owned()
+    };
+    // These zones differ by half an hour and never by whole hours.
+    let minutes = |time: &str| time.split(':').nth(1).unwrap().parse::<i32>().unwrap();
+    let (utc, india) = (since("UTC"), since("IST-5:30"));
+    assert_eq!((minutes(&utc) + 30) % 60, minutes(&india), "{utc} {india}");
+    let waited = daemon.run(&["lock", "x", "-w", "100ms", "--", "true"]);
+    let said = stderr(&waited);
+    assert!(said.starts_with("leasehold: timed out after 100ms waiting for lock \"x\", held by "));
+    let output = leasehold(&["ls", "-e", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "leasehold: can't connect to the daemon at http://127.0.0.1:1: connection refused; start \
+         it with \"leasehold serve\" or set --endpoint\n"
+    );
+    let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
+    assert_eq!(
+        stderr(&output),
+        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 1m\n"
+    );
+}
+
+#[test]
+fn usage_does_not_show_variables_as_required() {
+    let daemon = Daemon::start();
+    let mut command = daemon.command(&["check", "x"]);
+    let output = command.env("LEASEHOLD_NAMESPACE", "shop").output().unwrap();
+    assert_eq!(code(&output), 64);
+    assert!(
+        stderr(&output).contains("Usage: leasehold check <NAME> <TOKEN>"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    for arguments in [
+        &["completions", "bash", "--endpoint", "http://a:1"][..],
+        &["--endpoint", "http://a:1", "completions", "bash"],
+        &["serve", "--namespace", "a"],
+        &["doctor", "-e", "http://a:1"],
+        &["bench", "hold", "-n", "a"],
+    ] {
+        let output = leasehold(arguments).output().unwrap();
+        assert_eq!(code(&output), 64, "{arguments:?}");
+        assert!(stderr(&output).contains("unexpected argument '-"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn list_covers_all_namespaces_up_to_limit() {
+    let daemon = Daemon::start();
+    let namespaces = ["shop", "default", "billing"];
+    let _held = namespaces
+        .map(|namespace| hold(&daemon, &["job", "-n", namespace], "echo ready; sleep 100"));
+    let text = String::from_utf8(daemon.run(&["ls", "-A"]).stdout).unwrap();
+    assert!(text.starts_with("NAMESPACE  NAME "), "{text}");
+    let listed: Vec<_> = text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(listed, ["billing", "default", "shop"]);
+    let output = daemon.run(&["ls", "-A", "--limit", "2"]);
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap().lines().count(), 3);
+    assert!(stderr(&output).contains("the first 2 locks"), "{}", stderr(&output));
+    let output = daemon.run(&["ls", "-A", "--limit", "3", "-o", "json"]);
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap().lines().count(), 3);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn watch_lines_have_timestamps() {
+    let daemon = Daemon::start();
+    let mut text = Running::start(daemon.command(&["watch", "x"]).env("TZ", "UTC"));
+    let line = text.line();
+    let (time, rest) = line.split_at("2026-11-18 12:03:11".len());
+    assert!(time.chars().filter(char::is_ascii_digit).count() == 14, "{line}");
+    assert_eq!(rest, " x: free");
+    let mut json = daemon.begin(&["watch", "x", "-o", "json"]);
+    let object: Value = serde_json::from_str(&json.line()).unwrap();
+    let utc = object["time"].as_str().unwrap();
+    assert!(utc.ends_with('Z') && utc[..13] >= time.replace(' ', "T")[..13], "{utc} {time}");
+}
+
+/// Runs a command with a terminal as its standard output and standard error, and
+/// returns everything that it writes there.
+fn on_terminal(command: &mut Command) -> String {
+    let terminal = openpty(None, None).unwrap();
+    let slave = terminal.slave.try_clone().unwrap();
+    let mut child = command.stdout(terminal.slave).stderr(slave).spawn().unwrap();
+    // The slave must be open nowhere else, or the terminal never ends.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut shown = Vec::new();
+    // A terminal whose last user has gone ends with an error.
+    _ = File::from(terminal.master).read_to_end(&mut shown);
+    child.wait().unwrap();
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn terminal_shows_token_and_colors_unless_refused() {
+    let daemon = Daemon::start();
+    let plain = |arguments: &[&str]| {
+        let mut command = daemon.command(arguments);
+        command.env("TERM", "xterm").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command
+    };
+    let script = ["lock", "x", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"];
+    let shown = on_terminal(&mut plain(&script));
+    let token = shown.split("token ").last().unwrap().trim();
+    assert!(shown.contains(&format!("acquired lock \"x\" with token {token}\r\n")), "{shown:?}");
+    assert!(shown.contains("\x1b[1mleasehold:"), "{shown:?}");
+    let shown = on_terminal(plain(&script).env("NO_COLOR", "1"));
+    assert!(shown.contains("leasehold: acquired lock") && !shown.contains("\x1b[1m"), "{shown:?}");
+
+    let _held = hold(&daemon, &["y"], "echo ready; sleep 100");
+    let colors = |command: &mut Command| on_terminal(command).contains("\x1b[33mheld");
+    assert!(colors(&mut plain(&["ls"])));
+    assert!(!colors(plain(&["ls"]).env("NO_COLOR", "1")));
+    assert!(!on_terminal(&mut plain(&["ls", "-o", "json"])).contains('\x1b'));
+    let piped = |name: &str| {
+        let mut command = plain(&["ls"]);
+        String::from_utf8(command.env(name, "1").output().unwrap().stdout).unwrap()
+    };
+    assert!(!piped("UNRELATED").contains('\x1b'));
+    assert!(piped("CLICOLOR_FORCE").contains("\x1b[33mheld"));
+}
+
+#[test]
+fn watchdog_kills_when_only_wall_clock_shows_pause() {
+    let mut command = Command::new("sleep");
+    let mut victim = command.arg("1000").process_group(0).spawn().unwrap();
+    let mut command = leasehold(&["keeper", "--output", "text"]);
+    let mut keeper = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Both clocks an hour ago by the wall clock, and now by the other: 60 s are left
+    // of the grant, and 3,600 s have passed.
+    let boot = Moment::now().since(Moment::from_boot(Duration::ZERO));
+    let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap();
+    let message = |passed: Duration, pid: u32| {
+        let kill_at = boot + Duration::from_secs(60);
+        let wall = wall - passed;
+        let times = [kill_at, boot, wall].map(|time| time.as_nanos().to_string()).join(" ");
+        format!("kill-at {times}\ngroup {pid}\n")
+    };
+    let mut pipe = keeper.stdin.take().unwrap();
+    pipe.write_all(message(Duration::from_secs(3600), victim.id()).as_bytes()).unwrap();
+    // Without the wall clock, the kill would be a minute away.
+    assert_eq!(victim.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
+    assert!(!(Moment::from_boot(boot) + Duration::from_secs(60)).has_passed());
+    assert!(keeper.wait().unwrap().success());
+}
+
+#[test]
+fn the_keeper_does_not_run_alone() {
+    let output = leasehold(&["keeper", "--output", "text"]).output().unwrap();
+    assert_eq!(code(&output), 64);
+}

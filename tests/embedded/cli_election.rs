@@ -1,0 +1,563 @@
+//! Elections on the command line: real candidates, leaders and observers.
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    thread,
+};
+
+use leasehold_test_support::{
+    Daemon, Running,
+    election_cli::{
+        POLITE, STUBBORN, begin, begin_noting, candidates, code, elect, leader, next_value, stderr,
+        step_down, token,
+    },
+    is_ignored, until,
+};
+use nix::{pty::openpty, sys::signal::Signal};
+use serde_json::{Value, json};
+
+/// The states of the children of a process, as the system has them: `Z` has
+/// ended, and was not reaped.
+fn children(parent: u32) -> Vec<String> {
+    let stats = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.unwrap().path().join("stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let (state, fields) = fields.split_once(' ')?;
+        (fields.split(' ').next()? == parent.to_string()).then(|| state.to_owned())
+    });
+    stats.collect()
+}
+
+fn fifo(daemon: &Daemon) -> std::path::PathBuf {
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fifo
+}
+
+#[test]
+fn the_command_sees_its_election_and_ends_as_itself() {
+    let daemon = Daemon::start();
+    let script = "echo $LEASEHOLD_ELECTION, $LEASEHOLD_LOCK in $LEASEHOLD_NAMESPACE; \
+                  test $LEASEHOLD_TOKEN -gt 0; exit 7";
+    for options in [&[][..], &["--once"]] {
+        let output =
+            elect(&daemon, &[&["--namespace", "shop"], options].concat(), script).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "jobs, jobs in shop\n");
+        assert_eq!(code(&output), 7, "{}", stderr(&output));
+    }
+    assert_eq!(code(&elect(&daemon, &[], "exit 0").output().unwrap()), 0);
+    for (command, expected) in [("no-such-command", 127), ("/", 126)] {
+        let output = daemon.run(&["elect", "jobs", "--restart", "--", command]);
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+    }
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
+    let daemon = Daemon::start();
+    let mut first = begin(&daemon, &["--ttl", "1s", "--value", "one"], STUBBORN);
+    let low = token(&mut first);
+    let mut second = begin(&daemon, &["--value", "two"], POLITE);
+    candidates(&daemon, 1).await;
+    let shown = leader(&daemon);
+    assert_eq!(shown["leader"]["value"], "one");
+    assert_eq!(shown["leader"]["value_base64"], "b25l");
+    assert_eq!(shown["leader"]["token"], low);
+    assert_eq!(shown["leader"]["local"], true);
+    first.signal(Signal::SIGKILL);
+    let high = token(&mut second);
+    assert!(high > low, "{high} after {low}");
+    assert_eq!(leader(&daemon)["leader"]["value"], "two");
+    // The keeper has killed the command, which held the pipe open.
+    assert_eq!(first.rest(), "");
+}
+
+#[tokio::test]
+async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
+    let daemon = Daemon::start();
+    let mut first = begin(&daemon, &["--ttl", "60s"], POLITE);
+    token(&mut first);
+    let mut second = begin(&daemon, &["--ttl", "60s"], POLITE);
+    candidates(&daemon, 1).await;
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.line(), "asked");
+    assert_eq!(first.code(), Some(4));
+    // The ttl would be the time limit of this test.
+    token(&mut second);
+    // One that only waits ends by the signal.
+    let signals = [Signal::SIGTERM, Signal::SIGINT];
+    for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
+        let mut third = begin(&daemon, &[], POLITE);
+        candidates(&daemon, 1).await;
+        third.signal(signal);
+        assert_eq!(third.code(), Some(128 + signal as i32));
+        candidates(&daemon, 0).await;
+    }
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_after_its_time() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--ttl", "60s", "--drain", "100ms"], STUBBORN);
+    token(&mut leading);
+    leading.signal(Signal::SIGTERM);
+    assert_eq!(leading.code(), Some(128 + 9));
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[test]
+fn loss_stops_the_whole_group_and_leads_to_the_next_campaign() {
+    let daemon = Daemon::start();
+    // The background process ignores the request to end, and holds the pipe.
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN; (trap '' TERM; sleep 1000) >{} & trap 'echo asked; exit' TERM; wait",
+        fifo.display()
+    );
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--ttl", "30s"], &script);
+    let low = token(&mut leading);
+    let mut background = File::open(&fifo).unwrap();
+    assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+    assert_eq!(leading.line(), "asked");
+    background.read_to_end(&mut Vec::new()).unwrap();
+    notes.until("next campaign in");
+    assert!(token(&mut leading) > low);
+}
+
+#[test]
+fn what_a_command_leaves_running_does_not_outlive_the_leadership() {
+    let daemon = Daemon::start();
+    let output = elect(&daemon, &[], "sleep 1000 & echo left; exit 0").output().unwrap();
+    // The output ends because nobody holds it open any more.
+    assert_eq!((code(&output), output.stdout), (0, b"left\n".to_vec()));
+}
+
+#[tokio::test]
+async fn who_has_ended_does_not_stay_as_a_zombie() {
+    let daemon = Daemon::start();
+    // Some lose their parent, and one leaves the group too.
+    let script = "(true & sleep 0.1 & setsid true &); trap 'exit' TERM; echo $LEASEHOLD_TOKEN; \
+                  while :; do sleep 0.05; done";
+    let options = ["--probe-command", "true & exit 0", "--probe-interval", "50ms"];
+    for probe in [&[][..], &options] {
+        let (mut leading, _notes) =
+            begin_noting(&daemon, &[&["--ttl", "30s"], probe].concat(), script);
+        for _ in 0..3 {
+            token(&mut leading);
+            // The keeper and the command.
+            until(async || {
+                let states = children(leading.pid());
+                (states.len() == 2 && !states.contains(&"Z".to_owned())).then_some(())
+            })
+            .await;
+            assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+        }
+        token(&mut leading);
+        leading.signal(Signal::SIGTERM);
+        leading.end();
+    }
+}
+
+#[test]
+fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
+    let daemon = Daemon::start();
+    let options = ["--once", "--output", "json", "--ttl", "2s"];
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    daemon.process.signal(Signal::SIGSTOP);
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    daemon.process.signal(Signal::SIGCONT);
+    assert_eq!(error["error"]["reason"], "expired");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("no keep-alive response from the daemon"), "{message}");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn with_once_a_loss_is_the_end() {
+    let daemon = Daemon::start();
+    let options = ["--once", "--output", "json", "--ttl", "30s"];
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    assert_eq!(error["error"]["kind"], "lost");
+    assert_eq!(error["error"]["reason"], "broken");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn with_restart_a_failure_leads_to_the_next_campaign() {
+    let daemon = Daemon::start();
+    let marker = daemon.dir.path().join("marker");
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN; test -e {0} && exit 0; touch {0}; exit 9",
+        marker.display()
+    );
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--restart"], &script);
+    let low = token(&mut leading);
+    notes.until("the command ended with 9; next campaign in");
+    // Somebody else may lead meanwhile.
+    let output = elect(&daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
+    let between: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert!(between > low);
+    assert!(token(&mut leading) > between);
+    assert_eq!(leading.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
+    let daemon = Daemon::start();
+    let nobody = step_down(&daemon, "30s");
+    assert_eq!(code(&nobody), 0);
+    assert!(String::from_utf8(nobody.stdout).unwrap().contains("no leader"));
+
+    let (mut first, mut notes) = begin_noting(&daemon, &["--ttl", "60s", "--value", "one"], POLITE);
+    let low = token(&mut first);
+    let mut second = begin(&daemon, &["--ttl", "60s", "--value", "two"], POLITE);
+    candidates(&daemon, 1).await;
+    let asked = step_down(&daemon, "10m");
+    assert_eq!(code(&asked), 0);
+    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked to step down within"));
+    assert_eq!(first.line(), "asked");
+    let high = token(&mut second);
+    assert!(high > low);
+    assert!(notes.until("asked the leader of \"jobs\" to step down").contains("(\"an upgrade\")"));
+    notes.until("stepped down from \"jobs\"; next campaign in");
+    candidates(&daemon, 1).await;
+    second.signal(Signal::SIGTERM);
+    assert!(token(&mut first) > high);
+
+    // With --once it does not come back, and nothing went wrong.
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.code(), Some(4));
+    let mut third = begin(&daemon, &["--once"], POLITE);
+    token(&mut third);
+    assert_eq!(code(&step_down(&daemon, "10m")), 0);
+    assert_eq!(third.code(), Some(0));
+}
+
+#[test]
+fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--once", "--ttl", "2s"], STUBBORN);
+    token(&mut leading);
+    assert_eq!(code(&step_down(&daemon, "2s")), 0);
+    assert_eq!(leading.code(), Some(0), "it resigned in time");
+    assert_eq!(leader(&daemon)["leader"], Value::Null);
+}
+
+#[test]
+fn a_leader_goes_on_with_the_next_daemon() {
+    let mut daemon = Daemon::start();
+    let (mut leading, mut notes) = begin_noting(&daemon, &[], POLITE);
+    let low = token(&mut leading);
+    daemon.process.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+    notes.until("stepped down from");
+    assert!(daemon.process.end().success());
+    let daemon = daemon.restart(&[]);
+    assert!(token(&mut leading) > low);
+    assert!(!leader(&daemon)["leader"].is_null());
+}
+
+#[test]
+fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
+    let daemon = Daemon::start_with(&["--drain", "1s"]);
+    let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
+                  while :; do sleep 0.05; done";
+    let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s", "--once"], script);
+    token(&mut leading);
+    daemon.process.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+    assert_eq!(leading.line(), "done");
+}
+
+/// Answers HTTP requests with what the file says.
+fn http_server(status: std::path::PathBuf) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream: TcpStream = stream.unwrap();
+            let mut head = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while head.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let status = fs::read_to_string(&status).unwrap();
+            write!(stream, "HTTP/1.1 {status} Told\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    port
+}
+
+/// Leads as long as `probe` says that it is healthy, and not longer.
+fn resigns_when(daemon: &Daemon, probe: &[&str], sicken: impl FnOnce(), why: &str) {
+    let often = ["--probe-interval", "50ms", "--probe-threshold", "2", "--ttl", "60s"];
+    let (mut leading, mut notes) = begin_noting(daemon, &[probe, &often].concat(), POLITE);
+    let low = token(&mut leading);
+    sicken();
+    let line = notes.until("probe failed 2 times in a row");
+    assert!(line.contains(why), "{line}");
+    assert_eq!(leading.line(), "asked");
+    notes.until("resigned from \"jobs\"; next campaign in");
+    let next = elect(daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
+    let next: u64 = String::from_utf8(next.stdout).unwrap().trim().parse().unwrap();
+    assert!(next > low);
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_http() {
+    let daemon = Daemon::start();
+    let status = daemon.dir.path().join("status");
+    fs::write(&status, "204").unwrap();
+    let url = format!("http://127.0.0.1:{}/healthz?deep=1", http_server(status.clone()));
+    let sicken = || fs::write(&status, "503").unwrap();
+    resigns_when(&daemon, &["--probe-http", &url], sicken, "answered with 503");
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_grpc() {
+    let daemon = Daemon::start();
+    // Another daemon is a server with gRPC's health service.
+    let mut server = Daemon::start();
+    let endpoint = server.endpoint.clone();
+    resigns_when(
+        &daemon,
+        &["--probe-grpc", &endpoint],
+        || assert!(server.stop().success()),
+        "refused",
+    );
+}
+
+#[test]
+fn a_service_that_grpc_does_not_know_is_not_healthy() {
+    let daemon = Daemon::start();
+    let endpoint = format!("{}/no.such.Service", daemon.endpoint);
+    resigns_when(&daemon, &["--probe-grpc", &endpoint], || (), "NotFound");
+}
+
+#[test]
+fn an_unhealthy_leader_resigns_by_command() {
+    let daemon = Daemon::start();
+    let file = daemon.dir.path().join("healthy");
+    fs::write(&file, "").unwrap();
+    let script = format!("test -e {} && test $LEASEHOLD_TOKEN -gt 0", file.display());
+    let sicken = || fs::remove_file(&file).unwrap();
+    resigns_when(&daemon, &["--probe-command", &script], sicken, "exit status: 1");
+}
+
+#[test]
+fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
+    let daemon = Daemon::start();
+    let fifo = daemon.dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Not the shell itself, but what it has started, holds the pipe.
+    let script = format!("sleep 1000 >{}; true", fifo.display());
+    let options =
+        ["--probe-command", &script, "--probe-timeout", "2s", "--probe-threshold", "1", "--once"];
+    let options = [&options[..], &["--probe-interval", "50ms", "--output", "json"]].concat();
+    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    token(&mut leading);
+    File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
+    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    assert_eq!(error["error"]["kind"], "unhealthy");
+    assert!(error["error"]["message"].as_str().unwrap().contains("no answer within 2s"), "{error}");
+    assert_eq!(leading.code(), Some(73));
+}
+
+#[test]
+fn a_probe_leaves_nothing_behind_when_it_has_ended() {
+    let daemon = Daemon::start();
+    let fifo = fifo(&daemon);
+    let script = format!("exec 3>{}; sleep 1000 & exit 0", fifo.display());
+    let options = ["--probe-command", &script, "--probe-interval", "1s", "--ttl", "60s"];
+    let mut leading = begin(&daemon, &options, POLITE);
+    token(&mut leading);
+    File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
+    // It was healthy.
+    assert!(!leader(&daemon)["leader"].is_null());
+    leading.signal(Signal::SIGTERM);
+    assert_eq!(leading.line(), "asked");
+}
+
+#[test]
+fn a_killed_candidate_takes_its_probe_with_it() {
+    let daemon = Daemon::start();
+    let fifo = fifo(&daemon);
+    let script = format!("exec 3>{}; sleep 1000; true", fifo.display());
+    let options = ["--probe-command", &script, "--probe-interval", "50ms"];
+    let options = [&options[..], &["--probe-timeout", "10m", "--ttl", "60s"]].concat();
+    let mut leading = begin(&daemon, &options, POLITE);
+    token(&mut leading);
+    let mut probe = File::open(&fifo).unwrap();
+    leading.signal(Signal::SIGKILL);
+    probe.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn what_a_probe_says_is_told_with_its_failure_only() {
+    let daemon = Daemon::start();
+    // More than fits into a pipe.
+    let wordy = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo no disk >&2; exit 3";
+    for (script, why) in [
+        (wordy, "exit status: 3: "),
+        ("echo no disk >&2; kill -9 $$", "signal: 9 (SIGKILL): no disk"),
+        ("exit 5", "exit status: 5"),
+        ("echo fine >&2; sleep 1000", "no answer within"),
+    ] {
+        let options = ["--probe-interval", "50ms", "--probe-threshold", "1", "--once"];
+        let more = ["--probe-timeout", "3s", "--output", "json", "--probe-command", script];
+        let output = elect(&daemon, &[&options[..], &more].concat(), "exec sleep 1000").output();
+        let output = output.unwrap();
+        assert_eq!(code(&output), 73);
+        let said = stderr(&output);
+        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        let message = lines.last().unwrap()["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why) && message.len() < 2000, "{message}");
+        assert_eq!(message.ends_with("no disk"), script.contains("no disk"), "{message}");
+    }
+}
+
+#[test]
+fn a_progress_file_that_cannot_be_is_noticed_before_the_campaign() {
+    let daemon = Daemon::start();
+    let missing = daemon.dir.path().join("missing");
+    let mut command = elect(&daemon, &["--progress-within", "10s"], "echo led");
+    let output = command.env("TMPDIR", &missing).output().unwrap();
+    assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]));
+    let said = stderr(&output);
+    assert!(said.contains(missing.to_str().unwrap()) && said.contains("TMPDIR"), "{said}");
+    assert!(!said.contains("leading"), "{said}");
+}
+
+#[test]
+fn a_stuck_leader_resigns() {
+    let daemon = Daemon::start();
+    // Busy for longer than it may be silent, then stuck.
+    let script = "echo $LEASEHOLD_PROGRESS_FILE; trap 'echo asked; exit' TERM; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do touch $LEASEHOLD_PROGRESS_FILE; sleep 0.3; done; \
+                  echo stuck; while :; do sleep 0.05; done";
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--progress-within", "2s"], script);
+    let file = leading.line();
+    assert_eq!(leading.line(), "stuck");
+    assert_eq!(leading.line(), "asked");
+    notes.until("the command is stuck");
+    notes.until("next campaign in");
+    assert!(!fs::exists(&file).unwrap(), "it is removed with its term");
+    assert_ne!(leading.line(), file);
+    leading.signal(Signal::SIGTERM);
+    leading.end();
+}
+
+#[test]
+fn bad_input_is_refused_with_its_field() {
+    let daemon = Daemon::start();
+    let large = "x".repeat(4097);
+    for (arguments, field) in [
+        (&["elect", "jobs", "--value", &large, "--", "true"][..], "value"),
+        (&["elect", "", "--", "true"], "name"),
+        (&["elect", "jobs", "--ttl", "61s", "--", "true"], "ttl"),
+        (&["leader", ""], "name"),
+        (&["observe", "a\tb"], "name"),
+        (&["step-down", "jobs", "--reason", ""], "reason"),
+        (&["step-down", "jobs", "--reason", "x", "--within", "2h"], "timeout"),
+    ] {
+        let output = daemon.run(&[&["--output", "json"], arguments].concat());
+        assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));
+        let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+        assert_eq!(error["error"]["field"], field, "{error}");
+    }
+    let output = daemon.run(&["elect", "jobs", "--value", &large, "--", "true"]);
+    let said = stderr(&output);
+    assert!(said.contains("4096") && said.contains("4097"), "{said}");
+}
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let mut daemon = Daemon::start();
+    daemon.stop();
+    for arguments in [
+        &["elect", "jobs", "--", "true"][..],
+        &["leader", "jobs"],
+        &["step-down", "jobs", "--reason", "x"],
+    ] {
+        assert_eq!(code(&daemon.run(arguments)), 69, "{arguments:?}");
+    }
+}
+
+#[test]
+fn values_are_shown_to_people_and_programs() {
+    let daemon = Daemon::start();
+    for (value, text, object) in [
+        ("10.0.0.7:80", "10.0.0.7:80", json!("10.0.0.7:80")),
+        ("two\nlines", "base64:dHdvCmxpbmVz", json!("two\nlines")),
+        ("-v", "-v", json!("-v")),
+    ] {
+        let mut leading = begin(&daemon, &["--value", value, "--label", "zone=b"], POLITE);
+        token(&mut leading);
+        let output = daemon.run(&["leader", "jobs"]);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains(&format!("value      {text}\n")), "{shown}");
+        let state = leader(&daemon);
+        assert_eq!(state["leader"]["value"], object);
+        assert_eq!(state["leader"]["holder"]["labels"]["zone"], "b");
+        leading.signal(Signal::SIGTERM);
+        leading.end();
+    }
+}
+
+#[test]
+fn who_waits_at_a_terminal_sees_who_leads() {
+    let daemon = Daemon::start();
+    let mut leading = begin(&daemon, &["--value", "10.0.0.7:80"], POLITE);
+    token(&mut leading);
+    let terminal = openpty(None, None).unwrap();
+    let mut command = elect(&daemon, &[], POLITE);
+    let _waiting = Running::start(command.env("TERM", "xterm").stderr(terminal.slave));
+    let mut shown = String::new();
+    let mut screen = BufReader::new(File::from(terminal.master));
+    while !shown.contains("(10.0.0.7:80)") {
+        let mut part = Vec::new();
+        assert_ne!(screen.read_until(b'd', &mut part).unwrap(), 0, "{shown}");
+        shown.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(shown.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{shown}");
+}
+
+#[test]
+fn observers_see_every_leader_and_none_across_a_restart() {
+    let daemon = Daemon::start();
+    let mut observer = daemon.begin(&["observe", "jobs", "--output", "json"]);
+    let mut reader = daemon.begin(&["observe", "jobs"]);
+    assert!(reader.line().ends_with(" jobs: no leader"));
+    let mut last = None;
+    assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+    for value in ["one", "two"] {
+        let mut leading = begin(&daemon, &["--value", value], POLITE);
+        assert_eq!(next_value(&mut observer, &mut last), value);
+        let line = reader.line();
+        assert!(line.contains(" jobs: led by leasehold elect: sh on "), "{line}");
+        assert!(line.contains(&format!("value {value}, ")), "{line}");
+        token(&mut leading);
+        leading.signal(Signal::SIGTERM);
+        assert_eq!(leading.code(), Some(4));
+        assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+        assert!(reader.line().ends_with(" jobs: no leader"));
+    }
+    let mut leading = begin(&daemon, &["--value", "three", "--ttl", "1s"], POLITE);
+    assert_eq!(next_value(&mut observer, &mut last), "three");
+    let low = token(&mut leading);
+    let daemon = daemon.restart(&[]);
+    assert_eq!(next_value(&mut observer, &mut last), Value::Null);
+    assert_eq!(next_value(&mut observer, &mut last), "three");
+    assert_eq!(leading.line(), "asked");
+    assert!(token(&mut leading) > low);
+    drop(daemon);
+}

@@ -1,0 +1,273 @@
+//! The HTTP endpoint of a real daemon, over real sockets.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use leasehold_client::Reason;
+use leasehold_test_support::{
+    Daemon,
+    http_endpoint::{LONG, Reply, Served, ask, campaign, head},
+    until,
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UnixStream},
+};
+
+/// Waits for the end of a connection on which nothing is said any more.
+async fn ends(mut connection: TcpStream) {
+    let mut rest = Vec::new();
+    connection.read_to_end(&mut rest).await.unwrap();
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+}
+
+#[test]
+fn it_is_off_unless_it_is_asked_for() {
+    let mut daemon = Daemon::start();
+    assert!(daemon.stop().success());
+    assert_eq!(daemon.process.rest(), "", "one listener, for gRPC");
+}
+
+#[tokio::test]
+async fn it_shows_who_leads() {
+    let served = Served::start(&[]);
+    let reply = served.get("/v1/elections/default/scheduler").await;
+    assert_eq!(reply.status, 200);
+    let nobody = json!({
+        "election": { "namespace": "default", "name": "scheduler" },
+        "leader": null,
+        "candidates": 0,
+    });
+    assert_eq!(reply.json(), nobody);
+
+    let client = served.client(LONG).await;
+    let leadership = campaign(&client, "http://10.0.0.7/\n").await;
+    let other = client.new_session();
+    let waiting = tokio::spawn(async move { campaign(&other, "next").await });
+    let state = until(async || {
+        let state = served.get("/v1/elections/default/scheduler").await.json();
+        (state["candidates"] == 1).then_some(state)
+    })
+    .await;
+    let leader = &state["leader"];
+    assert_eq!(leader["value"], "http://10.0.0.7/\n");
+    assert_eq!(leader["value_base64"], "aHR0cDovLzEwLjAuMC43Lwo=");
+    assert_eq!(leader["token"], leadership.token().get());
+    assert!(leader["leading_for_ms"].is_u64(), "{leader}");
+    assert_eq!(leader["local"], true);
+    assert_eq!(leader["session_id"], json!(client.session().unwrap().id));
+    assert_eq!(leader["ending"], false);
+    assert_eq!(leader["daemon"], Value::Null);
+    assert_eq!(leader["holder"]["client"], "test 1");
+    assert_eq!(leader["holder"]["pid"], std::process::id());
+    for key in ["host", "labels"] {
+        assert!(!leader["holder"][key].is_null(), "{key}: {leader}");
+    }
+    assert_eq!(leader["holder"]["pod"], Value::Null);
+
+    leadership.proclaim([0xff, 0x00]).await.unwrap();
+    let leader = served.leader().await;
+    assert_eq!((&leader["value"], &leader["value_base64"]), (&Value::Null, &json!("/wA=")));
+    assert_eq!(leader["token"], leadership.token().get());
+
+    let token = leadership.token();
+    leadership.resign().await.unwrap();
+    let next = waiting.await.unwrap();
+    assert!(next.token() > token);
+    let leader = served.leader().await;
+    assert_eq!((&leader["value"], &leader["token"]), (&json!("next"), &json!(next.token().get())));
+    next.resign().await.unwrap();
+    assert_eq!(served.get("/v1/elections/default/scheduler").await.json(), nobody);
+}
+
+#[tokio::test]
+async fn a_probe_succeeds_as_long_as_a_client_of_this_daemon_leads() {
+    let served = Served::start(&[]);
+    let reply = served.leads_here().await;
+    assert_eq!((reply.status, &reply.json()["leader"]), (503, &Value::Null));
+    let leadership = campaign(&served.client(LONG).await, "").await;
+    let reply = served.leads_here().await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["leader"]["token"], leadership.token().get());
+    // The same name in another namespace is another election.
+    assert_eq!(served.get("/v1/elections/other/scheduler?self=1").await.status, 503);
+    leadership.resign().await.unwrap();
+    assert_eq!(served.leads_here().await.status, 503);
+}
+
+#[tokio::test]
+async fn a_leader_that_was_told_that_it_lost_is_shown_but_does_not_count() {
+    let served = Served::start(&[]);
+    let arguments = ["lock", "scheduler", "--ttl", "60s", "--", "sh", "-c", "echo led; sleep 60"];
+    let mut holder = served.daemon.begin(&arguments);
+    assert_eq!(holder.line(), "led");
+    assert_eq!(served.leads_here().await.status, 200);
+    // It hears nothing, so it does not let go.
+    holder.signal(Signal::SIGSTOP);
+    assert!(served.daemon.run(&["break", "scheduler", "--reason", "test"]).status.success());
+    let reply = served.leads_here().await;
+    assert_eq!(reply.status, 503);
+    let leader = &reply.json()["leader"];
+    assert_eq!((&leader["local"], &leader["ending"]), (&json!(true), &json!(true)));
+    assert_eq!(leader["value"], "", "a lock that was not campaigned for shows nothing");
+    holder.signal(Signal::SIGCONT);
+    holder.signal(Signal::SIGTERM);
+    holder.end();
+}
+
+#[tokio::test]
+async fn names_are_taken_as_they_are_meant() {
+    let served = Served::start(&[]);
+    let client = served.client(LONG).await;
+    let leadership = client.election("team/鎖 1").campaign("x").await.unwrap();
+    for name in ["team/%E9%8E%96%201", "team%2F%e9%8e%96%201"] {
+        let state = served.get(&format!("/v1/elections/default/{name}")).await.json();
+        assert_eq!(state["election"]["name"], "team/鎖 1");
+        assert_eq!(state["leader"]["token"], leadership.token().get());
+    }
+    for (target, field) in [
+        ("default/", "name"),
+        ("default/a%07", "name"),
+        ("default/%ff", "name"),
+        ("default/50%", "name"),
+        ("NOT-A-LABEL/a", "namespace"),
+        ("default/a?self=perhaps", "self"),
+        ("default/a?slef=1", "query"),
+    ] {
+        let reply = served.get(&format!("/v1/elections/{target}")).await;
+        assert_eq!((reply.status, reply.reason().as_str()), (400, "INVALID"), "{target}");
+        assert_eq!(reply.json()["error"]["field"], field, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn there_are_only_these_paths_and_only_to_be_read() {
+    let served = Served::start(&[]);
+    for target in ["/", "/v1", "/v1/elections/default", "/healthz/x", "*"] {
+        let reply = served.get(target).await;
+        assert_eq!((reply.status, reply.reason().as_str()), (404, "NOT_FOUND"), "{target}");
+    }
+    for method in ["POST", "DELETE", "OPTIONS", "BREW"] {
+        let reply = served.send(method, "/v1/elections/default/a").await;
+        assert_eq!((reply.status, reply.reason().as_str()), (405, "METHOD_NOT_ALLOWED"));
+        assert_eq!(reply.header("allow"), Some("GET, HEAD"));
+    }
+    for target in ["/healthz", "/readyz", "/v1/elections/default/a?self=1", "/v2"] {
+        let (get, head) = (served.get(target).await, served.send("HEAD", target).await);
+        assert_eq!((head.status, head.body.as_str()), (get.status, ""), "{target}");
+        assert_eq!(head.header("content-length"), Some(&*get.body.len().to_string()), "{target}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{target}");
+    }
+    // A body is of no interest, however large it is said to be.
+    let request = head("GET", "/healthz", "Content-Length: 1000000000000\r\n");
+    assert_eq!(ask(served.connect().await, &request).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_connection_is_good_for_one_request() {
+    let served = Served::start(&[]);
+    let mut connection = served.connect().await;
+    let twice = head("GET", "/healthz", "").repeat(2);
+    connection.write_all(twice.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    // The end may come as a reset, since there is more to be read.
+    _ = connection.read_to_string(&mut text).await;
+    assert_eq!(text.matches("HTTP/1.1 200").count(), 1, "{text}");
+    assert_eq!(Reply::parse(&text).header("connection"), Some("close"), "{text}");
+}
+
+#[tokio::test]
+async fn requests_that_are_too_large_are_refused() {
+    let served = Served::start(&[]);
+    let large = format!("X-Large: {}\r\n", "x".repeat(20_000));
+    let many = (0..80).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
+    for headers in [large, many] {
+        let reply = ask(served.connect().await, &head("GET", "/healthz", &headers)).await;
+        assert_eq!(reply.status, 431);
+    }
+    let reply = served.get(&format!("/{}", "x".repeat(20_000))).await;
+    assert!(matches!(reply.status, 414 | 431), "{reply:?}");
+    assert_eq!(ask(served.connect().await, "\u{16}\u{3}\r\n\r\n").await.status, 400);
+    assert_eq!(served.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn clients_that_say_nothing_make_room_for_others() {
+    let served = Served::start(&[]);
+    let mut idle = Vec::new();
+    for number in 0..leasehold::http::MOST_CONNECTIONS {
+        let mut connection = served.connect().await;
+        // Some begin, and do not go on.
+        if number % 2 == 0 {
+            connection.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").await.unwrap();
+        }
+        idle.push(connection);
+    }
+    assert_eq!(served.get("/healthz").await.status, 200);
+    let idle: Vec<_> = idle.into_iter().map(|connection| connection.into_std().unwrap()).collect();
+    let has_ended = |connection: &std::net::TcpStream| connection.peek(&mut [0]).is_ok();
+    assert!(idle.iter().any(has_ended), "there was no room before one of them was given up");
+    for connection in idle {
+        ends(TcpStream::from_std(connection).unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn after_a_crash_it_is_healthy_but_not_ready() {
+    let served = Served::start(&[]);
+    let guard = served.client(Duration::from_secs(2)).await.lock("a").acquire().await.unwrap();
+    assert_eq!(served.get("/readyz").await.json(), json!({ "status": "ready" }));
+    let served = served.restart();
+    let reply = served.get("/readyz").await;
+    assert_eq!((reply.status, reply.reason().as_str()), (503, "RECOVERING"));
+    assert!(reply.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1, "{reply:?}");
+    assert_eq!(served.get("/healthz").await.json(), json!({ "status": "ok" }));
+    until(async || (served.get("/readyz").await.status == 200).then_some(())).await;
+    assert!(guard.deadline().has_passed());
+}
+
+#[tokio::test]
+async fn while_it_stops_it_answers_and_is_not_ready() {
+    let mut served = Served::start(&["--drain", "60s"]);
+    let leadership = campaign(&served.client(LONG).await, "last").await;
+    let idle = served.connect().await;
+    served.daemon.process.signal(Signal::SIGTERM);
+    assert_eq!(leadership.at_risk().await.reason, Reason::ShuttingDown);
+    let reply = served.get("/readyz").await;
+    assert_eq!((reply.status, reply.reason().as_str()), (503, "SHUTTING_DOWN"));
+    assert_eq!(served.get("/healthz").await.status, 200);
+    assert_eq!(served.leader().await["value"], "last");
+    leadership.resign().await.unwrap();
+    assert!(served.daemon.process.end().success());
+    ends(idle).await;
+}
+
+#[tokio::test]
+async fn who_has_closed_its_half_gets_its_answer() {
+    let served = Served::start(&[]);
+    for _ in 0..20 {
+        let mut connection = served.connect().await;
+        connection.write_all(head("GET", "/healthz", "").as_bytes()).await.unwrap();
+        connection.shutdown().await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(Reply::parse(&answer).status, 200);
+    }
+}
+
+#[tokio::test]
+async fn it_can_be_served_on_a_socket() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("http");
+    let listen = format!("unix:{}", path.display());
+    let mut served = Served::of(Daemon::start_with(&["--http-listen", &listen]));
+    assert_eq!(served.http, listen);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let connection = UnixStream::connect(&path).await.unwrap();
+    let reply = ask(connection, &head("GET", "/readyz", "Connection: close\r\n")).await;
+    assert_eq!(reply.json(), json!({ "status": "ready" }));
+    assert!(served.daemon.stop().success());
+    assert!(!path.exists(), "a clean stop leaves nothing behind");
+}

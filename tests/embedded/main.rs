@@ -1,0 +1,20 @@
+//! Daemons as processes on the embedded store, with sockets and signals: the protocol, the
+//! command line, the configuration, the client library and the decoders.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod cli;
+mod cli_election;
+mod client;
+mod client_api;
+mod client_election;
+mod client_endpoints;
+mod config;
+mod daemon;
+mod data_directory;
+mod decoders;
+mod fence;
+mod http;
+mod protocol;
+mod protocol_status;
+mod store_conformance;

@@ -1,0 +1,505 @@
+//! Lets a plan's faults happen.
+
+mod operator;
+
+use leasehold_checker::Event;
+
+pub use self::operator::break_lease;
+use self::operator::{
+    delete, etag_of, is_ahead, kept_with, operate, operator_call, overrule, repair, start_anew,
+    tamper,
+};
+use leasehold_simulated_storage::storage::Act;
+
+use crate::{
+    client,
+    clock::Stop,
+    daemon,
+    plan::{DRIFT, Fault},
+    sim_state::{SimState, blob_path, count, record, sim},
+    wire::{PendingCrash, Trouble},
+    world::{Machine, Nanos, SECOND},
+};
+
+/// Puts all of a plan's faults into the world's calendar.
+pub fn schedule(sim: &SimState) {
+    for (index, (at, fault)) in sim.plan.faults.iter().enumerate() {
+        let fault = fault.clone();
+        sim.world.at(*at, move || happen(index, fault));
+    }
+    sim.world.at(sim.plan.calm_from, calm);
+}
+
+/// From here on nothing is wrong any more.
+fn calm() {
+    let sim = sim();
+    *sim.pending_crash.borrow_mut() = None;
+    sim.snatch.set(None);
+    sim.disk.borrow_mut().pending_crash = None;
+    for place in 0..sim.plan.places {
+        daemon::start(place);
+    }
+}
+
+/// How long it takes until calls that were made before the end of a disturbance
+/// are over.
+const SETTLE: Nanos = 12 * SECOND;
+
+/// Disturbs for a while.
+pub fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
+    let what = format!("fault {index}");
+    record(Event::Disturbed { what: what.clone() });
+    sim().world.after(length, move || {
+        end();
+        sim().world.after(SETTLE, move || record(Event::Undisturbed { what }));
+    });
+}
+
+fn machine(daemon: bool, which: usize) -> Option<Machine> {
+    let sim = sim();
+    if daemon {
+        return sim.running(which % sim.plan.places).map(|running| running.machine);
+    }
+    let clients = sim.clients.borrow();
+    let there = clients.iter().filter(|client| !client.closed).map(|client| client.machine);
+    let alive: Vec<_> = there.filter(|machine| sim.world.is_alive(*machine)).collect();
+    alive.get(which % alive.len().max(1)).copied()
+}
+
+/// The numbers of the clients that are alive.
+fn alive() -> Vec<u32> {
+    let sim = sim();
+    let clients = sim.clients.borrow();
+    let is_there = |n: &usize| !clients[*n].closed && sim.world.is_alive(clients[*n].machine);
+    let numbers = (0..clients.len()).filter(is_there);
+    numbers.map(|number| number as u32).collect()
+}
+
+#[allow(clippy::too_many_lines, reason = "a list")]
+fn happen(index: usize, fault: Fault) {
+    let sim = sim();
+    sim.trace(|| format!("    {fault:?}"));
+    let longest_lease = sim.plan.longest_lease.as_nanos() as Nanos;
+    match fault {
+        Fault::Storm { place, share, kinds, length } => {
+            count("faults: storage storm");
+            sim.places.borrow_mut()[place].storage_link.storms.push((index, share, kinds));
+            disturb(index, length, move || {
+                let sim = crate::sim_state::sim();
+                sim.places.borrow_mut()[place].storage_link.storms.retain(|(of, ..)| *of != index);
+            });
+        }
+        Fault::Cut { place, out, back, length } => {
+            count("faults: storage cut off");
+            let (out, back) = (u32::from(out), u32::from(back));
+            {
+                let storage_link = &mut sim.places.borrow_mut()[place].storage_link;
+                (storage_link.cut_out, storage_link.cut_back) =
+                    (storage_link.cut_out + out, storage_link.cut_back + back);
+            }
+            disturb(index, length, move || {
+                let sim = crate::sim_state::sim();
+                let storage_link = &mut sim.places.borrow_mut()[place].storage_link;
+                (storage_link.cut_out, storage_link.cut_back) =
+                    (storage_link.cut_out - out, storage_link.cut_back - back);
+            });
+        }
+        Fault::Outage { length } => {
+            count("faults: storage outage");
+            sim.places.borrow_mut().iter_mut().for_each(|place| place.storage_link.refused += 1);
+            disturb(index, length, move || {
+                let sim = crate::sim_state::sim();
+                sim.places
+                    .borrow_mut()
+                    .iter_mut()
+                    .for_each(|place| place.storage_link.refused -= 1);
+            });
+        }
+        Fault::PauseDaemon { place, how, length } => {
+            count(pause_name(
+                how,
+                "faults: daemon paused",
+                [
+                    "faults: daemon suspended",
+                    "faults: daemon suspended unawares",
+                    "faults: daemon frozen",
+                ],
+            ));
+            pause(index, machine(true, place).into_iter().collect(), how, length);
+        }
+        Fault::PauseClient { client, how, length } => {
+            count(pause_name(
+                how,
+                "faults: client paused",
+                [
+                    "faults: client suspended",
+                    "faults: client suspended unawares",
+                    "faults: client frozen",
+                ],
+            ));
+            pause(index, machine(false, client).into_iter().collect(), how, length);
+        }
+        Fault::PauseBoth { client, how, length } => {
+            count(pause_name(
+                how,
+                "faults: both paused",
+                [
+                    "faults: both suspended",
+                    "faults: both suspended unawares",
+                    "faults: both frozen",
+                ],
+            ));
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)) else { return };
+            let (machine_of, place) = {
+                let clients = sim.clients.borrow();
+                (clients[*number as usize].machine, clients[*number as usize].place)
+            };
+            let mut machines = vec![machine_of];
+            machines.extend(machine(true, place));
+            pause(index, machines, how, length);
+        }
+        Fault::KillDaemon { place, silent, down } => {
+            count(if silent { "faults: daemon's host vanished" } else { "faults: daemon killed" });
+            if silent {
+                vanish(|connection| connection.place == place);
+            }
+            let power_fails = silent && sim.plan.embedded.is_some();
+            daemon::crash(place, Some(down));
+            if power_fails {
+                sim.disk.borrow_mut().fail_power();
+            }
+            if sim.world.now() < sim.plan.calm_from {
+                disturb(index, down + sim.plan.crash_wait(), || {});
+            }
+        }
+        Fault::TrapDaemon { place, kind, stage, down } => {
+            count("faults: trap for a daemon");
+            *sim.pending_crash.borrow_mut() =
+                Some(PendingCrash { index, place, kind, stage, down });
+        }
+        Fault::StopDaemon { place, down } => {
+            count("faults: daemon told to stop");
+            daemon::stop(index, place, down);
+        }
+        Fault::KillClient { client, silent, down } => {
+            count(if silent { "faults: client's host vanished" } else { "faults: client killed" });
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            if silent {
+                vanish(|connection| connection.client == number);
+            }
+            let (machine, place, waits) = {
+                let client = &sim.clients.borrow()[number as usize];
+                (client.machine, client.place, !client.pending.is_empty())
+            };
+            if silent && waits {
+                // Until its session has expired, it may be granted what it waits
+                // for.
+                disturb(index, sim.plan.ttl.as_nanos() as Nanos + SECOND, || {});
+            }
+            record(Event::ClientDied { client: number });
+            sim.world.crash(machine);
+            sim.world.after(down, move || client::start(place));
+        }
+        Fault::CutLink { client, up, down, length } => {
+            count("faults: client cut off");
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            let place = sim.clients.borrow()[number as usize].place;
+            let (up, down) = (u32::from(up), u32::from(down));
+            cut(number, place, |cut| *cut = (cut.0 + up, cut.1 + down));
+            disturb(index, length, move || {
+                cut(number, place, |cut| *cut = (cut.0 - up, cut.1 - down));
+            });
+        }
+        Fault::ResetLink { client } => {
+            count("faults: connection reset");
+            let alive = alive();
+            let Some(number) = alive.get(client % alive.len().max(1)).copied() else { return };
+            for connection in &*sim.connections.borrow() {
+                if connection.client == number {
+                    connection.up.reset();
+                    connection.down.reset();
+                }
+            }
+            disturb(index, SECOND, || {});
+        }
+        Fault::Drift { daemon, which, drift } => {
+            count("faults: clock drifts");
+            if let Some(machine) = machine(daemon, which) {
+                if drift.unsigned_abs() > DRIFT {
+                    count("faults: clock drifts beyond what is assumed");
+                    sim.clock_breaks(machine);
+                }
+                sim.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
+                sim.look_at(machine);
+            }
+        }
+        Fault::SetWall { daemon, which, by } => {
+            let Some(machine) = machine(daemon, which) else { return };
+            // A freeze that nobody has seen yet would be hidden.
+            if !sim.world.ran_evenly(machine, unseen(machine)) {
+                let fault = Fault::SetWall { daemon, which, by };
+                if sim.world.now() + SECOND < sim.plan.calm_from {
+                    sim.world.after(SECOND, move || happen(index, fault));
+                }
+                return;
+            }
+            count("faults: wall clock set");
+            sim.world.set_wall(machine, by);
+            disturb(index, SECOND, || {});
+        }
+        Fault::Break { place, lock } => {
+            count("operator: break");
+            operate(
+                place,
+                move |driver, name, breaker| async move {
+                    _ = driver.break_lock(name, breaker).await;
+                },
+                lock,
+            );
+            disturb(index, sim.plan.ttl.as_nanos() as Nanos + 15 * SECOND, || {});
+        }
+        Fault::StepDown { place, lock } => {
+            count("operator: step down");
+            operate(
+                place,
+                move |driver, name, breaker| async move {
+                    let within = std::time::Duration::from_secs(2);
+                    _ = driver.step_down(name, breaker, within).await;
+                },
+                lock,
+            );
+            disturb(index, 5 * SECOND, || {});
+        }
+        Fault::BreakLease { lock } => break_lease(index, lock),
+        Fault::Snatch => sim.snatch.set(Some(index)),
+        Fault::BreakGently { lock } => {
+            count("operator: lease broken at its end");
+            // No excuse: it is over when the holder lets go, and else when it would have been.
+            operator_call(lock, Act::Break { within: None });
+        }
+        Fault::Usurp { lock } => {
+            count("operator: lease usurped");
+            overrule(lock);
+            operator_call(lock, Act::Break { within: Some(0) });
+            let id = "00000000-0000-0000-0000-000000000000".to_owned();
+            operator_call(lock, Act::Acquire { id, seconds: 15 });
+            // Nobody gives this lease back.
+            disturb(index, longest_lease + sim.plan.habits.grace, || {});
+        }
+        Fault::DeleteUsed { lock } => {
+            let date = sim.date();
+            // Not in its last third: nobody would create it anew in time.
+            if sim.epoch(lock) == date && sim.world.now() % SECOND < 2 * SECOND / 3 {
+                count("operator: blob deleted while in use");
+                repair(lock);
+                disturb(index, longest_lease, || {});
+            } else if sim.world.now() + SECOND < sim.plan.calm_from {
+                sim.world.after(SECOND / 20, move || happen(index, Fault::DeleteUsed { lock }));
+            }
+        }
+        Fault::DeleteSeen { lock } => {
+            count("operator: blob deleted that was seen");
+            delete(lock);
+            disturb(index, longest_lease, || {});
+        }
+        Fault::Delete { lock } => {
+            if is_ahead(lock) {
+                return;
+            }
+            count("operator: blob deleted");
+            repair(lock);
+            disturb(index, longest_lease, || {});
+        }
+        Fault::Garble { lock, put_back, restart, length } => {
+            let before = kept_with(lock).filter(|_| put_back);
+            if put_back && before.is_none() {
+                return;
+            }
+            count("operator: blob garbled");
+            let garbage = [("token".to_owned(), "none".to_owned())].into();
+            let Some(etag) = tamper(lock, (garbage, Vec::new()), sim.date()) else { return };
+            start_anew(restart);
+            disturb(index, length.max(2 * SECOND), move || {
+                // Unless somebody wrote to what can't be read, or deleted it.
+                if etag_of(lock) == Some(etag) {
+                    match before {
+                        Some(before) => _ = tamper(lock, before, crate::sim_state::sim().date()),
+                        None => repair(lock),
+                    }
+                }
+            });
+            disturb(1000 + index, longest_lease, || {});
+        }
+        Fault::Restore { lock, length } => {
+            count("operator: old blob restored");
+            let Some(old) = kept_with(lock) else { return };
+            disturb(index, length, move || {
+                let sim = crate::sim_state::sim();
+                // Within the second in which the lock was used last, neither what
+                // is stored nor the service's clock tells that it was: what is not
+                // guaranteed is not tried.
+                if sim.epoch(lock) >= sim.date() {
+                    return;
+                }
+                if tamper(lock, old, sim.date()).is_none() {
+                    return;
+                }
+                // Those who have seen more freeze the lock, until somebody deletes
+                // the blob.
+                sim.world.after(SETTLE / 2, move || repair(lock));
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
+        Fault::RestoreSeen { lock, length } => {
+            count("operator: old blob restored that was seen");
+            let Some(old) = kept_with(lock) else { return };
+            disturb(index, length, move || {
+                let sim = crate::sim_state::sim();
+                if tamper(lock, old, sim.date()).is_none() {
+                    return;
+                }
+                // The daemon freezes the lock, until somebody deletes the blob.
+                sim.world.after(SETTLE / 2, move || delete(lock));
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
+        Fault::Age { lock, age, restart, length } => {
+            let leased = {
+                let storage = sim.storage.borrow();
+                let blob = storage.blob(&blob_path(lock));
+                blob.is_some_and(|blob| blob.leased_until(sim.world.now()).is_some())
+            };
+            // By a clock that is not ahead: it may be back before the blob is used.
+            let date = sim.right_date();
+            if leased || sim.epoch(lock) >= date {
+                // Nobody restores what is in use: it is done when it is not.
+                let fault = Fault::Age { lock, age, restart, length };
+                if sim.world.now() + length + SECOND < sim.plan.calm_from {
+                    sim.world.after(SECOND / 5, move || happen(index, fault));
+                }
+                return;
+            }
+            let used = date - age;
+            let Some(etag) = tamper(lock, crate::run::old_record(used), used) else { return };
+            count("operator: backup restored");
+            start_anew(restart);
+            // Those who collect it and those who acquire it get into each other's way.
+            let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
+            for place in sim.places.borrow_mut().iter_mut() {
+                place.storage_link.storms.push((index, 300, kinds.to_vec()));
+            }
+            disturb(index, length, move || {
+                for place in crate::sim_state::sim().places.borrow_mut().iter_mut() {
+                    place.storage_link.storms.retain(|(of, ..)| *of != index);
+                }
+                // Nobody has used it, and those who have seen more freeze it.
+                if etag_of(lock) == Some(etag) {
+                    repair(lock);
+                }
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
+        Fault::Touch { lock } => {
+            let (now, date) = (sim.world.now(), sim.date());
+            // What another operator has changed is left to that one.
+            let token = kept_with(lock).and_then(|(record, _)| record.get("token")?.parse().ok());
+            let sane = token.is_some_and(|token: u64| token >> 20 == sim.epoch(lock));
+            if sane && sim.storage.borrow_mut().touch(&blob_path(lock), now, date) {
+                count("operator: blob edited");
+                sim.note_lease(lock);
+            }
+        }
+        Fault::NoContainer { length } => {
+            let locks = 0..sim.plan.locks;
+            let gone = sim.storage.borrow().is_gone();
+            if gone || locks.clone().any(is_ahead) {
+                return;
+            }
+            count("operator: container deleted");
+            locks.for_each(repair);
+            sim.storage.borrow_mut().delete_container();
+            disturb(index, length, move || {
+                crate::sim_state::sim().storage.borrow_mut().create_container();
+                disturb(1000 + index, longest_lease, || {});
+            });
+        }
+        Fault::Disk(fault) => crate::embedded::faults::happen(index, &fault),
+        Fault::LeapDate { by, length } => {
+            count("storage: clock ahead");
+            sim.ahead.borrow_mut().push((index, by));
+            disturb(index, length, move || {
+                crate::sim_state::sim().ahead.borrow_mut().retain(|(of, _)| *of != index);
+            });
+        }
+    }
+}
+
+const fn pause_name(
+    how: Option<Stop>,
+    paused: &'static str,
+    stopped: [&'static str; 3],
+) -> &'static str {
+    match how {
+        None => paused,
+        Some(how) => stopped[how as usize],
+    }
+}
+
+/// For how long a machine may not have noticed what was done to its clocks. If it is
+/// frozen and its wall clock is set within this time, nothing is left to notice the
+/// freeze by. Daemons look each second; what a client was promised before is over
+/// after its ttl.
+fn unseen(machine: Machine) -> Nanos {
+    let sim = sim();
+    let places = sim.places.borrow();
+    let mut daemons = places.iter().filter_map(|place| place.daemon.as_ref());
+    if daemons.any(|running| running.machine == machine) {
+        2 * SECOND
+    } else {
+        sim.plan.ttl.as_nanos() as Nanos + SECOND
+    }
+}
+
+fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
+    let sim = sim();
+    if how == Some(Stop::Frozen) {
+        machines.retain(|machine| !sim.world.was_set(*machine, unseen(*machine)));
+    }
+    for machine in &machines {
+        sim.world.pause(*machine, how);
+    }
+    disturb(index, length, move || {
+        let sim = crate::sim_state::sim();
+        for machine in machines {
+            sim.world.go_on(machine, how);
+        }
+    });
+}
+
+/// Nobody on the other side hears that they are gone.
+fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
+    for connection in sim().connections.borrow().iter().filter(|c| which(c)) {
+        connection.up.vanish();
+        connection.down.vanish();
+    }
+}
+
+/// Changes how many faults cut a client and a place off from each other.
+fn cut(client: u32, place: usize, change: impl Fn(&mut (u32, u32))) {
+    let sim = sim();
+    let (up, down) = {
+        let mut cuts = sim.cut.borrow_mut();
+        let cut = cuts.entry((client, place)).or_default();
+        change(cut);
+        *cut
+    };
+    for connection in &*sim.connections.borrow() {
+        if (connection.client, connection.place) == (client, place) {
+            connection.up.cut(up > 0);
+            connection.down.cut(down > 0);
+        }
+    }
+}
