@@ -282,6 +282,10 @@ mod tests {
         }
         let nameless = "AccountKey=a2V5;BlobEndpoint=https://locks.example";
         assert_eq!(Address::of_connection_string(nameless).unwrap_err(), "has no AccountName");
+        for text in ["", "AccountKey=hush"] {
+            let problem = Address::of_connection_string(text).unwrap_err();
+            assert_eq!(problem, "has neither AccountName nor BlobEndpoint");
+        }
     }
 
     /// Stands for a secret wherever it is put.

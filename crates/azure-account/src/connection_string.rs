@@ -19,8 +19,10 @@ const EMULATOR_PORTS: Endpoints<u16> = Endpoints { blob: 10_000, queue: 10_001, 
 pub struct ConnectionString {
     /// Addresses as given. May have a signature as their query.
     endpoints: Endpoints<Option<SecretText>>,
-    protocol: Option<String>,
-    suffix: Option<String>,
+    /// Text in place of a protocol or suffix may be a secret put there by
+    /// mistake.
+    protocol: Option<SecretText>,
+    suffix: Option<SecretText>,
     /// Name of the account, if given.
     pub account: Option<String>,
     /// Key of the account.
@@ -67,8 +69,8 @@ impl ConnectionString {
         };
         Ok(Self {
             endpoints,
-            protocol: settings.take("DefaultEndpointsProtocol"),
-            suffix: settings.take("EndpointSuffix"),
+            protocol: settings.take("DefaultEndpointsProtocol").map(SecretText::new),
+            suffix: settings.take("EndpointSuffix").map(SecretText::new),
             account: settings.take("AccountName"),
             key,
             sas,
@@ -107,11 +109,11 @@ impl ConnectionString {
         if !account.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
             return Err("has an AccountName that no account can have".to_owned());
         }
-        let protocol = self.protocol.as_deref().unwrap_or("https").to_lowercase();
+        let protocol = self.protocol.as_ref().map_or("https", SecretText::expose).to_lowercase();
         if !["http", "https"].contains(&protocol.as_str()) {
             return Err("DefaultEndpointsProtocol can only be http or https".to_owned());
         }
-        let suffix = self.suffix.as_deref().unwrap_or("core.windows.net");
+        let suffix = self.suffix.as_ref().map_or("core.windows.net", SecretText::expose);
         Ok(SecretText::new(format!("{protocol}://{account}.{}.{suffix}", kind.name())))
     }
 }

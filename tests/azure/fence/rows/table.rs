@@ -7,7 +7,6 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use leasehold_client::Token;
 use leasehold_fence::table::{Error, Table, Transaction};
 use leasehold_test_support::azurite::{ACCOUNT, Azurite, KEY, blob_url};
-use leasehold_time::clock;
 use serde_json::{Value, json};
 
 use super::{A, account, container, fence};
