@@ -1,0 +1,223 @@
+//! The client's end of the session stream: calls of the client library, against
+//! a server in the same process that grants everything.
+//!
+//! The reference exchanges the same messages on a bare stream, so that HTTP/2,
+//! sockets and the server do not count.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, wrappers::UnboundedReceiverStream};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Channel, Server, server::TcpIncoming},
+};
+
+use crate::{
+    Mode, REPETITIONS, finish,
+    product::{
+        Client,
+        protocol::{
+            Acquire, Ask, AttachRequest, AttachResponse, Granted, KeepAlive, KeptAlive, LockRef,
+            Open, Opened, Release, Released, SessionService, SessionServiceClient,
+            SessionServiceServer, Tell,
+        },
+    },
+};
+
+/// Time between two keep-alives where they are measured.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(4);
+
+/// A server that grants everything, and counts keep-alives.
+#[derive(Clone)]
+struct Granter {
+    keep_alive_interval: Duration,
+    keep_alives: Arc<AtomicU32>,
+}
+
+impl Granter {
+    fn answer(&self, asked: Ask) -> Option<Tell> {
+        Some(match asked {
+            Ask::Open(_) => Tell::Opened(Opened {
+                protocol_version: 1,
+                session_id: "0123456789abcdef".to_owned(),
+                resume_secret: vec![7; 16].into(),
+                ttl_ms: 60_000,
+                keep_alive_every_ms: self.keep_alive_interval.as_millis() as u32,
+                valid_for_ms: 59_880,
+                ..Default::default()
+            }),
+            Ask::Acquire(Acquire { request, .. }) => Tell::Granted(Granted {
+                request,
+                token: (1 << 40) + request,
+                handle: u128::from(request).to_le_bytes().to_vec().into(),
+                ping: 0,
+                valid_for_ms: 59_880,
+            }),
+            Ask::Release(Release { request, .. }) => Tell::Released(Released { request }),
+            Ask::KeepAlive(KeepAlive { ping }) => {
+                if self.keep_alives.fetch_add(1, Relaxed) == REPETITIONS {
+                    finish()
+                }
+                Tell::KeptAlive(KeptAlive { ping, valid_for_ms: 59_880, limits: Vec::new() })
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl SessionService for Granter {
+    type AttachStream = Answers;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<AttachRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        Ok(Response::new(Answers { requests: request.into_inner(), server: self.clone() }))
+    }
+}
+
+struct Answers {
+    requests: Streaming<AttachRequest>,
+    server: Granter,
+}
+
+impl Stream for Answers {
+    type Item = Result<AttachResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(request) = ready!(Pin::new(&mut self.requests).poll_next(cx)) else {
+            return Poll::Ready(None);
+        };
+        let message = request?.message.and_then(|asked| self.server.answer(asked));
+        Poll::Ready(Some(Ok(AttachResponse { message })))
+    }
+}
+
+/// A session stream without the client library.
+struct BareStream {
+    requests: mpsc::UnboundedSender<AttachRequest>,
+    responses: Streaming<AttachResponse>,
+}
+
+impl BareStream {
+    async fn open(address: String) -> Self {
+        let channel = Channel::from_shared(address).expect("valid");
+        let channel = channel.tcp_nodelay(true).connect().await.expect("the server listens");
+        let (requests, received) = mpsc::unbounded_channel();
+        let open = Open { protocol_version: 1, ttl_ms: 60_000, ..Default::default() };
+        requests.send(AttachRequest { message: Some(Ask::Open(open)) }).expect("open");
+        let attached =
+            SessionServiceClient::new(channel).attach(UnboundedReceiverStream::new(received)).await;
+        let mut stream = Self { requests, responses: attached.expect("attached").into_inner() };
+        stream.next().await;
+        stream
+    }
+
+    async fn exchange(&mut self, message: Ask) {
+        self.requests.send(AttachRequest { message: Some(message) }).expect("open");
+        self.next().await;
+    }
+
+    async fn next(&mut self) {
+        let response = self.responses.message().await.expect("no error");
+        assert!(response.is_some_and(|response| response.message.is_some()));
+    }
+
+    async fn acquire(&mut self, request: u64, name: String) {
+        let lock = Some(LockRef { namespace: "default".to_owned(), name });
+        self.exchange(Ask::Acquire(Acquire { request, lock, ..Default::default() })).await;
+    }
+}
+
+/// Starts a server, and hands its address to the operation.
+fn with_server<F: Future<Output = ()>>(
+    keep_alive_interval: Duration,
+    operation: impl FnOnce(String) -> F,
+) -> ! {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let server = Granter { keep_alive_interval, keep_alives: Arc::default() };
+        let address = "127.0.0.1:0".parse().expect("valid");
+        let incoming = TcpIncoming::bind(address).expect("a free port").with_nodelay(Some(true));
+        let address = format!("http://{}", incoming.local_addr().expect("bound"));
+        let service = SessionServiceServer::new(server);
+        tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
+        operation(address).await;
+        finish()
+    })
+}
+
+fn names() -> Vec<String> {
+    (0..REPETITIONS).map(|number| format!("orders-{number}")).collect()
+}
+
+/// An acquire of a free lock, until its guard is there.
+pub(crate) fn acquire(mode: Mode) {
+    with_server(Duration::from_secs(20), async |address| {
+        let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
+        let mut guards = Vec::with_capacity(REPETITIONS as usize);
+        for (request, name) in (1..).zip(names()) {
+            match mode {
+                Mode::Reference => bare.acquire(request, name).await,
+                Mode::Whole => guards.push(client.lock(name).acquire().await.expect("granted")),
+            }
+        }
+        finish()
+    })
+}
+
+/// A release of a guard, until it is confirmed.
+pub(crate) fn release(mode: Mode) {
+    with_server(Duration::from_secs(20), async |address| {
+        let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
+        let mut guards = Vec::with_capacity(REPETITIONS as usize);
+        for name in names() {
+            guards.push(client.lock(name).acquire().await.expect("granted"));
+        }
+        for (request, guard) in (1..).zip(guards) {
+            match mode {
+                Mode::Reference => {
+                    let handle = u128::from(request).to_le_bytes().to_vec().into();
+                    bare.exchange(Ask::Release(Release { request, handle })).await;
+                    std::mem::forget(guard);
+                }
+                Mode::Whole => guard.release().await.expect("confirmed"),
+            }
+        }
+        finish()
+    })
+}
+
+/// A keep-alive of a session that holds one lock. The server ends the process
+/// after the last one.
+pub(crate) fn keep_alive(mode: Mode) {
+    // In the reference, the client is to send none.
+    let interval = match mode {
+        Mode::Reference => Duration::from_secs(20),
+        Mode::Whole => KEEP_ALIVE_INTERVAL,
+    };
+    with_server(interval, async |address| {
+        let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
+        let _guard = client.lock("orders").acquire().await.expect("granted");
+        if mode == Mode::Reference {
+            for ping in 1.. {
+                bare.exchange(Ask::KeepAlive(KeepAlive { ping })).await;
+            }
+        }
+        std::future::pending().await
+    })
+}
+
+async fn connect(address: &str) -> Client {
+    Client::connect(address).await.expect("the server listens")
+}

@@ -1,0 +1,30 @@
+//! Everything that is measured or needed for it: the one place that names the
+//! product's modules.
+
+pub(crate) use leasehold::{driver::Driver, rpc};
+pub(crate) use leasehold_client::Client;
+pub(crate) use leasehold_core::{
+    lock::{Answer, Handle, LockId, Settings as LockSettings},
+    session::{
+        Action, Event, Message, Open, Request, Sessions, Settings as SessionSettings, StoreCall,
+        StreamId,
+    },
+};
+pub(crate) use leasehold_store::{
+    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew,
+};
+pub(crate) use leasehold_time::{Entropy, Moment};
+pub(crate) use leasehold_types::{Holder, LockName, TokenRange};
+
+/// The protocol.
+pub(crate) mod protocol {
+    pub(crate) use leasehold_protocol::{
+        server::session_service_server::{SessionService, SessionServiceServer},
+        v1::{
+            Acquire, AttachRequest, AttachResponse, Granted, KeepAlive, KeptAlive, LockRef, Open,
+            Opened, Release, Released, attach_request::Message as Ask,
+            attach_response::Message as Tell, session_service_client::SessionServiceClient,
+        },
+    };
+}
