@@ -216,7 +216,7 @@ impl Daemon {
             });
         }
         let timer = tokio::spawn(driver.clone().keep_time());
-        let looks = tokio::spawn(driver.clone().look_elsewhere());
+        let looks = tokio::spawn(driver.clone().poll_peers());
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
