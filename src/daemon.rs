@@ -17,6 +17,7 @@ use crate::{
     driver::Driver,
     http::{self, Http},
     lease::{azure::Azure, azure::account, azure::account::Account, azure::doctor},
+    listen::{Incoming, Listener},
     rpc,
 };
 use leasehold_core::{lock, session};
@@ -26,7 +27,7 @@ use leasehold_store::{Endpoint, LeaseStore, finding::Verdict};
 use leasehold_time::Entropy;
 
 /// How long streams that were told to end are given to do so.
-const FAREWELL: Duration = Duration::from_millis(300);
+const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Files that are open besides connections, at most.
 const OTHER_FILES: usize = 64;
@@ -81,8 +82,8 @@ pub struct Daemon {
     config: Config,
     driver: Driver,
     store: Arc<dyn LeaseStore>,
-    listeners: Vec<rpc::Listener>,
-    http_listeners: Vec<rpc::Listener>,
+    listeners: Vec<Listener>,
+    http_listeners: Vec<Listener>,
 }
 
 impl Daemon {
@@ -138,8 +139,8 @@ impl Daemon {
         config: Config,
         store: Arc<dyn LeaseStore>,
         entropy: Entropy,
-        listeners: Vec<rpc::Listener>,
-        http_listeners: Vec<rpc::Listener>,
+        listeners: Vec<Listener>,
+        http_listeners: Vec<Listener>,
     ) -> Self {
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
@@ -154,7 +155,7 @@ impl Daemon {
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
-        let addresses = listeners.iter().map(rpc::Listener::address);
+        let addresses = listeners.iter().map(Listener::address);
         if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {
             store.advertise(endpoint);
         }
@@ -172,13 +173,13 @@ impl Daemon {
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        self.listeners.iter().map(rpc::Listener::address).collect()
+        self.listeners.iter().map(Listener::address).collect()
     }
 
     /// Where it serves HTTP.
     #[must_use]
     pub fn http_addresses(&self) -> Vec<String> {
-        self.http_listeners.iter().map(rpc::Listener::address).collect()
+        self.http_listeners.iter().map(Listener::address).collect()
     }
 
     /// Serves until `shutdown` completes. Then grants nothing more, tells
@@ -200,14 +201,14 @@ impl Daemon {
         for listener in listeners {
             let mut stopped = stopped.clone();
             let server = rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
-                rpc::Incoming::new(listener, Arc::clone(&permits)),
+                Incoming::new(listener, Arc::clone(&permits)),
                 async move { _ = stopped.wait_for(|stopped| *stopped).await },
             );
             servers.spawn(server);
         }
         for listener in http_listeners {
             let permits = Arc::new(Semaphore::new(http::MOST_CONNECTIONS));
-            let incoming = rpc::Incoming::new(listener, permits);
+            let incoming = Incoming::new(listener, permits);
             let http = Http::new(driver.clone(), Arc::clone(&store), draining.clone());
             let server = http::serve(incoming, http, stopped.clone());
             servers.spawn(async {
@@ -216,7 +217,7 @@ impl Daemon {
             });
         }
         let timer = tokio::spawn(driver.clone().keep_time());
-        let looks = tokio::spawn(driver.clone().poll_peers());
+        let polls = tokio::spawn(driver.clone().poll_peers());
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
@@ -239,7 +240,7 @@ impl Daemon {
             _ = stop.send(true);
             tokio::select! {
                 () = async { while servers.join_next().await.is_some() {} } => {}
-                () = sleep(FAREWELL) => {}
+                () = sleep(STREAM_CLOSE_TIMEOUT) => {}
             }
             served.and(closed)?;
             tracing::info!("stopped");
@@ -250,7 +251,7 @@ impl Daemon {
             () = abort => Err(Error::Aborted),
         };
         timer.abort();
-        looks.abort();
+        polls.abort();
         outcome
     }
 }
@@ -316,10 +317,10 @@ fn endpoint(advertised: Option<&str>, listeners: impl Iterator<Item = String>) -
 }
 
 /// Binds all of them.
-async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<rpc::Listener>, Error> {
+async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::with_capacity(all.len());
     for listen in all {
-        let bound = rpc::Listener::bind(listen, socket_mode).await;
+        let bound = Listener::bind(listen, socket_mode).await;
         let address = listen.to_string();
         listeners.push(bound.map_err(|source| Error::Listen { address, source })?);
     }

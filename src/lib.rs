@@ -7,5 +7,6 @@ pub mod daemon;
 pub mod driver;
 pub mod http;
 pub mod lease;
+pub mod listen;
 pub mod rpc;
 pub mod telemetry;

@@ -7,18 +7,18 @@
 
 mod azure;
 mod effective;
+mod error;
 mod layer;
 mod listen;
-mod mistake;
 mod settings;
 
 use std::{path::PathBuf, time::Duration};
 
 pub use azure::{Azure, Credential, Identity};
 pub use effective::{Effective, load};
-pub use layer::{Given, Layer, Source};
+pub use error::{ConfigError, ConfigErrors};
+pub use layer::{Layer, RawValue, Source};
 pub use listen::Listen;
-pub use mistake::{Mistake, Mistakes};
 pub use settings::{Group, SETTINGS, Setting};
 
 pub use leasehold_types::secret::SecretText;

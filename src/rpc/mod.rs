@@ -5,7 +5,6 @@ mod election;
 mod encode;
 #[cfg(test)]
 mod fuzz;
-mod listen;
 mod lock;
 mod session;
 mod status;
@@ -14,9 +13,6 @@ use std::time::Duration;
 
 #[cfg(feature = "simulation")]
 use futures_core::Stream;
-#[cfg(feature = "simulation")]
-pub use listen::{Duplex, Sockets};
-pub use listen::{Incoming, Listener};
 #[cfg(feature = "simulation")]
 use tonic::Status;
 use tonic::{
