@@ -1,5 +1,5 @@
-//! The daemon: opens the store, binds the listeners, serves, and stops without
-//! leaving anybody in the dark.
+//! The daemon: opens the store, binds the listeners, serves, and notifies all
+//! holders before it stops.
 
 use std::{
     io,
@@ -9,7 +9,11 @@ use std::{
 };
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+use tonic::service::Routes;
 use tonic_health::ServingStatus;
 
 use crate::{
@@ -182,9 +186,9 @@ impl Daemon {
         self.http_listeners.iter().map(Listener::address).collect()
     }
 
-    /// Serves until `shutdown` completes. Then grants nothing more, tells
-    /// holders, waits until they have let go or what they were promised is
-    /// over, and ends cleanly. Stops at once when `abort` completes.
+    /// Serves until `shutdown` completes. Then grants nothing more, notifies
+    /// holders, waits until each grant is released or past its deadline, and ends
+    /// cleanly. Stops at once when `abort` completes.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -194,28 +198,12 @@ impl Daemon {
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
+        let mut servers = Servers::new();
         let other_files = OTHER_FILES + http_listeners.len() * http::MOST_CONNECTIONS;
         let most = limit_connections(config.max_connections, other_files);
-        let permits = Arc::new(Semaphore::new(most));
-        let mut servers = tokio::task::JoinSet::new();
-        for listener in listeners {
-            let mut stopped = stopped.clone();
-            let server = rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
-                Incoming::new(listener, Arc::clone(&permits)),
-                async move { _ = stopped.wait_for(|stopped| *stopped).await },
-            );
-            servers.spawn(server);
-        }
-        for listener in http_listeners {
-            let permits = Arc::new(Semaphore::new(http::MOST_CONNECTIONS));
-            let incoming = Incoming::new(listener, permits);
-            let http = Http::new(driver.clone(), Arc::clone(&store), draining.clone());
-            let server = http::serve(incoming, http, stopped.clone());
-            servers.spawn(async {
-                server.await;
-                Ok(())
-            });
-        }
+        serve_rpc(&mut servers, listeners, &routes, most, &stopped);
+        let http = Http::new(driver.clone(), Arc::clone(&store), draining);
+        serve_http(&mut servers, http_listeners, &http, &stopped);
         let timer = tokio::spawn(driver.clone().keep_time());
         let polls = tokio::spawn(driver.clone().poll_peers());
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
@@ -223,11 +211,7 @@ impl Daemon {
         let serve_and_drain = async {
             let served = tokio::select! {
                 () = shutdown => Ok(()),
-                Some(ended) = servers.join_next() => match ended {
-                    Ok(Ok(())) => Err(Error::Serve("a listener ended".to_owned())),
-                    Ok(Err(error)) => Err(Error::Serve(error.to_string())),
-                    Err(error) => Err(Error::Serve(error.to_string())),
-                },
+                error = first_failure(&mut servers) => Err(error),
             };
             checks.abort();
             drain.send_replace(true);
@@ -253,6 +237,55 @@ impl Daemon {
         timer.abort();
         polls.abort();
         outcome
+    }
+}
+
+/// One task for each listener.
+type Servers = JoinSet<Result<(), tonic::transport::Error>>;
+
+/// Serves gRPC on all listeners, with at most `most` connections together.
+fn serve_rpc(
+    servers: &mut Servers,
+    listeners: Vec<Listener>,
+    routes: &Routes,
+    most: usize,
+    stopped: &watch::Receiver<bool>,
+) {
+    let permits = Arc::new(Semaphore::new(most));
+    for listener in listeners {
+        let mut stopped = stopped.clone();
+        servers.spawn(rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
+            Incoming::new(listener, Arc::clone(&permits)),
+            async move { _ = stopped.wait_for(|stopped| *stopped).await },
+        ));
+    }
+}
+
+/// Serves HTTP on all listeners, each with connections of its own.
+fn serve_http(
+    servers: &mut Servers,
+    listeners: Vec<Listener>,
+    http: &Http,
+    stopped: &watch::Receiver<bool>,
+) {
+    for listener in listeners {
+        let incoming = Incoming::new(listener, Arc::new(Semaphore::new(http::MOST_CONNECTIONS)));
+        let server = http::serve(incoming, http.clone(), stopped.clone());
+        servers.spawn(async {
+            server.await;
+            Ok(())
+        });
+    }
+}
+
+/// Waits for the first listener that ends before the daemon stops. Never ends if
+/// there is none.
+async fn first_failure(servers: &mut Servers) -> Error {
+    match servers.join_next().await {
+        Some(Ok(Ok(()))) => Error::Serve("a listener ended".to_owned()),
+        Some(Ok(Err(error))) => Error::Serve(error.to_string()),
+        Some(Err(error)) => Error::Serve(error.to_string()),
+        None => std::future::pending().await,
     }
 }
 

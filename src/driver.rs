@@ -1,5 +1,12 @@
-//! Drives the pure core: gives it the time, carries its calls to the store and
-//! its messages to the streams. The only place where it meets the outside.
+//! Drives the sans-IO core: gives it events and the time, carries its calls to the
+//! store and its messages to the streams. The only place where it meets the outside.
+//!
+//! - [`Stream`]: a session's stream, with the messages that it has yet to send.
+//! - `inspect`: reads of locks. `operate`: break and step-down.
+//! - [`Watch`]: watchers, and polls of locks that a peer may hold.
+//!
+//! Every event enters through `Driver::run`, under one mutex: first clock jumps,
+//! then the event, then the answers of a store that answers at once.
 
 mod inspect;
 mod operate;

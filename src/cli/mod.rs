@@ -1,4 +1,8 @@
-//! The command line.
+//! The command line: one module for each command or group of commands.
+//!
+//! `serve` and `doctor` use the store themselves; all other commands are clients of
+//! a daemon. `lock` and `elect` share `run`, which runs a program under a grant,
+//! and `watchdog`, which kills the program if this process dies.
 
 mod bench;
 mod configuration;

@@ -1,5 +1,5 @@
-//! A look at the daemon for what speaks no gRPC: probes, load balancers,
-//! scripts. It only reads.
+//! Read-only HTTP interface for clients without gRPC: probes, load balancers,
+//! scripts.
 //!
 //! ```text
 //! GET /v1/elections/{namespace}/{name}           who leads
@@ -9,8 +9,11 @@
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
-//! Like every look, an answer may be out of date when it arrives: whoever acts
-//! on it needs the token.
+//! An answer may be out of date when it arrives: a client that acts on it needs the
+//! token.
+//!
+//! `serve` accepts connections and limits them, the router here selects the
+//! handler, `request` parses names and queries, `answer` writes JSON.
 
 mod answer;
 mod request;

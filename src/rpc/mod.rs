@@ -1,4 +1,8 @@
-//! gRPC: decode, call, encode. Nothing is decided here.
+//! gRPC: decode, call the driver, encode. Nothing is decided here.
+//!
+//! `session` serves session streams, `lock` and `election` the unary calls and
+//! watches. `decode` and `encode` convert between messages and values; `status`
+//! is the only place that builds a gRPC status.
 
 mod decode;
 mod election;
