@@ -1,5 +1,5 @@
-//! The daemon: opens the store, binds the listeners, serves, and stops without
-//! leaving anybody in the dark.
+//! The daemon: opens the store, binds the listeners, serves, and notifies all
+//! holders before it stops.
 
 use std::{
     io,
@@ -9,7 +9,11 @@ use std::{
 };
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+use tonic::service::Routes;
 use tonic_health::ServingStatus;
 
 use crate::{
@@ -17,6 +21,7 @@ use crate::{
     driver::Driver,
     http::{self, Http},
     lease::{azure::Azure, azure::account, azure::account::Account, azure::doctor},
+    listen::{Incoming, Listener},
     rpc,
 };
 use leasehold_core::{lock, session};
@@ -26,7 +31,7 @@ use leasehold_store::{Endpoint, LeaseStore, finding::Verdict};
 use leasehold_time::Entropy;
 
 /// How long streams that were told to end are given to do so.
-const FAREWELL: Duration = Duration::from_millis(300);
+const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Files that are open besides connections, at most.
 const OTHER_FILES: usize = 64;
@@ -81,8 +86,8 @@ pub struct Daemon {
     config: Config,
     driver: Driver,
     store: Arc<dyn LeaseStore>,
-    listeners: Vec<rpc::Listener>,
-    http_listeners: Vec<rpc::Listener>,
+    listeners: Vec<Listener>,
+    http_listeners: Vec<Listener>,
 }
 
 impl Daemon {
@@ -138,8 +143,8 @@ impl Daemon {
         config: Config,
         store: Arc<dyn LeaseStore>,
         entropy: Entropy,
-        listeners: Vec<rpc::Listener>,
-        http_listeners: Vec<rpc::Listener>,
+        listeners: Vec<Listener>,
+        http_listeners: Vec<Listener>,
     ) -> Self {
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
@@ -154,7 +159,7 @@ impl Daemon {
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
         };
-        let addresses = listeners.iter().map(rpc::Listener::address);
+        let addresses = listeners.iter().map(Listener::address);
         if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {
             store.advertise(endpoint);
         }
@@ -172,18 +177,18 @@ impl Daemon {
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        self.listeners.iter().map(rpc::Listener::address).collect()
+        self.listeners.iter().map(Listener::address).collect()
     }
 
     /// Where it serves HTTP.
     #[must_use]
     pub fn http_addresses(&self) -> Vec<String> {
-        self.http_listeners.iter().map(rpc::Listener::address).collect()
+        self.http_listeners.iter().map(Listener::address).collect()
     }
 
-    /// Serves until `shutdown` completes. Then grants nothing more, tells
-    /// holders, waits until they have let go or what they were promised is
-    /// over, and ends cleanly. Stops at once when `abort` completes.
+    /// Serves until `shutdown` completes. Then grants nothing more, notifies
+    /// holders, waits until each grant is released or past its deadline, and ends
+    /// cleanly. Stops at once when `abort` completes.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -193,40 +198,20 @@ impl Daemon {
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
+        let mut servers = Servers::new();
         let other_files = OTHER_FILES + http_listeners.len() * http::MOST_CONNECTIONS;
         let most = limit_connections(config.max_connections, other_files);
-        let permits = Arc::new(Semaphore::new(most));
-        let mut servers = tokio::task::JoinSet::new();
-        for listener in listeners {
-            let mut stopped = stopped.clone();
-            let server = rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
-                rpc::Incoming::new(listener, Arc::clone(&permits)),
-                async move { _ = stopped.wait_for(|stopped| *stopped).await },
-            );
-            servers.spawn(server);
-        }
-        for listener in http_listeners {
-            let permits = Arc::new(Semaphore::new(http::MOST_CONNECTIONS));
-            let incoming = rpc::Incoming::new(listener, permits);
-            let http = Http::new(driver.clone(), Arc::clone(&store), draining.clone());
-            let server = http::serve(incoming, http, stopped.clone());
-            servers.spawn(async {
-                server.await;
-                Ok(())
-            });
-        }
+        serve_rpc(&mut servers, listeners, &routes, most, &stopped);
+        let http = Http::new(driver.clone(), Arc::clone(&store), draining);
+        serve_http(&mut servers, http_listeners, &http, &stopped);
         let timer = tokio::spawn(driver.clone().keep_time());
-        let looks = tokio::spawn(driver.clone().look_elsewhere());
+        let polls = tokio::spawn(driver.clone().poll_peers());
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
             let served = tokio::select! {
                 () = shutdown => Ok(()),
-                Some(ended) = servers.join_next() => match ended {
-                    Ok(Ok(())) => Err(Error::Serve("a listener ended".to_owned())),
-                    Ok(Err(error)) => Err(Error::Serve(error.to_string())),
-                    Err(error) => Err(Error::Serve(error.to_string())),
-                },
+                error = first_failure(&mut servers) => Err(error),
             };
             checks.abort();
             drain.send_replace(true);
@@ -239,7 +224,7 @@ impl Daemon {
             _ = stop.send(true);
             tokio::select! {
                 () = async { while servers.join_next().await.is_some() {} } => {}
-                () = sleep(FAREWELL) => {}
+                () = sleep(STREAM_CLOSE_TIMEOUT) => {}
             }
             served.and(closed)?;
             tracing::info!("stopped");
@@ -250,8 +235,57 @@ impl Daemon {
             () = abort => Err(Error::Aborted),
         };
         timer.abort();
-        looks.abort();
+        polls.abort();
         outcome
+    }
+}
+
+/// One task for each listener.
+type Servers = JoinSet<Result<(), tonic::transport::Error>>;
+
+/// Serves gRPC on all listeners, with at most `most` connections together.
+fn serve_rpc(
+    servers: &mut Servers,
+    listeners: Vec<Listener>,
+    routes: &Routes,
+    most: usize,
+    stopped: &watch::Receiver<bool>,
+) {
+    let permits = Arc::new(Semaphore::new(most));
+    for listener in listeners {
+        let mut stopped = stopped.clone();
+        servers.spawn(rpc::server().add_routes(routes.clone()).serve_with_incoming_shutdown(
+            Incoming::new(listener, Arc::clone(&permits)),
+            async move { _ = stopped.wait_for(|stopped| *stopped).await },
+        ));
+    }
+}
+
+/// Serves HTTP on all listeners, each with connections of its own.
+fn serve_http(
+    servers: &mut Servers,
+    listeners: Vec<Listener>,
+    http: &Http,
+    stopped: &watch::Receiver<bool>,
+) {
+    for listener in listeners {
+        let incoming = Incoming::new(listener, Arc::new(Semaphore::new(http::MOST_CONNECTIONS)));
+        let server = http::serve(incoming, http.clone(), stopped.clone());
+        servers.spawn(async {
+            server.await;
+            Ok(())
+        });
+    }
+}
+
+/// Waits for the first listener that ends before the daemon stops. Never ends if
+/// there is none.
+async fn first_failure(servers: &mut Servers) -> Error {
+    match servers.join_next().await {
+        Some(Ok(Ok(()))) => Error::Serve("a listener ended".to_owned()),
+        Some(Ok(Err(error))) => Error::Serve(error.to_string()),
+        Some(Err(error)) => Error::Serve(error.to_string()),
+        None => std::future::pending().await,
     }
 }
 
@@ -316,10 +350,10 @@ fn endpoint(advertised: Option<&str>, listeners: impl Iterator<Item = String>) -
 }
 
 /// Binds all of them.
-async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<rpc::Listener>, Error> {
+async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::with_capacity(all.len());
     for listen in all {
-        let bound = rpc::Listener::bind(listen, socket_mode).await;
+        let bound = Listener::bind(listen, socket_mode).await;
         let address = listen.to_string();
         listeners.push(bound.map_err(|source| Error::Listen { address, source })?);
     }

@@ -1,10 +1,19 @@
-//! Drives the pure core: gives it the time, carries its calls to the store and
-//! its messages to the streams. The only place where it meets the outside.
+//! Drives the sans-IO core: gives it events and the time, carries its calls to the
+//! store and its messages to the streams. The only place where it meets the outside.
+//!
+//! - [`Stream`]: a session's stream, with the messages that it has yet to send.
+//! - `inspect`: reads of locks. `operate`: break and step-down.
+//! - [`Watch`]: watchers, and polls of locks that a peer may hold.
+//!
+//! Every event enters through `Driver::run`, under one mutex: first clock jumps,
+//! then the event, then the answers of a store that answers at once.
 
-mod look;
+mod inspect;
+mod operate;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -15,31 +24,24 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 use self::stream::Outbox;
-pub use self::{look::Watch, stream::Stream};
+pub use self::{stream::Stream, watch::Watch};
 use leasehold_core::{
     error::Problem,
     lock::{self, Answer, LockId},
     observe::Observed,
-    session::{Action, Event, ExpiredSession, LockView, Sessions, Settings, StoreCall},
+    session::{Action, Event, ExpiredSession, Sessions, Settings, StoreCall},
     watch::Watches,
 };
-use leasehold_rules::{
-    JumpDetector,
-    mutant::{self, Mutant},
-};
+use leasehold_rules::{JumpDetector, next_clock_check};
 use leasehold_runtime as task;
 use leasehold_runtime::{sleep_until, sleep_until_any};
 use leasehold_store as lease;
-use leasehold_store::{Break, Breaker, Call, LeaseId, LeaseStore};
+use leasehold_store::{Call, LeaseId, LeaseStore};
 use leasehold_time::{ClockPair, Entropy, Moment};
-use leasehold_types::{LockName, Reason};
+use leasehold_types::Reason;
 
-/// How often the clocks are looked at while there is something to lose: a freeze that
-/// has been seen is not hidden by a wall clock that is set afterwards.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// How much room is kept for actions after a crowd has gone.
-const KEPT: usize = 1024;
+/// Capacity that the list of actions keeps after a burst.
+const ACTIONS_CAPACITY: usize = 1024;
 
 /// Runs the core. Cheap to clone.
 #[derive(Clone)]
@@ -51,7 +53,7 @@ struct Shared {
     state: Mutex<State>,
     store: Arc<dyn LeaseStore>,
     settings: Settings,
-    /// Somebody watches a lock.
+    /// A watched lock may be due for a poll.
     observed: Notify,
     /// The earliest deadline has changed.
     rearmed: Notify,
@@ -124,83 +126,15 @@ impl Driver {
                 state.timer = state.sessions.next_due();
                 state.timer
             };
-            let look = Moment::now() + LOOK;
-            let due =
-                due.map(|due| if mutant::is(Mutant::LooksWhenDue) { due } else { due.min(look) });
+            // While a timer is armed, a pause must be detected before a wall clock that
+            // is set afterwards can hide it.
+            let due = due.map(|due| next_clock_check(due, Moment::now()));
             tokio::select! {
                 biased;
                 () = sleep_until_any(due) => self.handle(Event::Tick),
                 () = self.shared.rearmed.notified() => {}
             }
         }
-    }
-
-    /// Takes a lock from its holder. Gives the lock as it was, and how long it
-    /// takes at most until it is free; none if nobody held it.
-    pub async fn break_lock(
-        &self,
-        name: LockName,
-        breaker: Breaker,
-    ) -> Result<(LockView, Option<Duration>), lease::Error> {
-        let Breaker { by, reason } = &breaker;
-        let (by, reason) = (by.clone(), reason.clone());
-        if let Some((before, free_within)) = self.break_here(&name, &breaker) {
-            tracing::warn!(lock = %name, %by, %reason, "a lock was broken");
-            // The holder has been told, and the log says it: the note is for
-            // those who look later.
-            if let Err(error) = self.shared.store.note_break(&name, breaker).await {
-                tracing::warn!(lock = %name, %error, "the break could not be noted");
-            }
-            return Ok((before, Some(free_within)));
-        }
-        let before = self.inspect(&name).await?;
-        // A lease that nobody else can have is being taken or given up here.
-        if before.held.is_none() || !self.shared.store.is_shared() {
-            return Ok((before, None));
-        }
-        let free_within = match self.shared.store.break_lease(&name, breaker).await? {
-            Break::Broken { free_within } => Some(free_within),
-            Break::NotHeld => None,
-            Break::Unknown { why } => {
-                return Err(lease::Error::Unavailable { why, retry_after: None });
-            }
-        };
-        tracing::warn!(lock = %name, %by, %reason, "a lock held through another daemon was broken");
-        Ok((before, free_within))
-    }
-
-    /// Breaks a lock that a session of this daemon holds.
-    fn break_here(&self, name: &LockName, breaker: &Breaker) -> Option<(LockView, Duration)> {
-        let mut state = self.settled();
-        let now = Moment::now();
-        let before = state.sessions.view(name, now);
-        let free_within = state.sessions.free_within(name, now)?;
-        let Breaker { by, reason } = breaker.clone();
-        self.run(&mut state, Event::Break { name: name.clone(), by, reason });
-        Some((before, free_within))
-    }
-
-    /// Asks the holder of a lock to let go within some time. Gives the lock as
-    /// it was, and how long it is given; none if no session of this daemon
-    /// holds it.
-    pub async fn step_down(
-        &self,
-        name: LockName,
-        breaker: Breaker,
-        within: Duration,
-    ) -> Result<(LockView, Option<Duration>), lease::Error> {
-        {
-            let mut state = self.settled();
-            let now = Moment::now();
-            if let Some(until) = state.sessions.step_down_by(&name, within, now) {
-                let before = state.sessions.view(&name, now);
-                let Breaker { by, reason } = breaker;
-                tracing::info!(lock = %name, %by, %reason, "a holder is asked to step down");
-                self.run(&mut state, Event::StepDown { name, by, reason, until });
-                return Ok((before, Some(until.since(now))));
-            }
-        }
-        Ok((self.inspect(&name).await?, None))
     }
 
     /// Grants nothing more, gives holders until then to let go, then counts
@@ -248,8 +182,8 @@ impl Driver {
         self.shared.state.lock().unwrap_or_else(|_| std::process::abort())
     }
 
-    /// The state after all that has fallen due by now.
-    fn settled(&self) -> MutexGuard<'_, State> {
+    /// The state after all timers that are due by now.
+    fn state_after_timers(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         self.run(&mut state, Event::Tick);
         state
@@ -304,21 +238,11 @@ impl Driver {
                     Action::Call(lock, call) => {
                         more.extend(self.call(lock, call, state.observed.stamp()));
                     }
-                    Action::Changed(name) => {
-                        if state.sessions.is_ours(&name) {
-                            let granted = state.sessions.granted_token(&name);
-                            state.observed.forget(&name, granted);
-                        } else if let Some(since) = state.asked
-                            && let Some(info) = state.sessions.held_elsewhere(&name)
-                        {
-                            state.observed.learn(&name, info, since);
-                        }
-                        state.watches.changed(&name);
-                    }
+                    Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
                 }
             }
-            actions.shrink_to(KEPT);
+            actions.shrink_to(ACTIONS_CAPACITY);
             state.actions = actions;
             next = more.pop();
         }
@@ -372,9 +296,9 @@ impl Driver {
             Call::Pending(call) => {
                 let driver = self.clone();
                 task::spawn(async move {
-                    let unanswered = Unanswered { driver: &driver, lock, id, answer, unclear };
+                    let reporter = PanicReporter { driver: &driver, lock, id, answer, unclear };
                     let result = call.await;
-                    drop(unanswered);
+                    drop(reporter);
                     let mut state = driver.state();
                     state.asked = Some(since);
                     driver.run(&mut state, Event::Answered(lock, id, answer(result)));
@@ -401,9 +325,9 @@ fn log_expired(expired: &ExpiredSession) {
     tracing::info!(session = %id, %holder, %locks, %ttl, "a session expired while it held locks");
 }
 
-/// A call of the store. If it panics, its outcome is unclear: without an answer
-/// its lock would be stuck for ever.
-struct Unanswered<'d, T> {
+/// Reports an unknown outcome for a call of the store that panics: without an
+/// answer its lock would be stuck.
+struct PanicReporter<'d, T> {
     driver: &'d Driver,
     lock: LockId,
     id: LeaseId,
@@ -411,7 +335,7 @@ struct Unanswered<'d, T> {
     unclear: fn(String) -> T,
 }
 
-impl<T> Drop for Unanswered<'_, T> {
+impl<T> Drop for PanicReporter<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("a call of the storage failed in a way that it should not");

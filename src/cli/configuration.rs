@@ -1,9 +1,12 @@
-//! The daemon's configuration, for the commands that take it.
+//! The daemon's configuration, for `serve` and `doctor`: a file, the environment,
+//! and a flag for each setting of the table.
 
-use std::{ffi::OsString, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path, sync::LazyLock};
 
-use super::{exit::Failure, settings::SettingFlags};
-use crate::config::{self, Effective, Layer, Source};
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+
+use super::exit::Failure;
+use crate::config::{self, Config, Effective, Group, Layer, SETTINGS, Setting, Source};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Configuration {
@@ -31,5 +34,96 @@ impl Configuration {
         layers.push(environment.with_variables(names));
         layers.push(self.settings.layer());
         Ok(config::load(layers)?)
+    }
+}
+
+/// Flags live as long as the program that parses them.
+static FLAGS: LazyLock<BTreeMap<&'static str, String>> =
+    LazyLock::new(|| SETTINGS.iter().map(|setting| (setting.key, setting.flag())).collect());
+
+/// What was given, for each setting that was. The values are not judged here,
+/// so that all mistakes can be told at once.
+#[derive(Clone)]
+struct SettingFlags(Vec<(&'static Setting, Vec<String>)>);
+
+impl SettingFlags {
+    /// The layer that these flags are.
+    fn layer(self) -> Layer {
+        Layer::flags(self.0)
+    }
+}
+
+impl fmt::Debug for SettingFlags {
+    // Some are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(setting, _)| setting.key)).finish()
+    }
+}
+
+impl clap::Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        let defaults = Config::default();
+        SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting, &defaults)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |setting: &'static Setting| {
+            let words = matches.get_many::<String>(setting.key)?;
+            Some((setting, words.cloned().collect()))
+        };
+        Ok(Self(SETTINGS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+const SECRET: &str =
+    " Better given by the environment or the file: flags are seen by all users of the machine.";
+
+fn arg(setting: &'static Setting, defaults: &Config) -> Arg {
+    let long = FLAGS.get(setting.key).map_or(setting.key, String::as_str);
+    let default = match setting.show(defaults) {
+        toml::Value::String(text) if text.is_empty() => String::new(),
+        value => format!("[default: {value}] "),
+    };
+    let warning = if setting.is_secret() { SECRET } else { "" };
+    let short_help = format!("{} {default}", setting.about);
+    let long_help = format!(
+        "{}.{warning}\n\nAllowed: {}\n{default}[env: {}]",
+        setting.about,
+        setting.allowed(),
+        setting.variable(),
+    );
+    let arg = Arg::new(setting.key)
+        .long(long)
+        .help(short_help.trim_end().to_owned())
+        .long_help(long_help)
+        .help_heading(heading(setting.group))
+        .value_name("VALUE")
+        .action(ArgAction::Append);
+    if setting.is_switch() {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg.allow_hyphen_values(true)
+    }
+}
+
+const fn heading(group: Group) -> &'static str {
+    match group {
+        Group::Listeners => "Listeners",
+        Group::Storage => "Storage",
+        Group::Azure => "Azure store",
+        Group::Timing => "Timing",
+        Group::Limits => "Limits",
+        Group::Running => "Running",
     }
 }

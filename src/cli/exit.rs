@@ -15,7 +15,7 @@ use super::{
     palette::Palette,
     times,
 };
-use crate::config::Mistakes;
+use crate::config::ConfigErrors;
 
 /// Something went wrong that has no code of its own.
 pub(super) const FAILED: u8 = 1;
@@ -31,7 +31,7 @@ pub(super) const UNAVAILABLE: u8 = 69;
 pub(super) const LOST: u8 = 73;
 /// The lock was not granted in time (EX_TEMPFAIL).
 pub(super) const NOT_GRANTED: u8 = 75;
-/// The configuration has mistakes (EX_CONFIG).
+/// The configuration has errors (EX_CONFIG).
 pub(super) const CONFIG: u8 = 78;
 /// The command was found but can't be run, as in shells.
 pub(super) const CANNOT_RUN: u8 = 126;
@@ -118,10 +118,10 @@ impl From<Unwritten> for Failure {
     }
 }
 
-impl From<Mistakes> for Failure {
-    fn from(mistakes: Mistakes) -> Self {
-        let details = details([("mistakes", Some(json!(mistakes.all())))]);
-        Self::with(CONFIG, "configuration", mistakes, details)
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        let details = details([("mistakes", Some(json!(errors.all())))]);
+        Self::with(CONFIG, "configuration", errors, details)
     }
 }
 

@@ -19,7 +19,8 @@ use super::{
     output::{Output, lock_name, offer},
     process::{self, Signals},
     run::{
-        self, Aim, Cause, Denied, Ended, Held, Notes, Program, Seen, Supervisor, Terms, Waiting,
+        self, Cause, Denied, Ended, Held, Notes, Program, RunOptions, Seen, Supervisor, WaitTarget,
+        Waiting,
     },
 };
 use leasehold_time::Moment;
@@ -119,9 +120,9 @@ impl Lock {
         output: Output,
         notes: &Notes,
     ) -> Result<ExitCode, Failure> {
-        let mut signals = Signals::listen(&run::HEARD)?;
+        let mut signals = Signals::listen(&run::FORWARDED_SIGNALS)?;
         let limit = if self.no_wait { Some(Duration::ZERO) } else { self.wait };
-        let waiting = Waiting::new(Aim::Hold(&self.name), limit, output, notes.clone());
+        let waiting = Waiting::new(WaitTarget::Hold(&self.name), limit, output, notes.clone());
         let (sender, news) = watch::channel(Seen::default());
         let request = self.request(client).on_progress(move |progress| {
             sender.send_modify(|seen| seen.progress = Some((progress, Moment::now())));
@@ -139,26 +140,26 @@ impl Lock {
             }
         };
         let validity = run::validity(client, &guard);
-        let terms = Terms {
+        let options = RunOptions {
             validity: self.longest_hold.map_or(validity, |limit| limit.min(validity)),
             longest_hold: self.longest_hold,
             drain: None,
             notes,
         };
         if self.command.is_empty() {
-            return self.hold(guard, client, output, &terms, &mut signals).await;
+            return self.hold(guard, client, output, &options, &mut signals).await;
         }
         if output == Output::Text && io::stderr().is_terminal() {
             let name = lock_name(guard.namespace(), guard.name());
             notes.tell(format_args!("acquired lock {name} with token {}", guard.token()));
         }
         let program = Program { command: &self.command, environment: &[], output };
-        let mut supervisor = Supervisor::new(&guard, &terms);
+        let mut supervisor = Supervisor::new(&guard, &options);
         let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
         run::give_back(guard, &mut signals, notes).await;
         run::close(client, &mut signals).await;
         match ended? {
-            Ended::Itself(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
+            Ended::Exited(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
             Ended::Lost(cause) => {
                 let Cause { reason, message, operator } = cause;
                 Err(Failure::lost(&self.name, reason, operator.as_ref(), message))
@@ -172,7 +173,7 @@ impl Lock {
         guard: Guard,
         client: &Client,
         output: Output,
-        terms: &Terms<'_>,
+        options: &RunOptions<'_>,
         signals: &mut Signals,
     ) -> Result<ExitCode, Failure> {
         match output {
@@ -185,11 +186,11 @@ impl Lock {
         }
         if output == Output::Text && io::stderr().is_terminal() {
             let name = lock_name(guard.namespace(), guard.name());
-            terms.notes.tell(format_args!("holding lock {name}; press Ctrl-C to release it"));
+            options.notes.tell(format_args!("holding lock {name}; press Ctrl-C to release it"));
         }
-        match Supervisor::new(&guard, terms).hold(signals).await? {
+        match Supervisor::new(&guard, options).hold(signals).await? {
             Held::Interrupted => {
-                run::give_back(guard, signals, terms.notes).await;
+                run::give_back(guard, signals, options.notes).await;
                 run::close(client, signals).await;
                 Ok(ExitCode::SUCCESS)
             }

@@ -1,15 +1,19 @@
-//! The command line.
+//! The command line: one module for each command or group of commands.
+//!
+//! `serve` and `doctor` use the store themselves; all other commands are clients of
+//! a daemon. `lock` and `elect` share `run`, which runs a program under a grant,
+//! and `watchdog`, which kills the program if this process dies.
 
 mod bench;
 mod configuration;
 mod designated;
 mod doctor;
 mod elect;
-mod election;
 mod exit;
-mod keeper;
+mod inspect;
+mod leader;
 mod lock;
-mod look;
+mod lock_output;
 mod options;
 mod output;
 mod palette;
@@ -17,9 +21,8 @@ mod peer;
 mod process;
 mod run;
 mod serve;
-mod settings;
-mod show;
 mod times;
+mod watchdog;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -97,21 +100,21 @@ enum Command {
     /// Run a command while leading an election
     Elect(Box<On<elect::Elect>>),
     /// Print the leader of an election
-    Leader(On<election::LeaderArgs>),
+    Leader(On<leader::LeaderArgs>),
     /// Print the leader of an election, and every change
-    Observe(On<election::Observe>),
+    Observe(On<leader::Observe>),
     /// Ask the leader of an election to step down
-    StepDown(On<election::StepDown>),
+    StepDown(On<leader::StepDown>),
     /// List the locks that have a holder or a waiter
-    Ls(On<look::Ls>),
+    Ls(On<inspect::Ls>),
     /// Print one lock
-    Get(On<look::Get>),
+    Get(On<inspect::Get>),
     /// Print locks, and every change
-    Watch(On<look::WatchArgs>),
+    Watch(On<inspect::WatchArgs>),
     /// Take a lock from its holder
-    Break(On<look::Break>),
+    Break(On<inspect::Break>),
     /// Check whether a token belongs to the current holder of a lock
-    Check(On<look::Check>),
+    Check(On<inspect::Check>),
     /// Measure a daemon
     Bench(bench::Bench),
     /// Write shell completions to standard output
@@ -129,7 +132,8 @@ enum Command {
 #[derive(Debug, Parser)]
 #[command(name = "leasehold")]
 enum Internal {
-    Keeper {
+    #[command(name = "keeper")]
+    Watchdog {
         #[arg(long)]
         output: Output,
     },
@@ -141,8 +145,8 @@ enum Internal {
 pub fn main() -> ExitCode {
     if matches!(std::env::args_os().nth(1), Some(word) if word == "keeper" || word == "launch") {
         return match Internal::try_parse() {
-            Ok(Internal::Keeper { output }) => {
-                keeper::run(output).unwrap_or_else(|failure| failure.report(output))
+            Ok(Internal::Watchdog { output }) => {
+                watchdog::run(output).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
             Err(error) => complain(&error),

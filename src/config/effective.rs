@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{Config, Layer, Listen, Mistake, Mistakes, SETTINGS, Setting, Source, Store};
+use super::{Config, ConfigError, ConfigErrors, Layer, Listen, SETTINGS, Setting, Source, Store};
 use leasehold_azure_account::{Address, InvalidSetting};
 
 /// The configuration that counts, and where each value came from.
@@ -16,12 +16,12 @@ pub struct Effective {
 }
 
 /// Lays the layers over each other, the last on top, and checks the whole.
-pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
+pub fn load(layers: Vec<Layer>) -> Result<Effective, ConfigErrors> {
     let mut effective =
         Effective { config: Config::default(), warnings: Vec::new(), sources: BTreeMap::new() };
-    let mut mistakes = Vec::new();
+    let mut errors = Vec::new();
     for layer in layers {
-        mistakes.extend(layer.mistakes);
+        errors.extend(layer.errors);
         effective.warnings.extend(layer.warnings);
         if let Some(identity) = layer.identity {
             effective.config.azure.identity = identity;
@@ -29,7 +29,7 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
         for (setting, source, given) in layer.entries {
             let applied = setting.apply(&mut effective.config, &given);
             if let Err(problem) = &applied {
-                mistakes.push(Mistake {
+                errors.push(ConfigError {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
                     value: setting.conceal(&given),
@@ -42,8 +42,8 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, Mistakes> {
             }
         }
     }
-    effective.check_together(&mut mistakes);
-    Mistakes::from(mistakes).map_or(Ok(effective), Err)
+    effective.check_together(&mut errors);
+    ConfigErrors::from(errors).map_or(Ok(effective), Err)
 }
 
 impl Effective {
@@ -54,20 +54,20 @@ impl Effective {
     }
 
     /// What no setting can be checked for alone.
-    fn check_together(&mut self, mistakes: &mut Vec<Mistake>) {
+    fn check_together(&mut self, errors: &mut Vec<ConfigError>) {
         let config = &mut self.config;
         if config.default_ttl > config.longest_ttl {
             if self.sources.contains_key("default_ttl") {
                 let longest = humantime::format_duration(config.longest_ttl);
                 let problem = format!("must not be longer than longest_ttl, which is {longest}");
-                mistakes.push(self.mistake("default_ttl", problem));
+                errors.push(self.error("default_ttl", problem));
             } else {
                 config.default_ttl = config.longest_ttl;
             }
         }
         if self.config.lease_duration.subsec_nanos() != 0 {
             let problem = "must be whole seconds: the storage knows no others".to_owned();
-            mistakes.push(self.mistake("lease_duration", problem));
+            errors.push(self.error("lease_duration", problem));
         }
         let Config { listen, http_listen, allow_remote, .. } = &self.config;
         for (key, listeners, what) in [
@@ -77,27 +77,27 @@ impl Effective {
             let remote = listeners.iter().filter(|listener| !listener.is_local());
             let remote: Vec<String> = remote.map(Listen::to_string).collect();
             if !remote.is_empty() && !allow_remote {
-                mistakes.push(self.mistake(key, remote_problem(&remote.join(" and "), what)));
+                errors.push(self.error(key, remote_problem(&remote.join(" and "), what)));
             }
         }
         let taken = http_listen.iter().filter(|listener| listener.clashes_with(listen));
         for listener in taken {
             let problem = format!("{listener} is where gRPC is served (listen); choose another");
-            mistakes.push(self.mistake("http_listen", problem));
+            errors.push(self.error("http_listen", problem));
         }
         // What was refused is lacking here too, which is not worth a word.
-        let judged = mistakes.iter().any(|mistake| mistake.key.starts_with("azure_"));
+        let judged = errors.iter().any(|error| error.key.starts_with("azure_"));
         if self.config.store == Store::Azure
             && !judged
             && let Err(InvalidSetting { key, problem }) = Address::of(&self.config.azure.account())
         {
-            mistakes.push(self.mistake(key, problem));
+            errors.push(self.error(key, problem));
         }
     }
 
-    fn mistake(&self, key: &str, problem: String) -> Mistake {
+    fn error(&self, key: &str, problem: String) -> ConfigError {
         let value = Setting::find(key).map(|setting| setting.show(&self.config));
-        Mistake {
+        ConfigError {
             key: key.to_owned(),
             source: self.source(key).to_string(),
             value: value.map(plain).unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Identity, Mistake, REDACTED, SETTINGS, Setting};
+use super::{ConfigError, Identity, REDACTED, SETTINGS, Setting};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,14 +34,14 @@ impl fmt::Display for Source {
 
 /// A value as it was written. It may be a secret.
 #[derive(Clone, PartialEq)]
-pub enum Given {
+pub enum RawValue {
     /// From the environment or a flag: a text that may stand for anything.
     Words(Vec<String>),
     /// From a file.
     Value(toml::Value),
 }
 
-impl Given {
+impl RawValue {
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Words(words) => words.last().map(String::as_str),
@@ -76,13 +76,13 @@ impl Given {
     }
 }
 
-impl fmt::Debug for Given {
+impl fmt::Debug for RawValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Given({REDACTED})")
+        write!(f, "RawValue({REDACTED})")
     }
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for RawValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Words(words) => f.write_str(&words.join(",")),
@@ -105,8 +105,8 @@ fn has_keys(value: &toml::Value) -> bool {
 /// What one place says.
 #[derive(Debug, Default)]
 pub struct Layer {
-    pub(super) entries: Vec<(&'static Setting, Source, Given)>,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) entries: Vec<(&'static Setting, Source, RawValue)>,
+    pub(super) errors: Vec<ConfigError>,
     /// Findings that do not keep the daemon from starting.
     pub(super) warnings: Vec<String>,
     /// What this place says about an identity, if it is the one that can.
@@ -114,12 +114,12 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A file, which `named_by` asked for. A file that can't be used is a
-    /// mistake like any other.
+    /// A file, which `named_by` asked for. A file that can't be used is an
+    /// error like any other.
     #[must_use]
     pub fn file(path: &Path, named_by: &Source) -> Self {
         let unusable = |problem: String| Self {
-            mistakes: vec![Mistake {
+            errors: vec![ConfigError {
                 key: "config".to_owned(),
                 source: named_by.to_string(),
                 value: path.display().to_string(),
@@ -141,7 +141,7 @@ impl Layer {
         let mut layer = Self::default();
         for (key, value) in table {
             if let Some(setting) = Setting::find(&key) {
-                layer.entries.push((setting, source.clone(), Given::Value(value)));
+                layer.entries.push((setting, source.clone(), RawValue::Value(value)));
             } else {
                 let problem = nearest(&key).map_or_else(
                     || "there is no such setting".to_owned(),
@@ -150,7 +150,7 @@ impl Layer {
                 // What was meant may be a secret.
                 let value = REDACTED.to_owned();
                 let key = quoted_if_odd(key);
-                layer.mistakes.push(Mistake { key, source: source.to_string(), value, problem });
+                layer.errors.push(ConfigError { key, source: source.to_string(), value, problem });
             }
         }
         layer
@@ -167,9 +167,9 @@ impl Layer {
             let source = Source::Environment(variable.clone());
             match lookup(&variable).map(OsString::into_string) {
                 Some(Ok(text)) if !text.is_empty() => {
-                    layer.entries.push((setting, source, Given::Words(vec![text])));
+                    layer.entries.push((setting, source, RawValue::Words(vec![text])));
                 }
-                Some(Err(bytes)) => layer.mistakes.push(Mistake {
+                Some(Err(bytes)) => layer.errors.push(ConfigError {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
                     value: setting.conceal(&lossy(&bytes)),
@@ -203,7 +203,7 @@ impl Layer {
     #[must_use]
     pub fn flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
         let entry = |(setting, words): (&'static Setting, Vec<String>)| {
-            (setting, Source::Flag(setting.flag()), Given::Words(words))
+            (setting, Source::Flag(setting.flag()), RawValue::Words(words))
         };
         Self { entries: given.into_iter().map(entry).collect(), ..Self::default() }
     }
@@ -246,8 +246,8 @@ fn quoted_if_odd(key: String) -> String {
     if !key.is_empty() && key.chars().all(plain) { key } else { format!("{key:?}") }
 }
 
-fn lossy(bytes: &OsStr) -> Given {
-    Given::Words(vec![bytes.to_string_lossy().into_owned()])
+fn lossy(bytes: &OsStr) -> RawValue {
+    RawValue::Words(vec![bytes.to_string_lossy().into_owned()])
 }
 
 /// Where a file stops being TOML. The line itself is not quoted: it may have a

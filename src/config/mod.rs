@@ -7,19 +7,19 @@
 
 mod azure;
 mod effective;
+mod error;
 mod layer;
 mod listen;
-mod mistake;
 mod settings;
 
 use std::{path::PathBuf, time::Duration};
 
 pub use azure::Azure;
 pub use effective::{Effective, load};
-pub use layer::{Given, Layer, Source};
+pub use error::{ConfigError, ConfigErrors};
+pub use layer::{Layer, RawValue, Source};
 pub use leasehold_azure_account::{Credential, Identity, SecretText};
 pub use listen::Listen;
-pub use mistake::{Mistake, Mistakes};
 pub use settings::{Group, SETTINGS, Setting};
 
 /// What is shown in place of a secret.

@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 pub use table::SETTINGS;
 
-use super::{Config, Given, Listen, REDACTED, SecretText, azure, listen};
+use super::{Config, Listen, REDACTED, RawValue, SecretText, azure, listen};
 
 /// One line of the table.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Setting {
     }
 
     /// What may be shown of a value that was given for it.
-    pub(super) fn conceal(&self, given: &Given) -> String {
+    pub(super) fn conceal(&self, given: &RawValue) -> String {
         match self.kind {
             Kind::Secret { .. } => REDACTED.to_owned(),
             Kind::Account => azure::conceal(&given.to_string()),
@@ -152,7 +152,7 @@ impl Setting {
     }
 
     /// Puts a value into `config`, if it is allowed; otherwise says what is.
-    pub(super) fn apply(&self, config: &mut Config, given: &Given) -> Result<(), String> {
+    pub(super) fn apply(&self, config: &mut Config, given: &RawValue) -> Result<(), String> {
         let refused = || format!("must be {}", self.allowed());
         match &self.kind {
             Kind::Listeners { field, needed } => {

@@ -3,24 +3,24 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use base64::prelude::{BASE64_STANDARD, Engine};
-use http_body_util::Full;
-use hyper::{
-    Response, StatusCode,
-    body::Bytes,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
+use axum::{
+    http::{
+        StatusCode,
+        header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
 };
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 
-use super::route::Refusal;
 use leasehold_core::{
     error::Problem,
     session::{HeldView, LockView},
 };
 use leasehold_store as lease;
-use leasehold_types::{Token, holder};
+use leasehold_types::{Token, holder, name::InvalidName};
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response;
 
 /// When to ask again if the store does not say.
 const RETRY: Duration = Duration::from_secs(1);
@@ -124,24 +124,23 @@ pub(super) fn election(view: &LockView, own: bool) -> Answer {
     json(status, &State { election, leader, candidates: view.waiting })
 }
 
-/// The request was none.
-pub(super) fn refused(refusal: Refusal) -> Answer {
-    match refusal {
-        Refusal::NotFound => {
-            let message = "there are /v1/elections/{namespace}/{name}, /healthz and /readyz";
-            failed(StatusCode::NOT_FOUND, "NOT_FOUND", None, message)
-        }
-        Refusal::Method => {
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            let message = "method not allowed; use GET or HEAD";
-            let answer = failed(status, "METHOD_NOT_ALLOWED", None, message);
-            with(answer, ALLOW, HeaderValue::from_static("GET, HEAD"))
-        }
-        Refusal::Invalid(invalid) => {
-            let Problem { field, message, .. } = invalid.into();
-            failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
-        }
-    }
+/// There is nothing at this path.
+pub(super) fn not_found() -> Answer {
+    let message = "there are /v1/elections/{namespace}/{name}, /healthz and /readyz";
+    failed(StatusCode::NOT_FOUND, "NOT_FOUND", None, message)
+}
+
+/// Requests only read.
+pub(super) fn method_not_allowed() -> Answer {
+    let message = "method not allowed; use GET or HEAD";
+    let answer = failed(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", None, message);
+    ([(ALLOW, "GET, HEAD")], answer).into_response()
+}
+
+/// A part of the path or of the query is invalid.
+pub(super) fn invalid(invalid: InvalidName) -> Answer {
+    let Problem { field, message, .. } = invalid.into();
+    failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
 }
 
 /// The store said no.
@@ -164,7 +163,8 @@ pub(super) fn trouble(error: &lease::Error) -> Answer {
         }
     };
     let answer = failed(status, reason, None, &error.to_string());
-    with(answer, RETRY_AFTER, whole_seconds(retry_after.unwrap_or(RETRY)).into())
+    let retry_after = whole_seconds(retry_after.unwrap_or(RETRY));
+    ([(RETRY_AFTER, retry_after.to_string())], answer).into_response()
 }
 
 /// The daemon is about to end.
@@ -191,15 +191,8 @@ fn json(status: StatusCode, body: &impl Serialize) -> Answer {
     // There is nothing in these structs that can't be written as JSON.
     let mut text = serde_json::to_vec(body).unwrap_or_default();
     text.push(b'\n');
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = status;
-    let answer = with(answer, CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    with(answer, CACHE_CONTROL, HeaderValue::from_static("no-store"))
-}
-
-fn with(mut answer: Answer, header: HeaderName, value: HeaderValue) -> Answer {
-    answer.headers_mut().insert(header, value);
-    answer
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    (status, headers, text).into_response()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A look at the daemon for what speaks no gRPC: probes, load balancers,
-//! scripts. It only reads.
+//! Read-only HTTP interface for clients without gRPC: probes, load balancers,
+//! scripts.
 //!
 //! ```text
 //! GET /v1/elections/{namespace}/{name}           who leads
@@ -9,25 +9,28 @@
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
-//! Like every look, an answer may be out of date when it arrives: whoever acts
-//! on it needs the token.
+//! An answer may be out of date when it arrives: a client that acts on it needs the
+//! token.
+//!
+//! `serve` accepts connections and limits them, the router here selects the
+//! handler, `request` parses names and queries, `answer` writes JSON.
 
 mod answer;
-mod route;
+mod request;
 mod serve;
 
 use std::sync::Arc;
 
 use answer::Answer;
-use hyper::{Method, Uri};
-use route::Route;
+use axum::{Router, extract::State, http::Uri, routing::get};
+use request::ElectionRequest;
 pub use serve::{MOST_CONNECTIONS, serve};
 use tokio::sync::watch;
 
 use crate::driver::Driver;
 use leasehold_store::LeaseStore;
 
-/// Answers requests. Cheap to clone.
+/// State of the HTTP interface. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
     driver: Driver,
@@ -46,30 +49,107 @@ impl Http {
         Self { driver, store, draining }
     }
 
-    async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
-        match Route::of(method, uri) {
-            Ok(Route::Health) => answer::well("ok"),
-            Ok(Route::Ready) => self.ready(),
-            // Whether it is one's own leader, this daemon knows by itself: a
-            // probe costs no call to the storage.
-            Ok(Route::Election { name, own: true }) => {
-                answer::election(&self.driver.view(&name), true)
-            }
-            Ok(Route::Election { name, own: false }) => match self.driver.inspect(&name).await {
-                Ok(view) => answer::election(&view, false),
-                Err(error) => answer::trouble(&error),
-            },
-            Err(refusal) => answer::refused(refusal),
+    fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(async || answer::well("ok")))
+            .route("/readyz", get(ready))
+            .route("/v1/elections/{*election}", get(election))
+            .method_not_allowed_fallback(method_not_allowed)
+            .fallback(async || answer::not_found())
+            .with_state(self)
+    }
+}
+
+async fn ready(State(http): State<Http>) -> Answer {
+    if *http.draining.borrow() {
+        return answer::stopping();
+    }
+    match http.store.trouble() {
+        Some(error) => answer::trouble(&error),
+        None => answer::well("ready"),
+    }
+}
+
+async fn election(State(http): State<Http>, uri: Uri) -> Answer {
+    match ElectionRequest::parse(&uri) {
+        None => answer::not_found(),
+        Some(Err(invalid)) => answer::invalid(invalid),
+        // Whether the leader is its own client, this daemon knows itself: a probe
+        // costs no call to the storage.
+        Some(Ok(ElectionRequest { name, own: true })) => {
+            answer::election(&http.driver.view(&name), true)
         }
+        Some(Ok(ElectionRequest { name, own: false })) => match http.driver.inspect(&name).await {
+            Ok(view) => answer::election(&view, false),
+            Err(error) => answer::trouble(&error),
+        },
+    }
+}
+
+async fn method_not_allowed(uri: Uri) -> Answer {
+    let is_found = !uri.path().starts_with("/v1/") || ElectionRequest::parse(&uri).is_some();
+    if is_found { answer::method_not_allowed() } else { answer::not_found() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::{
+        body::Body,
+        http::{Method, Request, StatusCode},
+    };
+    use leasehold_core::{lock, session};
+    use leasehold_embedded_store::Embedded;
+    use leasehold_time::Entropy;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn router(store: Arc<dyn LeaseStore>) -> Router {
+        let ttl = Duration::from_secs(10);
+        let sessions = session::Settings {
+            default_ttl: ttl,
+            longest_ttl: ttl,
+            max_sessions: 1,
+            max_locks_per_session: 1,
+        };
+        let locks = lock::Settings {
+            lease_duration: Duration::from_secs(15),
+            linger: Duration::ZERO,
+            poll_interval: Duration::from_secs(1),
+            max_locks: 1,
+            max_waiters_per_lock: 1,
+        };
+        let driver = Driver::new(sessions, locks, Arc::clone(&store), Entropy::seeded(1));
+        let (_, draining) = watch::channel(false);
+        Http::new(driver, store, draining).router()
     }
 
-    fn ready(&self) -> Answer {
-        if *self.draining.borrow() {
-            return answer::stopping();
+    #[tokio::test]
+    async fn unknown_paths_and_methods_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let router = router(Arc::new(Embedded::open(dir.path()).unwrap()));
+        let status = async |method: Method, path: &str| {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            router.clone().oneshot(request).await.unwrap().status()
+        };
+        for path in [
+            "/",
+            "/v1/elections",
+            "/v1/elections/",
+            "/v1/elections/a",
+            "/healthz/",
+            "/v2/elections/a/b",
+        ] {
+            for method in [Method::GET, Method::HEAD, Method::PUT] {
+                assert_eq!(status(method, path).await, StatusCode::NOT_FOUND, "{path}");
+            }
         }
-        match self.store.trouble() {
-            Some(error) => answer::trouble(&error),
-            None => answer::well("ready"),
+        for path in ["/healthz", "/readyz", "/v1/elections/default/a", "/v1/elections/default/"] {
+            assert_eq!(status(Method::PUT, path).await, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+            assert_eq!(status(Method::HEAD, path).await, status(Method::GET, path).await);
+            assert_ne!(status(Method::GET, path).await, StatusCode::NOT_FOUND, "{path}");
         }
     }
 }

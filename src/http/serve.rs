@@ -1,10 +1,14 @@
 //! Connections: how many, how large a request, how slow a client.
 
-use std::{convert::Infallible, io, pin::pin, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
+use axum::Router;
 use futures_core::Stream;
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
@@ -27,14 +31,14 @@ const LARGEST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 
 /// A client that has not sent a whole request by then is given up.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest life of a connection, so that one that does not read its answer
 /// can't keep its place either.
 const LONGEST_LIFE: Duration = Duration::from_secs(15);
 
 /// How long a connection that is to end is given for the answer under way.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves connections until `stopped` turns true; then ends once the answers
 /// under way are given.
@@ -45,6 +49,7 @@ pub async fn serve<C>(
 ) where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let router = http.router();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -52,7 +57,7 @@ pub async fn serve<C>(
             Some(_) = connections.join_next() => {}
             Some(accepted) = incoming.next(), if connections.len() < MOST_CONNECTIONS => {
                 if let Ok(connection) = accepted {
-                    connections.spawn(attend(connection, http.clone(), stopped.clone()));
+                    connections.spawn(attend(connection, router.clone(), stopped.clone()));
                 }
             }
         }
@@ -63,14 +68,10 @@ pub async fn serve<C>(
 }
 
 /// One connection, to its end.
-async fn attend<C>(connection: C, http: Http, mut stopped: watch::Receiver<bool>)
+async fn attend<C>(connection: C, router: Router, mut stopped: watch::Receiver<bool>)
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(|request: Request<Incoming>| {
-        let http = &http;
-        async move { Ok::<_, Infallible>(http.answer(request.method(), request.uri()).await) }
-    });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -79,11 +80,11 @@ where
             .keep_alive(false)
             // Who has asked may close its half, and still wants the answer.
             .half_close(true)
-            .header_read_timeout(HEAD_WITHIN)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_header_size(LARGEST_HEAD)
             .max_buf_size(2 * LARGEST_HEAD)
             .max_headers(MOST_HEADERS)
-            .serve_connection(TokioIo::new(connection), service)
+            .serve_connection(TokioIo::new(connection), TowerToHyperService::new(router))
     );
     tokio::select! {
         // How it ended is the client's business.
@@ -94,7 +95,7 @@ where
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
-        () = sleep(FAREWELL) => {}
+        () = sleep(CLOSE_TIMEOUT) => {}
     }
 }
 

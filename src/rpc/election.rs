@@ -90,20 +90,20 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
 pub(super) struct Observing {
     first: Option<LockView>,
     /// What was told last.
-    told: Option<Told>,
+    told: Option<ObservedState>,
     watch: Watch,
 }
 
 /// What of an election makes a change.
 #[derive(PartialEq)]
-struct Told {
+struct ObservedState {
     held: bool,
     token: Option<Token>,
     value: Option<Value>,
     ending: bool,
 }
 
-impl Told {
+impl ObservedState {
     fn of(view: &LockView) -> Self {
         let held = view.leader();
         Self {
@@ -128,7 +128,7 @@ impl Stream for Observing {
                     None => return Poll::Ready(None),
                 },
             };
-            let now = Told::of(&view);
+            let now = ObservedState::of(&view);
             if self.told.as_ref() == Some(&now) {
                 continue;
             }

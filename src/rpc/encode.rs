@@ -5,7 +5,11 @@ use std::time::Duration;
 use leasehold_protocol::reason_to_wire;
 
 use super::{PROTOCOL_VERSIONS, pb};
-use leasehold_core::session::{HeldView, LockView, Message, Opened, Queued};
+use leasehold_core::{
+    error::Problem,
+    lock::Handle,
+    session::{HeldView, LockView, Message, Opened, Queued},
+};
 use leasehold_store::{Breaker, CallCount};
 use leasehold_types::{Holder, LockName};
 
@@ -18,17 +22,9 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
     use pb::attach_response::Message as Out;
     let message = match message {
         Message::Opened(opened) => Out::Opened(self::opened(&opened)),
-        Message::KeptAlive { ping, valid_for, limits } => Out::KeptAlive(pb::KeptAlive {
-            ping,
-            valid_for_ms: millis(valid_for),
-            limits: limits
-                .into_iter()
-                .map(|(handle, length)| pb::GrantLimit {
-                    handle: handle.to_bytes().to_vec().into(),
-                    valid_for_ms: millis(length),
-                })
-                .collect(),
-        }),
+        Message::KeptAlive { ping, valid_for, limits } => {
+            Out::KeptAlive(kept_alive(ping, valid_for, limits))
+        }
         Message::Granted { request, token, handle, ping, valid_for } => Out::Granted(pb::Granted {
             request,
             token: token.get(),
@@ -36,16 +32,7 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
             ping,
             valid_for_ms: millis(valid_for),
         }),
-        Message::Refused { request, problem } => Out::Refused(pb::Refused {
-            request,
-            reason: reason_to_wire(problem.reason).into(),
-            message: problem.message,
-            holder: problem.holder.as_deref().map(holder),
-            held_for_ms: problem.held_for.map(millis),
-            retry_after_ms: problem.retry_after.map(millis),
-            field: problem.field.unwrap_or_default().to_owned(),
-            held_by_same_session: problem.held_by_same_session,
-        }),
+        Message::Refused { request, problem } => Out::Refused(refused(request, *problem)),
         Message::Queued(queued) => {
             let Queued { request, position, holder, held_for, held_by_same_session, note } =
                 *queued;
@@ -76,6 +63,33 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
         Message::Restored => Out::Restored(pb::Restored {}),
     };
     pb::AttachResponse { message: Some(message) }
+}
+
+fn kept_alive(ping: u64, valid_for: Duration, limits: Vec<(Handle, Duration)>) -> pb::KeptAlive {
+    pb::KeptAlive {
+        ping,
+        valid_for_ms: millis(valid_for),
+        limits: limits
+            .into_iter()
+            .map(|(handle, length)| pb::GrantLimit {
+                handle: handle.to_bytes().to_vec().into(),
+                valid_for_ms: millis(length),
+            })
+            .collect(),
+    }
+}
+
+fn refused(request: u64, problem: Problem) -> pb::Refused {
+    pb::Refused {
+        request,
+        reason: reason_to_wire(problem.reason).into(),
+        message: problem.message,
+        holder: problem.holder.as_deref().map(holder),
+        held_for_ms: problem.held_for.map(millis),
+        retry_after_ms: problem.retry_after.map(millis),
+        field: problem.field.unwrap_or_default().to_owned(),
+        held_by_same_session: problem.held_by_same_session,
+    }
 }
 
 fn opened(opened: &Opened) -> pb::Opened {

@@ -1,11 +1,14 @@
-//! gRPC: decode, call, encode. Nothing is decided here.
+//! gRPC: decode, call the driver, encode. Nothing is decided here.
+//!
+//! `session` serves session streams, `lock` and `election` the unary calls and
+//! watches. `decode` and `encode` convert between messages and values; `status`
+//! is the only place that builds a gRPC status.
 
 mod decode;
 mod election;
 mod encode;
 #[cfg(test)]
 mod fuzz;
-mod listen;
 mod lock;
 mod session;
 mod status;
@@ -14,9 +17,6 @@ use std::time::Duration;
 
 #[cfg(feature = "simulation")]
 use futures_core::Stream;
-#[cfg(feature = "simulation")]
-pub use listen::{Duplex, Sockets};
-pub use listen::{Incoming, Listener};
 #[cfg(feature = "simulation")]
 use tonic::Status;
 use tonic::{

@@ -22,10 +22,10 @@ use leasehold_time::Moment;
 use leasehold_types::Reason;
 
 /// How long a stream may be open before its first message.
-const FIRST_MESSAGE: Duration = Duration::from_secs(5);
+const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long it is listened to after that, by a daemon that runs.
-const LAST_LOOK: Duration = Duration::from_millis(100);
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves sessions.
 pub(super) struct Service {
@@ -74,12 +74,12 @@ enum Phase {
 /// Ends when a stream was open for long enough without its first message. What was
 /// said while this daemon stood still has yet to be read when its timers fire: so
 /// it ends only after a while in which the daemon did not.
-async fn patience() {
-    sleep(FIRST_MESSAGE).await;
+async fn first_message_timeout() {
+    sleep(FIRST_MESSAGE_TIMEOUT).await;
     loop {
         let before = Moment::now();
-        sleep(LAST_LOOK).await;
-        if Moment::now().since(before) < 2 * LAST_LOOK {
+        sleep(PAUSE_CHECK_INTERVAL).await;
+        if Moment::now().since(before) < 2 * PAUSE_CHECK_INTERVAL {
             return;
         }
     }
@@ -88,7 +88,7 @@ async fn patience() {
 impl<In> Attached<In> {
     pub(super) fn begin(driver: &Driver, inbound: In) -> Result<Self, Status> {
         let stream = driver.attach().map_err(status)?;
-        let phase = Phase::First(Box::pin(patience()));
+        let phase = Phase::First(Box::pin(first_message_timeout()));
         Ok(Self { driver: driver.clone(), inbound, stream, phase })
     }
 
@@ -150,13 +150,13 @@ where
                 }
             }
             let Poll::Ready(inbound) = Pin::new(&mut this.inbound).poll_next(cx) else {
-                if let Phase::First(patience) = &mut this.phase
-                    && patience.as_mut().poll(cx).is_ready()
+                if let Phase::First(first_message_timeout) = &mut this.phase
+                    && first_message_timeout.as_mut().poll(cx).is_ready()
                 {
                     // The client is to try again.
                     let problem = Problem::new(
                         Reason::Limit,
-                        format!("nothing was said on this stream for {FIRST_MESSAGE:?}"),
+                        format!("nothing was said on this stream for {FIRST_MESSAGE_TIMEOUT:?}"),
                     );
                     return this.end(Some(status(problem)));
                 }

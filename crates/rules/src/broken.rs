@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_time::ClockPair;
+use leasehold_time::{ClockPair, Moment};
 
 use crate::{
     mutant::{Mutant, is},
@@ -20,4 +20,10 @@ pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
 #[must_use]
 pub fn carried_jump(small: Duration) -> Duration {
     if is(Mutant::SmallLeapsForgotten) { Duration::ZERO } else { rules::carried_jump(small) }
+}
+
+/// 5f: the clocks are checked only when something is due.
+#[must_use]
+pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
+    if is(Mutant::LooksWhenDue) { due } else { rules::next_clock_check(due, now) }
 }

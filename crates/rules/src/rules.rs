@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_time::ClockPair;
+use leasehold_time::{ClockPair, Moment};
+
+/// Interval of clock checks while a timer is armed.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Safety rule 5: returns how far the wall clock advanced relative to the
 /// boot-time clock between two readings of both.
@@ -16,4 +19,12 @@ pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
 #[must_use]
 pub const fn carried_jump(small: Duration) -> Duration {
     small
+}
+
+/// Safety rule 5: returns when a daemon whose earliest timer is due at `due` has to
+/// check its clocks again. It does not wait for a distant timer, because a pause
+/// must be detected before a wall clock that is set afterwards can hide it.
+#[must_use]
+pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
+    due.min(now + CLOCK_CHECK_INTERVAL)
 }

@@ -18,6 +18,7 @@ use crate::{
         output::line,
     },
     config::Listen,
+    listen::{Incoming, Listener},
     rpc,
 };
 use leasehold_protocol::v1::{
@@ -35,13 +36,13 @@ impl Floor {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let fail = |error: String| Failure::new(FAILED, "bench", error);
         let listen = Listen::parse(&self.listen).map_err(fail)?;
-        let listener = rpc::Listener::bind(&listen, 0o600).await?;
+        let listener = Listener::bind(&listen, 0o600).await?;
         line(format_args!("listening on {}", listener.address()))?;
         let service =
             leasehold_protocol::server::session_service_server::SessionServiceServer::new(Service);
         rpc::server()
             .add_service(service)
-            .serve_with_incoming(rpc::Incoming::new(listener, Arc::new(Semaphore::new(10_000))))
+            .serve_with_incoming(Incoming::new(listener, Arc::new(Semaphore::new(10_000))))
             .await
             .map_err(|error| fail(error.to_string()))?;
         Ok(ExitCode::SUCCESS)

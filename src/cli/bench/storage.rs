@@ -128,11 +128,19 @@ impl Storage {
         let (_, released) = calls(channel).await?;
         rows.push(("release", difference(&handed, &released), median(&mut times)));
 
+        self.report_single(output, &rows)
+    }
+
+    fn report_single(
+        &self,
+        output: Output,
+        rows: &[(&str, Calls, Duration)],
+    ) -> Result<(), Failure> {
         if output == Output::Text {
             line(format_args!("\n{:<20}{:>14}{:>14}", "", "calls each", "median"))?;
         }
         for (what, calls, time) in rows {
-            let each = total(&calls) as f64 / f64::from(self.cycles);
+            let each = total(calls) as f64 / f64::from(self.cycles);
             match output {
                 Output::Text => {
                     let time = time.as_secs_f64() * 1e3;
@@ -140,7 +148,7 @@ impl Storage {
                 }
                 Output::Json => line(json!({
                     "what": what, "calls_each": each, "median_us": time.as_micros() as u64,
-                    "calls": calls_json(&calls),
+                    "calls": calls_json(calls),
                 }))?,
             }
         }

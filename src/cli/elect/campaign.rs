@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::Elect;
 use crate::cli::{
-    election::shown_value, output::Output, process::Signals, run::Aim, run::Denied, run::Notes,
-    run::Seen, run::Waiting,
+    leader::value_text, output::Output, process::Signals, run::Denied, run::Notes, run::Seen,
+    run::WaitTarget, run::Waiting,
 };
 use leasehold_time::Moment;
 
@@ -23,7 +23,7 @@ pub(super) async fn campaign(
     signals: &mut Signals,
     notes: &Notes,
 ) -> Result<Leadership, Denied> {
-    let waiting = Waiting::new(Aim::Lead(&elect.name), None, output, notes.clone());
+    let waiting = Waiting::new(WaitTarget::Lead(&elect.name), None, output, notes.clone());
     let (sender, news) = watch::channel(Seen::default());
     let progress = sender.clone();
     let mut election = client.election(&elect.name).on_progress(move |told| {
@@ -53,7 +53,7 @@ async fn look_on(election: Option<Election>, news: &watch::Sender<Seen>) -> Erro
             Err(error) => return error,
         };
         let value = state.leader.map(|leader| leader.value).filter(|value| !value.is_empty());
-        let value = value.map(|value| shorten(shown_value(&value)));
+        let value = value.map(|value| shorten(value_text(&value)));
         news.send_modify(|seen| seen.value = value);
     }
 }

@@ -24,7 +24,7 @@ use super::{
     options::connected,
     output::{Output, length},
     process::{self, Signal, Signals},
-    run::{self, Denied, Ended, Notes, Program, Supervisor, Terms},
+    run::{self, Denied, Ended, Notes, Program, RunOptions, Supervisor},
 };
 use leasehold_time::Moment;
 
@@ -123,7 +123,7 @@ impl Elect {
         let notes = Notes::begin(globals.output)?;
         process::adopt_orphans()?;
         process::reap_orphans()?;
-        let mut signals = Signals::listen(&run::HEARD)?;
+        let mut signals = Signals::listen(&run::FORWARDED_SIGNALS)?;
         let ended = self.serve(&client, globals.output, &mut signals, &notes).await;
         run::close(&client, &mut signals).await;
         // The leadership is given up: now there is time for who reads slowly.
@@ -177,13 +177,13 @@ impl Elect {
         notes: &Notes,
     ) -> (Result<Ended, Failure>, Option<Signal>) {
         notes.tell(format_args!("leading {:?} with token {}", self.name, leadership.token()));
-        let terms = Terms {
+        let options = RunOptions {
             validity: run::validity(client, &leadership),
             longest_hold: None,
             drain: Some(self.drain),
             notes,
         };
-        let mut supervisor = Supervisor::new(&leadership, &terms);
+        let mut supervisor = Supervisor::new(&leadership, &options);
         let ended = self.supervise(&mut supervisor, &leadership, output, signals).await;
         let interrupted = supervisor.interrupted();
         let meanwhile = run::give_back(leadership, signals, notes).await;

@@ -14,7 +14,7 @@ use leasehold_time::Entropy;
 const SHORTEST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// Who has led for this long did not lose the leadership at once.
-const STEADY: Duration = Duration::from_secs(10);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
 /// Pauses after a command that failed begin with this and double.
 const SHORTEST_RECOVERY: Duration = Duration::from_secs(5);
 const LONGEST_RECOVERY: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const LONGEST_RECOVERY: Duration = Duration::from_secs(60);
 const RECOVERED: Duration = Duration::from_secs(300);
 /// Who was asked to hand over lets others have a turn, also those whose
 /// daemons only poll.
-const STEP_ASIDE: Duration = Duration::from_secs(5);
+const STEP_DOWN_DELAY: Duration = Duration::from_secs(5);
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy)]
@@ -57,11 +57,11 @@ impl Policy {
     pub(super) fn after(self, name: &str, ended: Ended, interrupted: Option<Signal>) -> Next {
         let quits = self.once || interrupted.is_some();
         match ended {
-            Ended::Itself(code) if self.restart && interrupted.is_none() && is_mendable(code) => {
+            Ended::Exited(code) if self.restart && interrupted.is_none() && is_mendable(code) => {
                 let why = format!("the command ended with {code}");
                 Next::Again { rest: Rest::Recovery, why }
             }
-            Ended::Itself(code) | Ended::Stopped { why: Stop::Signal(_), code } => Next::Exit(code),
+            Ended::Exited(code) | Ended::Stopped { why: Stop::Signal(_), code } => Next::Exit(code),
             Ended::Stopped { code, .. } if interrupted.is_some() => Next::Exit(code),
             Ended::Stopped { why: Stop::Asked(_), .. } if self.once => Next::Exit(0),
             Ended::Stopped { why: Stop::Asked(cause), .. } => {
@@ -124,7 +124,7 @@ impl Pauses {
 
     /// A term has lasted for this long.
     pub(super) fn led_for(&mut self, length: Duration) {
-        if length >= STEADY {
+        if length >= BACKOFF_RESET_AFTER {
             self.breath = SHORTEST_REST;
         }
         if length >= RECOVERED {
@@ -135,7 +135,7 @@ impl Pauses {
     pub(super) fn next(&mut self, rest: Rest) -> Duration {
         let (at_least, length) = match rest {
             Rest::Breath(at_least) => (at_least, &mut self.breath),
-            Rest::Aside => (STEP_ASIDE, &mut self.breath),
+            Rest::Aside => (STEP_DOWN_DELAY, &mut self.breath),
             Rest::Recovery => (SHORTEST_RECOVERY, &mut self.recovery),
         };
         let longest = if rest == Rest::Recovery { LONGEST_RECOVERY } else { LONGEST_REST };
@@ -182,17 +182,17 @@ mod tests {
     fn a_command_that_ends_by_itself_ends_it() {
         for code in [0, 1, 73, 130] {
             for policy in [CALM, ONCE] {
-                assert_eq!(after(policy, Ended::Itself(code), None), format!("exit {code}"));
+                assert_eq!(after(policy, Ended::Exited(code), None), format!("exit {code}"));
             }
         }
     }
 
     #[test]
     fn with_restart_only_a_failure_leads_to_the_next_campaign() {
-        assert_eq!(after(RESTART, Ended::Itself(1), None), "Recovery");
-        assert_eq!(after(RESTART, Ended::Itself(1), Some(Signal::SIGTERM)), "exit 1");
+        assert_eq!(after(RESTART, Ended::Exited(1), None), "Recovery");
+        assert_eq!(after(RESTART, Ended::Exited(1), Some(Signal::SIGTERM)), "exit 1");
         for code in [0, 126, 127, 130, 131] {
-            assert_eq!(after(RESTART, Ended::Itself(code), None), format!("exit {code}"));
+            assert_eq!(after(RESTART, Ended::Exited(code), None), format!("exit {code}"));
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
             let again = match &ended {
                 Ended::Lost(cause) => Ended::Lost(cause.clone()),
                 Ended::Stopped { why, code } => Ended::Stopped { why: why.clone(), code: *code },
-                Ended::Itself(code) => Ended::Itself(*code),
+                Ended::Exited(code) => Ended::Exited(*code),
             };
             assert_eq!(after(CALM, ended, None), expected);
             assert_eq!(after(ONCE, again, None), once);
@@ -234,13 +234,13 @@ mod tests {
         let breath = Rest::Breath(Duration::ZERO);
         assert!(pauses.next(breath) <= SHORTEST_REST);
         for _ in 0..9 {
-            pauses.led_for(STEADY / 2);
+            pauses.led_for(BACKOFF_RESET_AFTER / 2);
             assert!(pauses.next(breath) <= LONGEST_REST);
         }
         assert!(pauses.next(breath) >= LONGEST_REST / 2);
-        pauses.led_for(STEADY);
+        pauses.led_for(BACKOFF_RESET_AFTER);
         assert!(pauses.next(breath) <= SHORTEST_REST);
-        assert!(pauses.next(Rest::Aside) >= STEP_ASIDE);
+        assert!(pauses.next(Rest::Aside) >= STEP_DOWN_DELAY);
         let asked = Duration::from_secs(7);
         assert!(pauses.next(Rest::Breath(asked)) >= asked);
         for _ in 0..9 {

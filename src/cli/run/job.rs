@@ -72,7 +72,7 @@ impl Job {
     }
 
     /// When the terminal stops the command, our shell must see us stop. If
-    /// that lasts longer than the lock, the keeper kills the command.
+    /// that lasts longer than the lock, the watchdog kills the command.
     pub(super) fn on_stop(&mut self, signal: Signal) -> io::Result<()> {
         match signal {
             // We have stood still since, and go on as soon as we have heard of

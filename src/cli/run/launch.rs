@@ -1,7 +1,7 @@
 //! Starting the command, in two steps: a process of this program that stops
 //! itself at once, and becomes the command only when it is continued.
 //!
-//! In between, the keeper is told of its process group and the terminal is
+//! In between, the watchdog is told of its process group and the terminal is
 //! handed to it. So there is no moment at which the command runs and would
 //! outlive us, and none at which it reads a terminal that is not its own.
 

@@ -1,15 +1,15 @@
 //! Running a command under a grant: what `lock` and `elect` have in common.
 //!
-//! The way: wait for the grant ([`wait`]), start the keeper and the command
+//! The way: wait for the grant ([`wait`]), start the watchdog and the command
 //! ([`launch`]), run it under [`supervise`], give the grant back.
 
 mod grant;
 mod job;
+mod kill_timer;
 mod launch;
 mod notes;
 mod status_line;
 mod supervise;
-mod vigil;
 mod wait;
 mod wording;
 
@@ -21,15 +21,15 @@ pub(super) use self::{
     grant::Grant,
     launch::{Launch, Program},
     notes::Notes,
-    status_line::{Aim, Seen},
-    supervise::{Cause, Ended, Held, Stop, Supervisor, Terms, code_of},
+    status_line::{Seen, WaitTarget},
+    supervise::{Cause, Ended, Held, RunOptions, Stop, Supervisor, code_of},
     wait::{Denied, Waiting, pause},
 };
 use super::process::{Signal, Signals};
 use leasehold_time::Moment;
 
 /// The signals that are passed on to the command.
-pub(super) const HEARD: [Signal; 8] = [
+pub(super) const FORWARDED_SIGNALS: [Signal; 8] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,
@@ -42,7 +42,7 @@ pub(super) const HEARD: [Signal; 8] = [
 
 /// How long the daemon has at least to hear that we do not want the grant any
 /// more. If it does not, the session's ttl tells it.
-const FAREWELL: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// As much of the command's name as is shown to others.
 const LONGEST_NAME_SHOWN: usize = 64;
@@ -72,7 +72,7 @@ pub(super) async fn give_back(
     notes: &Notes,
 ) -> Option<Signal> {
     let (subject, was_valid) = (wording::subject(&grant), grant.is_valid());
-    let limit = grant.deadline().max(Moment::now() + FAREWELL);
+    let limit = grant.deadline().max(Moment::now() + RELEASE_TIMEOUT);
     let not_given_back = |why: &dyn fmt::Display| {
         if was_valid {
             notes.tell(format_args!(
@@ -105,7 +105,7 @@ pub(super) async fn give_back(
 
 /// Ends the session, unless the daemon does not hear it in time.
 pub(super) async fn close(client: &Client, signals: &mut Signals) {
-    within(Moment::now() + FAREWELL, signals, client.close()).await;
+    within(Moment::now() + RELEASE_TIMEOUT, signals, client.close()).await;
 }
 
 /// Does `work`, but not for longer than that, nor when a signal asks us to

@@ -20,7 +20,7 @@ use crate::cli::{output::Output, palette::Palette, process};
 const LONGEST_QUEUE: usize = 64;
 
 /// How long to wait for what has been told to be written.
-const PATIENCE: Duration = Duration::from_millis(500);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Standard error, which never makes us wait.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl Notes {
         if self.queue.try_send(Entry::Mark(sender)).is_ok() {
             tokio::select! {
                 _ = written => {}
-                () = leasehold_runtime::sleep(PATIENCE) => {}
+                () = leasehold_runtime::sleep(WRITE_TIMEOUT) => {}
             }
         }
     }

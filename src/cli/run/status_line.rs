@@ -62,7 +62,7 @@ impl StatusLine {
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cli) enum Aim<'a> {
+pub(in crate::cli) enum WaitTarget<'a> {
     /// To hold the lock of this name.
     Hold(&'a str),
     /// To lead the election of this name.
@@ -79,15 +79,15 @@ pub(in crate::cli) struct Seen {
 
 /// What a waiting person is told.
 pub(super) fn text(
-    aim: &Aim<'_>,
+    target: &WaitTarget<'_>,
     seen: &Seen,
     waited: Duration,
     limit: Option<Duration>,
     now: Moment,
 ) -> String {
-    let (begin, by) = match aim {
-        Aim::Hold(name) => (format!("waiting for {name}"), "held by"),
-        Aim::Lead(name) => (format!("waiting to lead {name}"), "led by"),
+    let (begin, by) = match target {
+        WaitTarget::Hold(name) => (format!("waiting for {name}"), "held by"),
+        WaitTarget::Lead(name) => (format!("waiting to lead {name}"), "led by"),
     };
     let mut parts = vec![begin];
     if let Some((progress, at)) = &seen.progress {
@@ -142,7 +142,7 @@ mod tests {
         seen
     }
 
-    const ORDERS: Aim<'static> = Aim::Hold("orders");
+    const ORDERS: WaitTarget<'static> = WaitTarget::Hold("orders");
 
     #[test]
     fn it_says_who_holds_the_lock_for_how_long_and_how_long_we_waited() {
@@ -156,7 +156,7 @@ mod tests {
     fn it_says_who_leads_and_what_the_leader_shows() {
         let mut seen = seen();
         seen.value = Some("10.0.0.7:80".to_owned());
-        let line = text(&Aim::Lead("jobs"), &seen, SECOND * 5, None, moment(103));
+        let line = text(&WaitTarget::Lead("jobs"), &seen, SECOND * 5, None, moment(103));
         let begin = "waiting to lead jobs, led by billing 2.3 on web-1 (10.0.0.7:80) since ";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.ends_with(" (15s), position 2, waited 5s"), "{line}");

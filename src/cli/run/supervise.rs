@@ -8,20 +8,20 @@ use tokio::signal::unix::{self, SignalKind};
 use super::{
     Grant, Notes, Program,
     job::Job,
+    kill_timer::{KillTimer, Order},
     launch,
-    vigil::{Order, Vigil},
     wait::asks_to_end,
     wording,
 };
 use crate::cli::{
-    exit::FAILED, exit::Failure, keeper::Keeper, output::length, process, process::ChildState,
-    process::Group, process::Signal, process::Signals,
+    exit::FAILED, exit::Failure, output::length, process, process::ChildState, process::Group,
+    process::Signal, process::Signals, watchdog::Watchdog,
 };
 use leasehold_time::{ClockPair, Moment};
 
 /// How long to wait for killed processes to be gone. The system may hold one
 /// back for longer, such as in a call to a device.
-const LAST_BREATH: Duration = Duration::from_millis(500);
+const KILL_WAIT: Duration = Duration::from_millis(500);
 
 /// What becomes of the command when its grant is lost.
 const STOPPED: Option<&str> = Some("stopped the command");
@@ -30,7 +30,7 @@ const STOPPED: Option<&str> = Some("stopped the command");
 #[derive(Debug)]
 pub(in crate::cli) enum Ended {
     /// By itself while the grant stood, with this exit code.
-    Itself(u8),
+    Exited(u8),
     /// While the grant stood, after it was asked to.
     Stopped { why: Stop, code: u8 },
     /// Because the grant was lost, or after that.
@@ -68,7 +68,7 @@ pub(in crate::cli) struct Cause {
 
 /// What is agreed for one run of a command.
 #[derive(Debug)]
-pub(in crate::cli) struct Terms<'a> {
+pub(in crate::cli) struct RunOptions<'a> {
     /// How long the grant is valid after each sign of life, at most.
     pub(in crate::cli) validity: Duration,
     /// When the grant is lost however alive we are.
@@ -87,7 +87,7 @@ pub(in crate::cli) struct Supervisor<'a, G> {
     grant: &'a G,
     notes: &'a Notes,
     drain: Option<Duration>,
-    vigil: Vigil,
+    kill_timer: KillTimer,
     ends_at: Option<(Moment, Duration)>,
     loss: Option<Loss>,
     /// What the daemon has warned of last, and when the grant was to end of it.
@@ -98,13 +98,13 @@ pub(in crate::cli) struct Supervisor<'a, G> {
 
 impl<'a, G: Grant> Supervisor<'a, G> {
     /// For a grant that has just begun.
-    pub(in crate::cli) fn new(grant: &'a G, terms: &Terms<'a>) -> Self {
+    pub(in crate::cli) fn new(grant: &'a G, options: &RunOptions<'a>) -> Self {
         Self {
             grant,
-            notes: terms.notes,
-            drain: terms.drain,
-            vigil: Vigil::over(terms.validity),
-            ends_at: terms.longest_hold.map(|limit| (Moment::now() + limit, limit)),
+            notes: options.notes,
+            drain: options.drain,
+            kill_timer: KillTimer::over(options.validity),
+            ends_at: options.longest_hold.map(|limit| (Moment::now() + limit, limit)),
             loss: None,
             risk: None,
             cause: None,
@@ -122,11 +122,11 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         // Before there are children, so that no change is missed.
         let mut changes = unix::signal(SignalKind::child())?;
-        let keeper = Keeper::start(program.output, Stdio::inherit()).await;
-        let mut keeper = keeper.map_err(cannot("start the keeper"))?;
+        let watchdog = Watchdog::start(program.output, Stdio::inherit()).await;
+        let mut watchdog = watchdog.map_err(cannot("start the keeper"))?;
         let known = ClockPair::now();
-        let kill_at = self.vigil.keeper_kills_at(self.grant.deadline());
-        let told = keeper.kill_at(kill_at, known);
+        let kill_at = self.kill_timer.watchdog_kills_at(self.grant.deadline());
+        let told = watchdog.kill_at(kill_at, known);
         told.map_err(cannot("tell the keeper, so the command was not run"))?;
         let child = launch::start(self.grant, program).map_err(cannot("start the command"))?;
         let Some(group) = Group::of(child.id()) else {
@@ -134,15 +134,15 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             return Err(cannot("start the command")(error));
         };
         let mut job = Job::of(group);
-        let ended = self.stay(&mut job, &mut keeper, &mut changes, signals, unhealthy).await;
-        if self.drain.is_some() || !matches!(ended, Ok(Ended::Itself(_))) {
+        let ended = self.stay(&mut job, &mut watchdog, &mut changes, signals, unhealthy).await;
+        if self.drain.is_some() || !matches!(ended, Ok(Ended::Exited(_))) {
             group.signal(Signal::SIGKILL);
         }
         if ended.is_err() {
             self.bury(group, &mut changes).await;
         }
         job.take_terminal_back();
-        keeper.farewell();
+        watchdog.farewell();
         drop(child);
         if self.drain.is_some() {
             vanished(group).await;
@@ -156,10 +156,10 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     pub(in crate::cli) async fn hold(&mut self, signals: &mut Signals) -> Result<Held, Failure> {
         loop {
             let (deadline, now) = (self.grant.deadline(), Moment::now());
-            if self.vigil.on(deadline, self.loss.is_some(), now).is_some() {
+            if self.kill_timer.on(deadline, self.loss.is_some(), now).is_some() {
                 return Ok(Held::Lost(self.explain(now, None)));
             }
-            let next = self.vigil.next(deadline, now);
+            let next = self.kill_timer.next(deadline, now);
             tokio::select! {
                 biased;
                 loss = self.grant.lost(), if self.loss.is_none() => self.loss = Some(loss),
@@ -201,7 +201,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     async fn stay(
         &mut self,
         job: &mut Job,
-        keeper: &mut Keeper,
+        watchdog: &mut Watchdog,
         changes: &mut unix::Signal,
         signals: &mut Signals,
         unhealthy: impl Future<Output = String>,
@@ -210,21 +210,21 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         loop {
             let known = ClockPair::now();
             let (deadline, now) = (self.grant.deadline(), Moment::now());
-            if let Some(order) = self.vigil.on(deadline, self.loss.is_some(), now) {
+            if let Some(order) = self.kill_timer.on(deadline, self.loss.is_some(), now) {
                 self.carry_out(order, job, now);
             }
-            if self.vigil.keeps() {
-                // A keeper that can't be told is left with an earlier moment,
+            if self.kill_timer.keeps() {
+                // A watchdog that can't be told is left with an earlier moment,
                 // or has ended, which is noticed below.
-                let _ = keeper.kill_at(self.vigil.keeper_kills_at(deadline), known);
+                let _ = watchdog.kill_at(self.kill_timer.watchdog_kills_at(deadline), known);
             }
-            let next = self.vigil.next(deadline, now);
+            let next = self.kill_timer.next(deadline, now);
             tokio::select! {
                 biased;
                 loss = self.grant.lost(), if self.loss.is_none() => self.loss = Some(loss),
                 () = sleep_until(next) => {}
                 _ = changes.recv() => {
-                    if let Some(ended) = self.look_at_children(job, keeper)? {
+                    if let Some(ended) = self.look_at_children(job, watchdog)? {
                         return Ok(ended);
                     }
                 }
@@ -232,8 +232,8 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                     job.pass_on(signal).map_err(cannot("stand still"))?;
                     self.on_signal(signal);
                 }
-                risk = self.grant.at_risk(), if self.vigil.keeps() => self.on_risk(risk, job),
-                why = &mut unhealthy, if self.stop.is_none() && self.vigil.keeps() => {
+                risk = self.grant.at_risk(), if self.kill_timer.keeps() => self.on_risk(risk, job),
+                why = &mut unhealthy, if self.stop.is_none() && self.kill_timer.keeps() => {
                     self.on_unhealthy(why, job);
                 }
             }
@@ -243,7 +243,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     /// The command has got it too.
     fn on_signal(&mut self, signal: Signal) {
         if let Some(limit) = self.drain.filter(|_| asks_to_end(signal)) {
-            self.vigil.drain(Moment::now() + limit);
+            self.kill_timer.drain(Moment::now() + limit);
             // The last word, whatever else it was asked to end for.
             self.stop = Some(Stop::Signal(signal));
         }
@@ -257,7 +257,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             // Before it is taken from us, but not before what we have been
             // promised is over.
             let taken_at = ends_at.max(self.grant.deadline());
-            self.ask_to_end(job, taken_at - self.vigil.margin());
+            self.ask_to_end(job, taken_at - self.kill_timer.margin());
             self.stop.get_or_insert(Stop::Asked(cause));
         }
     }
@@ -278,7 +278,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     }
 
     fn ask_to_end(&mut self, job: &Job, kill_at: Moment) {
-        if self.vigil.drain(kill_at) {
+        if self.kill_timer.drain(kill_at) {
             terminate(job);
         }
     }
@@ -296,14 +296,14 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     fn look_at_children(
         &self,
         job: &mut Job,
-        keeper: &mut Keeper,
+        watchdog: &mut Watchdog,
     ) -> Result<Option<Ended>, Failure> {
         let state = process::look_at(job.group().id()).map_err(cannot("look after the command"))?;
         let code = match state {
             ChildState::Exited(code) => Some(u8::try_from(code).unwrap_or(u8::MAX)),
             ChildState::Killed(signal) => Some(code_of(signal)),
             ChildState::Stopped(Signal::SIGSTOP) if !job.is_started() => {
-                keeper
+                watchdog
                     .watch_over(job.group())
                     .map_err(cannot("tell the keeper, so the command was not run"))?;
                 // It may have taken long to get here.
@@ -329,7 +329,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             Some(code) if self.is_held() => {
                 return Ok(Some(match self.stop.clone() {
                     Some(why) => Ended::Stopped { why, code },
-                    None => Ended::Itself(code),
+                    None => Ended::Exited(code),
                 }));
             }
             Some(_) => {
@@ -339,8 +339,8 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             }
             None => {}
         }
-        let keeper_ended = keeper.has_just_ended().map_err(cannot("look after the keeper"))?;
-        if keeper_ended && self.is_held() {
+        let watchdog_ended = watchdog.has_just_ended().map_err(cannot("look after the keeper"))?;
+        if watchdog_ended && self.is_held() {
             self.notes.tell(
                 "the keeper ended: if this process dies too, the command will outlive its grant",
             );
@@ -368,7 +368,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         let left = deadline.since(now);
         match self.ends_at {
             // The daemon began to count a little earlier than we did.
-            Some((ends_at, limit)) if deadline + self.vigil.early() >= ends_at => {
+            Some((ends_at, limit)) if deadline + self.kill_timer.early() >= ends_at => {
                 let limit = humantime::format_duration(limit);
                 let sentence = format!("lost {subject}: its maximum hold time of {limit} is over");
                 let reason = Some(Reason::HeldTooLong);
@@ -409,13 +409,13 @@ fn terminate(job: &Job) {
 
 /// Waits until a killed group has no members any more, for a short time.
 async fn vanished(group: Group) {
-    let limit = Moment::now() + LAST_BREATH;
+    let limit = Moment::now() + KILL_WAIT;
     loop {
         process::reap_strays();
         if group.is_gone() || limit.has_passed() {
             return;
         }
-        leasehold_runtime::sleep(LAST_BREATH / 500).await;
+        leasehold_runtime::sleep(KILL_WAIT / 500).await;
     }
 }
 

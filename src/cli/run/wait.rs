@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{
     notes::Notes,
-    status_line::{self, Aim, Seen, StatusLine},
+    status_line::{self, Seen, StatusLine, WaitTarget},
 };
 use crate::cli::{output::Output, process, process::Signal, process::Signals};
 use leasehold_time::Moment;
@@ -27,7 +27,7 @@ pub(in crate::cli) enum Denied {
 /// A wait, shown to people.
 #[derive(Debug)]
 pub(in crate::cli) struct Waiting<'a> {
-    aim: Aim<'a>,
+    target: WaitTarget<'a>,
     limit: Option<Duration>,
     began: Moment,
     line: StatusLine,
@@ -36,7 +36,7 @@ pub(in crate::cli) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     /// Begins now. `limit` is only shown.
     pub(in crate::cli) fn new(
-        aim: Aim<'a>,
+        target: WaitTarget<'a>,
         limit: Option<Duration>,
         output: Output,
         notes: Notes,
@@ -45,7 +45,7 @@ impl<'a> Waiting<'a> {
             Output::Text => StatusLine::on_stderr(notes),
             Output::Json => StatusLine::disabled(notes),
         };
-        Self { aim, limit, began: Moment::now(), line }
+        Self { target, limit, began: Moment::now(), line }
     }
 
     /// Whether anybody sees the news.
@@ -83,7 +83,7 @@ impl<'a> Waiting<'a> {
     fn show(&mut self, seen: &Seen) {
         let now = Moment::now();
         let waited = now.since(self.began);
-        self.line.show(&status_line::text(&self.aim, seen, waited, self.limit, now));
+        self.line.show(&status_line::text(&self.target, seen, waited, self.limit, now));
     }
 }
 

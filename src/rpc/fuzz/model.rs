@@ -147,20 +147,12 @@ impl Model {
         if is_repeat
             && let Owed::Acquire { name, .. } = &owed
             && is_well_formed(message)
-        {
             // Repeated after a resume: the same request, which is answered again.
-            let waiting = session.owed.get(&request).into_iter().flatten();
-            let waiting = waiting.filter_map(|owed| match owed {
-                Owed::Acquire { name, .. } => Some(name),
-                _ => None,
-            });
-            let grants = session.grants.values().filter(|grant| !grant.lost);
-            let granted = grants.filter(|grant| grant.request == request).map(|grant| &grant.name);
-            if let Some(first) = waiting.chain(granted).next() {
-                carried.must_end = first != name;
-                self.said.insert(format!("repeated{}", carried.must_end));
-                return;
-            }
+            && let Some(first) = session.lock_of(request)
+        {
+            carried.must_end = first != name;
+            self.said.insert(format!("repeated{}", carried.must_end));
+            return;
         }
         session.owed.entry(request).or_default().push(owed);
     }
@@ -182,22 +174,7 @@ impl Model {
                 self.said.insert(format!("kept{}", kept.limits.len().min(1)));
             }
             Heard::Granted(granted) => self.granted(number, granted),
-            Heard::Refused(refused) => {
-                let reason = refused.reason();
-                assert_ne!(reason, pb::Reason::Unspecified);
-                assert!(!refused.message.is_empty(), "{refused:?}");
-                assert_eq!(reason == pb::Reason::Invalid, !refused.field.is_empty());
-                let owed = session.answer(refused.request, |owed| {
-                    !matches!(owed, Owed::Acquire { queued: true, .. })
-                });
-                let owed = owed.or_else(|| session.answer(refused.request, |_| true));
-                let kind = match owed.expect("nothing is refused that was not asked for") {
-                    Owed::Acquire { queued, .. } => format!("acquire{queued}"),
-                    Owed::Release { .. } => "release".to_owned(),
-                    Owed::Proclaim => "proclaim".to_owned(),
-                };
-                self.said.insert(format!("{kind}-{reason:?}{}", refused.field));
-            }
+            Heard::Refused(refused) => self.refused(number, &refused),
             Heard::Queued(queued) => {
                 assert!(queued.position > 0, "{queued:?}");
                 let owed = session.owed.get_mut(&queued.request).into_iter().flatten();
@@ -268,6 +245,23 @@ impl Model {
         self.said.insert(format!("opened{}", opened.resumed));
     }
 
+    fn refused(&mut self, number: usize, refused: &pb::Refused) {
+        let session = &mut self.sessions[number];
+        let reason = refused.reason();
+        assert_ne!(reason, pb::Reason::Unspecified);
+        assert!(!refused.message.is_empty(), "{refused:?}");
+        assert_eq!(reason == pb::Reason::Invalid, !refused.field.is_empty());
+        let owed = session
+            .answer(refused.request, |owed| !matches!(owed, Owed::Acquire { queued: true, .. }));
+        let owed = owed.or_else(|| session.answer(refused.request, |_| true));
+        let kind = match owed.expect("nothing is refused that was not asked for") {
+            Owed::Acquire { queued, .. } => format!("acquire{queued}"),
+            Owed::Release { .. } => "release".to_owned(),
+            Owed::Proclaim => "proclaim".to_owned(),
+        };
+        self.said.insert(format!("{kind}-{reason:?}{}", refused.field));
+    }
+
     fn granted(&mut self, number: usize, granted: pb::Granted) {
         let pb::Granted { request, token, handle, ping, .. } = granted;
         let session = &mut self.sessions[number];
@@ -327,6 +321,18 @@ fn is_well_formed(message: &Message) -> bool {
 }
 
 impl Session {
+    /// The lock that an acquire of this number waits for or was granted.
+    fn lock_of(&self, request: u64) -> Option<&(String, String)> {
+        let waiting = self.owed.get(&request).into_iter().flatten();
+        let waiting = waiting.filter_map(|owed| match owed {
+            Owed::Acquire { name, .. } => Some(name),
+            _ => None,
+        });
+        let grants = self.grants.values().filter(|grant| !grant.lost);
+        let granted = grants.filter(|grant| grant.request == request).map(|grant| &grant.name);
+        waiting.chain(granted).next()
+    }
+
     /// Takes what is answered, of the latest that were asked for.
     fn answer(&mut self, request: u64, which: impl Fn(&Owed) -> bool) -> Option<Owed> {
         let owed = self.owed.get_mut(&request)?;

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, process::Command, time::Duration};
 
-use leasehold::config::{Credential, Effective, Layer, Mistakes, Store, load};
+use leasehold::config::{ConfigErrors, Credential, Effective, Layer, Store, load};
 
 use super::{environment, file, flags, mistake, mistakes};
 
@@ -20,7 +20,7 @@ fn discreet(text: &str) {
 }
 
 /// With `store = "azure"`.
-fn azure(variables: &[(&str, &str)]) -> Result<Effective, Mistakes> {
+fn azure(variables: &[(&str, &str)]) -> Result<Effective, ConfigErrors> {
     load(vec![environment(variables), flags(&[("store", "azure")])])
 }
 

@@ -4,7 +4,7 @@ mod azure;
 use std::{collections::HashMap, ffi::OsString, io::Write, path::PathBuf, time::Duration};
 
 use leasehold::config::{
-    Config, Effective, Layer, Listen, Mistakes, SETTINGS, Setting, Source, load,
+    Config, ConfigErrors, Effective, Layer, Listen, SETTINGS, Setting, Source, load,
 };
 use tempfile::NamedTempFile;
 
@@ -26,7 +26,7 @@ fn flags(given: &[(&str, &str)]) -> Layer {
     )
 }
 
-fn mistakes(result: Result<Effective, Mistakes>) -> Vec<String> {
+fn mistakes(result: Result<Effective, ConfigErrors>) -> Vec<String> {
     result.unwrap_err().all().iter().map(ToString::to_string).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
-use leasehold::config::{Config, Effective, Layer, Mistakes, SETTINGS, Setting, Source, load};
+use leasehold::config::{Config, ConfigErrors, Effective, Layer, SETTINGS, Setting, Source, load};
 use leasehold_fuzz::Fuzz;
 
 use super::HUSH;
@@ -84,7 +84,7 @@ fn is_open(key: &str, text: &str) -> bool {
 
 /// What a configuration came to, once it is sure that every mistake has its
 /// key and, unless it was given where everybody may see it, no secret is told.
-fn judge(result: Result<Effective, Mistakes>, open: bool, again: &Path) -> String {
+fn judge(result: Result<Effective, ConfigErrors>, open: bool, again: &Path) -> String {
     let hushed = |shown: &str| assert!(open || !shown.contains(HUSH), "{shown}");
     let effective = match result {
         Err(mistakes) => {

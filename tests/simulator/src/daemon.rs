@@ -67,7 +67,7 @@ pub fn start(place: usize) {
         let store = Misleading::new(Scarce { store, tokens: plan.tokens });
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
         task::spawn(driver.clone().keep_time());
-        task::spawn(driver.clone().look_elsewhere());
+        task::spawn(driver.clone().poll_peers());
         driver
     });
     let mut places = sim.places.borrow_mut();

@@ -8,7 +8,7 @@ use leasehold::{
     config::{self, Config, SecretText},
     daemon::Daemon,
     lease::{azure::Azure, azure::account::Account},
-    rpc::{Duplex, Listener, Sockets},
+    listen::{Duplex, Listener, Sockets},
 };
 use leasehold_time::Entropy;
 use tokio::sync::Notify;

@@ -1,6 +1,6 @@
 //! A probe that is a command of its own.
 //!
-//! It runs in a process group of its own, with a keeper of its own: nothing of
+//! It runs in a process group of its own, with a watchdog of its own: nothing of
 //! it outlives the probe, nor us.
 
 use std::{convert::Infallible, ffi::OsString, io, process::Stdio, str::FromStr, time::Duration};
@@ -12,8 +12,8 @@ use tokio::{
 
 use super::Probe;
 use crate::cli::{
-    keeper::Keeper, output::Output, process, process::Awaited, process::ChildState, process::Group,
-    process::Signal, run::Program,
+    output::Output, process, process::Awaited, process::ChildState, process::Group,
+    process::Signal, run::Program, watchdog::Watchdog,
 };
 use leasehold_time::ClockPair;
 
@@ -23,8 +23,8 @@ const LONGEST_TAIL: usize = 1024;
 /// As much as may be in a pipe, in reads of that size.
 const READS_AT_END: usize = 64;
 
-/// The keeper ends a probe this much later than we would.
-const KEEPER_LATER: Duration = Duration::from_secs(1);
+/// The watchdog ends a probe this much later than we would.
+const WATCHDOG_DELAY: Duration = Duration::from_secs(1);
 
 /// What `sh -c` is given.
 #[derive(Debug, Clone)]
@@ -94,9 +94,9 @@ impl SeeingProbe<'_> {
         let (sender, said) = pipe::pipe()?;
         let stderr = sender.into_blocking_fd()?;
         // It reports on grants, and this is none.
-        let mut keeper = Keeper::start(Output::Text, Stdio::null()).await?;
+        let mut watchdog = Watchdog::start(Output::Text, Stdio::null()).await?;
         let known = ClockPair::now();
-        keeper.kill_at(known.at() + self.timeout + KEEPER_LATER, known)?;
+        watchdog.kill_at(known.at() + self.timeout + WATCHDOG_DELAY, known)?;
         let program =
             Program { command: &self.command, environment: self.environment, output: Output::Text };
         let child = program.start(|command| {
@@ -107,7 +107,7 @@ impl SeeingProbe<'_> {
         Ok(Question {
             group,
             child,
-            keeper: Some(keeper),
+            watchdog: Some(watchdog),
             is_started: false,
             said,
             is_silent: false,
@@ -121,7 +121,7 @@ struct Question {
     group: Group,
     /// Not reaped before this is dropped: so the group's id stays its own.
     child: Awaited,
-    keeper: Option<Keeper>,
+    watchdog: Option<Watchdog>,
     is_started: bool,
     said: Receiver,
     is_silent: bool,
@@ -131,8 +131,8 @@ struct Question {
 impl Drop for Question {
     fn drop(&mut self) {
         self.group.signal(Signal::SIGKILL);
-        if let Some(keeper) = self.keeper.take() {
-            keeper.farewell();
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.farewell();
         }
     }
 }
@@ -143,8 +143,8 @@ impl Question {
         match process::glance_at(self.child.id())? {
             ended @ (ChildState::Exited(_) | ChildState::Killed(_)) => return Ok(Some(ended)),
             ChildState::Stopped(Signal::SIGSTOP) if !self.is_started => {
-                if let Some(keeper) = &self.keeper {
-                    keeper.watch_over(self.group)?;
+                if let Some(watchdog) = &self.watchdog {
+                    watchdog.watch_over(self.group)?;
                 }
                 self.is_started = true;
                 self.group.signal(Signal::SIGCONT);

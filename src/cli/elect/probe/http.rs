@@ -1,21 +1,29 @@
-//! A probe by HTTP. It needs no more of HTTP/1.1 than the first line of an
-//! answer, so it reads no more.
+//! A probe by HTTP.
 
-use std::{io, str::FromStr};
+use std::{error::Error as _, io, pin::pin, str::FromStr};
 
+use hyper::{
+    Request, Uri,
+    client::conn::http1,
+    header::{ACCEPT, CONNECTION, HOST, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::Probe;
 
-/// As much as is read before the answer must have begun.
-const LONGEST_HEAD: usize = 16 * 1024;
+/// Maximum size of the head of a response.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// Maximum number of headers of a response; their size is the tighter limit.
+const MAX_HEADERS: usize = 1024;
 
 /// What to GET.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct HttpProbe {
     host: String,
     port: u16,
-    request: String,
+    url: Uri,
 }
 
 impl FromStr for HttpProbe {
@@ -23,30 +31,24 @@ impl FromStr for HttpProbe {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const EXPECTED: &str = "must be http://HOST[:PORT][/PATH]";
-        let rest = text.strip_prefix("http://").ok_or(EXPECTED)?;
-        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("must have nothing but printable ASCII; encode the rest".to_owned());
-        }
-        let rest = rest.split('#').next().unwrap_or_default();
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, target) = rest.split_at(end);
-        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-        let after_host = authority.rfind(']').map_or(0, |bracket| bracket + 1);
-        let (host, port) = match authority[after_host..].rfind(':') {
-            Some(colon) => authority.split_at(after_host + colon),
-            None => (authority, ":80"),
-        };
-        let port = port[1..].parse().map_err(|_| EXPECTED.to_owned())?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() || authority.contains('@') {
+        if !text.starts_with("http://") {
             return Err(EXPECTED.to_owned());
         }
-        let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: leasehold/{}\r\n\
-             Accept: */*\r\nConnection: close\r\n\r\n",
-            env!("CARGO_PKG_VERSION")
-        );
-        Ok(Self { host, port, request })
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("must have nothing but printable ASCII; encode the rest".to_owned());
+        }
+        let url: Uri = text.parse().map_err(|_| EXPECTED.to_owned())?;
+        let authority = url.authority().ok_or(EXPECTED)?;
+        // Nothing but a port may stand beside the host.
+        let port = match authority.as_str().strip_prefix(authority.host()).ok_or(EXPECTED)? {
+            "" => 80,
+            port => port.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or(EXPECTED)?,
+        };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err(EXPECTED.to_owned());
+        }
+        Ok(Self { host, port, url })
     }
 }
 
@@ -54,7 +56,7 @@ impl Probe for HttpProbe {
     const KIND: &'static str = "HTTP";
 
     async fn ask(&self) -> Result<(), String> {
-        match self.status().await.map_err(|error| error.to_string())? {
+        match self.status().await? {
             200..=399 => Ok(()),
             status => Err(format!("answered with {status}")),
         }
@@ -62,76 +64,49 @@ impl Probe for HttpProbe {
 }
 
 impl HttpProbe {
-    async fn status(&self) -> io::Result<u16> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        send(&stream, self.request.as_bytes()).await?;
-        let mut head = Vec::new();
-        loop {
-            if let Some(status) = status_of(&head)? {
-                return Ok(status);
-            }
-            if head.len() > LONGEST_HEAD || !receive(&stream, &mut head).await? {
-                return Err(not_http());
-            }
-        }
-    }
-}
-
-async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Some more bytes, unless the stream has ended.
-async fn receive(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
-    let mut buffer = [0; 1024];
-    loop {
-        stream.readable().await?;
-        match stream.try_read(&mut buffer) {
-            Ok(count) => {
-                bytes.extend_from_slice(&buffer[..count]);
-                return Ok(count > 0);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// The status of the answer, once that much has arrived. Those that only
-/// announce an answer are passed over.
-fn status_of(mut head: &[u8]) -> io::Result<Option<u16>> {
-    loop {
-        let Some(end) = head.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-        let line = String::from_utf8_lossy(&head[..end]);
-        let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split_whitespace().nth(1));
-        let digits =
-            |status: &&str| status.len() == 3 && status.bytes().all(|c| c.is_ascii_digit());
-        match status.filter(digits).and_then(|status| status.parse().ok()) {
-            Some(100 | 102..=199) => {}
-            Some(status @ 101..=999) => return Ok(Some(status)),
-            _ => return Err(not_http()),
-        }
-        let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return Ok(None);
+    /// Status of the response, on a connection of its own: that it can be made is
+    /// part of the answer.
+    async fn status(&self) -> Result<u16, String> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = TokioIo::new(stream.map_err(|error| error.to_string())?);
+        let mut client = http1::Builder::new();
+        client.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
+        let (mut sender, connection) = client.handshake(stream).await.map_err(explain)?;
+        let mut response =
+            pin!(sender.send_request(self.request().map_err(|error| error.to_string())?));
+        let response = tokio::select! {
+            biased;
+            response = &mut response => response,
+            // The connection has passed on the response before it ends.
+            _ = connection => response.await,
         };
-        head = &head[end + 4..];
+        Ok(response.map_err(explain)?.status().as_u16())
+    }
+
+    fn request(&self) -> Result<Request<String>, hyper::http::Error> {
+        let target = self.url.path_and_query().cloned().map(Uri::from).unwrap_or_default();
+        Request::get(target)
+            .header(HOST, self.url.authority().map_or("", |authority| authority.as_str()))
+            .header(USER_AGENT, concat!("leasehold/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "*/*")
+            .header(CONNECTION, "close")
+            .body(String::new())
     }
 }
 
-fn not_http() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "no answer of HTTP/1.1")
+/// Explains a failure: that of the connection, or that the response is not HTTP.
+fn explain(error: hyper::Error) -> String {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.map_or_else(|| "no answer of HTTP/1.1".to_owned(), io::Error::to_string)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
     use super::*;
 
     #[test]
@@ -145,7 +120,7 @@ mod tests {
         ] {
             let probe: HttpProbe = url.parse().unwrap();
             assert_eq!((probe.host.as_str(), probe.port), (host, port));
-            assert!(probe.request.starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{probe:?}");
+            assert_eq!(probe.request().unwrap().uri().to_string(), target);
         }
         for wrong in [
             "localhost",
@@ -162,72 +137,58 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_line_decides() {
-        let status = |text: &str| status_of(text.as_bytes()).map_err(|_| "no HTTP");
-        assert_eq!(status("HTTP/1.1 200 OK\r\nA: b\r\n"), Ok(Some(200)));
-        assert_eq!(status("HTTP/1.0 503 \n"), Ok(Some(503)));
-        assert_eq!(status("HTTP/1.1 20"), Ok(None));
-        assert_eq!(status("HTTP/1.1 103 Early Hints\r\nLink: x\r\n"), Ok(None));
-        assert_eq!(status("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n"), Ok(Some(404)));
-        assert_eq!(status("SSH-2.0-OpenSSH_9\r\n"), Err("no HTTP"));
-        assert_eq!(status("HTTP/1.1 hello\r\n"), Err("no HTTP"));
-    }
-}
-
-#[cfg(test)]
-mod fuzz {
-    use leasehold_fuzz::Fuzz;
-
-    use super::*;
-
-    const WORDS: &[&str] = &[
-        "HTTP/1.1 200 OK\r\n",
-        "HTTP/1.0 503 ",
-        "HTTP/1.1 100 Continue\r\n\r\n",
-        "HTTP/1.1 +200",
-        "\r\n\r\n",
-        "http://[::1]:80",
-        "http://a",
-        ":70000",
-        "@",
-        "#",
-        "?",
-        "]",
-    ];
-
-    /// The first line is what to ask, the rest what is answered.
-    #[test]
-    fn one_request_is_sent_and_more_of_an_answer_does_not_change_it() {
-        Fuzz::new("probe").words(WORDS).run(|input| {
-            let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
-            let url = String::from_utf8_lossy(&input[..end]).into_owned();
-            let asked = match url.parse::<HttpProbe>() {
-                Ok(HttpProbe { host, request, .. }) => {
-                    assert!(!host.is_empty() && request.is_ascii(), "{request:?}");
-                    assert_eq!(request.matches('\n').count(), 6, "{request:?}");
-                    assert_eq!(request.find("\r\n\r\n"), Some(request.len() - 4), "{request:?}");
-                    assert_eq!(request.split(' ').count(), 7, "{request:?}");
-                    "asks".to_owned()
-                }
-                Err(problem) => problem,
-            };
-            let answer = &input[input.len().min(end + 1)..];
-            let mut decided = None;
-            for length in 0..=answer.len().min(400) {
-                let status = status_of(&answer[..length]).map_err(|error| error.to_string());
-                if let Some(before) = &decided {
-                    assert_eq!(*before, status);
-                } else if status != Ok(None) {
-                    if let Ok(Some(status)) = status {
-                        let text = String::from_utf8_lossy(&answer[..length]).into_owned();
-                        assert!(text.split_whitespace().any(|word| word == status.to_string()));
-                        assert!((101..=999).contains(&status), "{status}");
-                    }
-                    decided = Some(status);
-                }
+    /// Probes a server that reads a request and sends `response`. Returns the request
+    /// and the outcome.
+    async fn ask(path: &str, response: &str) -> (String, Result<(), String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}{path}", listener.local_addr().unwrap());
+        let probe: HttpProbe = url.parse().unwrap();
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
             }
-            format!("{asked} {decided:?}")
-        });
+            stream.write_all(response.as_bytes()).await.unwrap();
+            String::from_utf8(request).unwrap()
+        };
+        tokio::join!(served, probe.ask())
+    }
+
+    #[tokio::test]
+    async fn request_has_target_and_host() {
+        let (request, outcome) = ask("?a=b", "HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(outcome, Ok(()));
+        let mut lines = request.lines();
+        assert_eq!(lines.next(), Some("GET /?a=b HTTP/1.1"));
+        let headers: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+        assert_eq!(headers.len(), 4, "{request}");
+        assert!(headers.iter().any(|line| line.starts_with("host: 127.0.0.1:")), "{request}");
+        assert!(headers.contains(&"connection: close"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn status_decides() {
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(20_000));
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(500));
+        let no_http = || Err("no answer of HTTP/1.1".to_owned());
+        for (response, outcome) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", Ok(())),
+            ("HTTP/1.0 399 \n\n", Ok(())),
+            (many.as_str(), Ok(())),
+            ("HTTP/1.1 503 Busy\r\n\r\n", Err("answered with 503".to_owned())),
+            (
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n",
+                Err("answered with 404".to_owned()),
+            ),
+            ("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", no_http()),
+            ("HTTP/1.1 20", no_http()),
+            ("SSH-2.0-OpenSSH_9\r\n", no_http()),
+            ("HTTP/1.1 hello\r\n\r\n", no_http()),
+            (long.as_str(), no_http()),
+            ("", no_http()),
+        ] {
+            assert_eq!(ask("", response).await.1, outcome, "{response:.40}");
+        }
     }
 }

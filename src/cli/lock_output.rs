@@ -13,7 +13,7 @@ use super::{
 
 /// What is shown of a lock.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
+pub(super) struct LockOutput {
     namespace: String,
     name: String,
     held: bool,
@@ -25,7 +25,7 @@ pub(super) struct Shown {
     ending: bool,
 }
 
-impl From<LockInfo> for Shown {
+impl From<LockInfo> for LockOutput {
     fn from(lock: LockInfo) -> Self {
         Self {
             namespace: lock.namespace,
@@ -41,7 +41,7 @@ impl From<LockInfo> for Shown {
     }
 }
 
-impl Shown {
+impl LockOutput {
     /// For programs. What is not known is null, so that the keys are always
     /// the same.
     pub(super) fn json(&self) -> Value {
@@ -135,7 +135,7 @@ fn entry(key: &str, value: &str, palette: Palette) -> String {
 /// A lock and how it is stored, for people.
 pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String {
     let mut lines = vec![
-        Shown::from(stored.lock.clone()).paragraph(palette),
+        LockOutput::from(stored.lock.clone()).paragraph(palette),
         entry("store", &printable(&stored.store), palette),
     ];
     if let Some(place) = &stored.place {
@@ -158,7 +158,7 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
 
 /// The same for programs.
 pub(super) fn stored_json(stored: &StoredInfo) -> Value {
-    let mut object = Shown::from(stored.lock.clone()).json();
+    let mut object = LockOutput::from(stored.lock.clone()).json();
     object["store"] = stored.store.as_str().into();
     object["place"] = stored.place.as_deref().into();
     let last_break = stored.last_break.as_ref();
@@ -196,7 +196,7 @@ impl Table {
     }
 
     /// The next lines: these rows, and the headings before the first of all.
-    pub(super) fn lines(&mut self, rows: &[Shown]) -> Vec<String> {
+    pub(super) fn lines(&mut self, rows: &[LockOutput]) -> Vec<String> {
         let mut lines = Vec::with_capacity(rows.len() + 1);
         let widths = *self.widths.get_or_insert_with(|| {
             let mut widths = HEADINGS.map(str::len);
@@ -234,13 +234,13 @@ mod tests {
 
     const PLAIN: Palette = Palette::PLAIN;
 
-    fn held() -> Shown {
+    fn held() -> LockOutput {
         let holder = Holder {
             client: "billing 2.3".to_owned(),
             host: "web-1".to_owned(),
             ..Holder::default()
         };
-        Shown {
+        LockOutput {
             namespace: "default".to_owned(),
             name: "orders".to_owned(),
             held: true,
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    fn free() -> Shown {
-        Shown {
+    fn free() -> LockOutput {
+        LockOutput {
             name: "a-longer-name".to_owned(),
             held: false,
             holder: None,
@@ -272,7 +272,7 @@ mod tests {
         assert!(line.starts_with("orders: held by billing 2.3 on web-1 since "), "{line}");
         assert!(line.ends_with(" (12s), token 1048577, 2 waiting"), "{line}");
         assert_eq!(free().line(PLAIN), "a-longer-name: free");
-        let ending = Shown { ending: true, ..held() }.line(PLAIN);
+        let ending = LockOutput { ending: true, ..held() }.line(PLAIN);
         assert!(ending.starts_with("orders: ending, still held"), "{ending}");
     }
 
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_keys_for_programs_are_always_the_same() {
-        let keys = |shown: Shown| -> Vec<String> {
+        let keys = |shown: LockOutput| -> Vec<String> {
             shown.json().as_object().unwrap().keys().cloned().collect()
         };
         assert_eq!(keys(held()), keys(free()));

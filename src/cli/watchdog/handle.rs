@@ -1,4 +1,4 @@
-//! The keeper, seen from `lock`.
+//! The watchdog, seen from `lock`.
 
 use std::{
     io,
@@ -12,16 +12,16 @@ use super::Message;
 use crate::cli::{output::Output, process, process::Awaited, process::ChildState, process::Group};
 use leasehold_time::{ClockPair, Moment};
 
-/// A running keeper.
+/// A running watchdog.
 #[derive(Debug)]
-pub(in crate::cli) struct Keeper {
+pub(in crate::cli) struct Watchdog {
     /// Until it has ended.
     child: Option<Awaited>,
     pipe: Sender,
     told: Option<Moment>,
 }
 
-impl Keeper {
+impl Watchdog {
     /// Starts one, in a process group of its own: signals that are meant for
     /// this group or the command's do not reach it. What it does goes to
     /// `notes`.
@@ -49,7 +49,7 @@ impl Keeper {
 
     /// Sends the time at which to kill the group, if it has changed. `known` are
     /// both clocks, read before that time was computed. If the message can't be
-    /// sent now, the keeper has an earlier time, and the next call sends it again.
+    /// sent now, the watchdog has an earlier time, and the next call sends it again.
     pub(in crate::cli) fn kill_at(&mut self, at: Moment, known: ClockPair) -> io::Result<()> {
         if self.told != Some(at) {
             self.tell(Message::KillAt { at, known })?;
@@ -61,7 +61,7 @@ impl Keeper {
     /// Says that there is nothing to watch over any more. It ends, and is not
     /// waited for.
     pub(in crate::cli) fn farewell(self) {
-        // A keeper that does not hear this sees the pipe end, and the group
+        // A watchdog that does not hear this sees the pipe end, and the group
         // gone.
         let _ = self.tell(Message::Farewell);
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Mistake {
+pub struct ConfigError {
     /// The setting.
     pub key: String,
     /// Where the value came from.
@@ -17,7 +17,7 @@ pub struct Mistake {
     pub problem: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {:?} ({}): {}", self.key, self.value, self.source, self.problem)
     }
@@ -25,30 +25,30 @@ impl fmt::Display for Mistake {
 
 /// Everything that is wrong, at once; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes(Vec<Mistake>);
+pub struct ConfigErrors(Vec<ConfigError>);
 
-impl Mistakes {
+impl ConfigErrors {
     /// `None` if nothing is wrong.
     #[must_use]
-    pub fn from(mistakes: Vec<Mistake>) -> Option<Self> {
-        (!mistakes.is_empty()).then_some(Self(mistakes))
+    pub fn from(errors: Vec<ConfigError>) -> Option<Self> {
+        (!errors.is_empty()).then_some(Self(errors))
     }
 
     /// Each of them.
     #[must_use]
-    pub fn all(&self) -> &[Mistake] {
+    pub fn all(&self) -> &[ConfigError] {
         &self.0
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => write!(f, "invalid configuration:")?,
             count => write!(f, "invalid configuration ({count} errors):")?,
         }
-        self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
     }
 }
 
-impl error::Error for Mistakes {}
+impl error::Error for ConfigErrors {}

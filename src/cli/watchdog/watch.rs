@@ -1,4 +1,4 @@
-//! The keeper's decisions. Pure: no clock, no signals, no pipe.
+//! The watchdog's decisions. Pure: no clock, no signals, no pipe.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Interval of clock checks: no event announces a wall clock that jumped.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What happens to the keeper.
+/// What happens to the watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The `lock` process said something.
@@ -22,7 +22,7 @@ pub(super) enum Event {
     Looked { gone: bool },
 }
 
-/// What the keeper is to do.
+/// What the watchdog is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Ask the group with this leader to end.
@@ -33,7 +33,7 @@ pub(super) enum Action {
     Finish,
 }
 
-/// What the keeper knows.
+/// What the watchdog knows.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     group: Option<u32>,

@@ -1,9 +1,9 @@
 //! An election as people and programs are shown it.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold_client::{ElectionState, Leader};
 use serde_json::{Map, Value, json};
 
-use super::value;
 use crate::cli::{
     output::{holder_json, millis, printable},
     palette::Palette,
@@ -12,9 +12,9 @@ use crate::cli::{
 
 /// What is shown of an election.
 #[derive(Debug)]
-pub(super) struct Shown(pub(super) ElectionState);
+pub(super) struct ElectionOutput(pub(super) ElectionState);
 
-impl Shown {
+impl ElectionOutput {
     /// For programs. What is not known is null, so that the keys are always
     /// the same.
     pub(super) fn json(&self) -> Value {
@@ -81,7 +81,7 @@ impl Shown {
 fn leader_json(leader: &Leader) -> Value {
     let mut object = Map::new();
     object.insert("holder".to_owned(), json!(leader.holder.as_ref().map(holder_json)));
-    value::insert_into(&mut object, &leader.value);
+    insert_value(&mut object, &leader.value);
     object.insert("token".to_owned(), json!(leader.token.map(u64::from)));
     object.insert("leading_for_ms".to_owned(), json!(leader.leading_for.map(millis)));
     object.insert("local".to_owned(), json!(leader.local));
@@ -99,7 +99,23 @@ fn holder(leader: &Leader) -> String {
 }
 
 fn shown_value(leader: &Leader) -> Option<String> {
-    Some(&leader.value).filter(|value| !value.is_empty()).map(|value| value::shown(value))
+    Some(&leader.value).filter(|value| !value.is_empty()).map(|value| value_text(value))
+}
+
+/// The value of a leader as human-readable text on one line: as it is if it is
+/// printable, else base64 with a mark.
+pub(in crate::cli) fn value_text(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => format!("base64:{}", BASE64_STANDARD.encode(value)),
+    }
+}
+
+/// Adds the value of a leader to a JSON object: as text if it is UTF-8, and always
+/// as base64.
+fn insert_value(object: &mut Map<String, Value>, value: &[u8]) {
+    object.insert("value".to_owned(), json!(std::str::from_utf8(value).ok()));
+    object.insert("value_base64".to_owned(), json!(BASE64_STANDARD.encode(value)));
 }
 
 fn elsewhere(leader: &Leader) -> String {
@@ -119,7 +135,7 @@ mod tests {
 
     const PLAIN: Palette = Palette::PLAIN;
 
-    fn led() -> Shown {
+    fn led() -> ElectionOutput {
         let holder = Holder {
             client: "billing 2.3".to_owned(),
             host: "web-1".to_owned(),
@@ -136,7 +152,7 @@ mod tests {
             daemon: None,
             peer: None,
         };
-        Shown(ElectionState {
+        ElectionOutput(ElectionState {
             namespace: "default".to_owned(),
             name: "jobs".to_owned(),
             leader: Some(leader),
@@ -144,14 +160,14 @@ mod tests {
         })
     }
 
-    fn led_by(change: impl FnOnce(&mut Leader)) -> Shown {
+    fn led_by(change: impl FnOnce(&mut Leader)) -> ElectionOutput {
         let mut shown = led();
         change(shown.0.leader.as_mut().unwrap());
         shown
     }
 
-    fn vacant() -> Shown {
-        Shown(ElectionState { leader: None, candidates: 0, ..led().0 })
+    fn vacant() -> ElectionOutput {
+        ElectionOutput(ElectionState { leader: None, candidates: 0, ..led().0 })
     }
 
     #[test]
@@ -214,5 +230,23 @@ mod tests {
         assert!(text.contains("value      10.0.0.7:80\n"), "{text}");
         assert!(text.contains("where      a client of this daemon\n"), "{text}");
         assert!(vacant().paragraph(PLAIN).contains("leader     no leader\n"));
+    }
+    #[test]
+    fn what_is_not_printable_is_marked() {
+        assert_eq!(value_text("10.0.0.7:80, Köln".as_bytes()), "10.0.0.7:80, Köln");
+        assert_eq!(value_text(b"a\nb"), "base64:YQpi");
+        assert_eq!(value_text(&[0xff]), "base64:/w==");
+        assert_eq!(value_text(b""), "");
+    }
+
+    #[test]
+    fn programs_get_the_bytes_whatever_they_are() {
+        let object = |value: &[u8]| {
+            let mut object = Map::new();
+            insert_value(&mut object, value);
+            Value::from(object)
+        };
+        assert_eq!(object(b"a\n"), json!({ "value": "a\n", "value_base64": "YQo=" }));
+        assert_eq!(object(&[0xff]), json!({ "value": null, "value_base64": "/w==" }));
     }
 }

@@ -1,8 +1,8 @@
-//! The keeper: a second process beside `lock` or `elect` that makes the command
+//! The watchdog: a second process beside `lock` or `elect` that makes the command
 //! die with its grant, also if the first was stopped or killed. `lock` stands
 //! for both here.
 //!
-//! `lock` tells it each new deadline through a pipe. The keeper kills the
+//! `lock` tells it each new deadline through a pipe. The watchdog kills the
 //! command's process group when the last of them is reached; if the pipe ends
 //! without a farewell, it asks the group to end first.
 //!
@@ -19,7 +19,7 @@ use std::{io, os::fd::AsFd, process::ExitCode};
 
 use tokio::{net::unix::pipe::Receiver, runtime::Builder};
 
-pub(super) use handle::Keeper;
+pub(super) use handle::Watchdog;
 pub(super) use message::Message;
 use watch::{Action, Event, Watch};
 
@@ -30,10 +30,10 @@ use super::{
 };
 use leasehold_time::ClockPair;
 
-/// Runs as the keeper.
+/// Runs as the watchdog.
 pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
     // Whoever ends everything at once, such as a terminal or a supervisor,
-    // must not end the keeper before the command.
+    // must not end the watchdog before the command.
     process::block_signals()?;
     Builder::new_current_thread().enable_all().build()?.block_on(keep(output))
 }

@@ -1,4 +1,4 @@
-//! Looking at locks, and breaking one: `ls`, `get`, `watch`, `check`, `break`.
+//! Reads of locks, and the break of one: `ls`, `get`, `watch`, `check`, `break`.
 
 use std::{num::NonZeroUsize, process::ExitCode};
 
@@ -8,11 +8,10 @@ use serde_json::json;
 use super::{
     Globals,
     exit::{FAILED, Failure, UNKNOWN},
+    lock_output::{LockOutput, Table, stored_json, stored_paragraph},
     output::{Output, length, line, millis, offer},
     palette::Palette,
-    peer, process,
-    show::{Shown, Table, stored_json, stored_paragraph},
-    times,
+    peer, process, times,
 };
 
 /// As many rows as decide the widths of the columns.
@@ -52,7 +51,7 @@ impl Ls {
         let mut table = Table::new(self.all_namespaces, Palette::stdout(globals.output));
         let mut rows = Vec::new();
         loop {
-            let row = list.next().await.transpose()?.map(Shown::from);
+            let row = list.next().await.transpose()?.map(LockOutput::from);
             let more = row.is_some() && left == 0;
             let row = row.filter(|_| left > 0);
             let last = row.is_none();
@@ -105,7 +104,7 @@ impl Get {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let shown = Shown::from(client.inspect(&self.name).await?);
+        let shown = LockOutput::from(client.inspect(&self.name).await?);
         match globals.output {
             Output::Text => line(shown.paragraph(Palette::stdout(globals.output)))?,
             Output::Json => line(shown.json())?,
@@ -140,7 +139,7 @@ impl WatchArgs {
         let mut watching = client.watch(self.name.map_or(prefix, Watch::Name)).await?;
         let palette = Palette::stdout(globals.output);
         while let Some(change) = watching.next().await.transpose()? {
-            let shown = Shown::from(change.lock);
+            let shown = LockOutput::from(change.lock);
             match globals.output {
                 Output::Text => {
                     let time = palette.dim(&times::local_now());
@@ -198,7 +197,7 @@ impl Check {
             TokenState::Unknown => format!("; {}", peer::advice(check.lock.daemon.as_ref())),
             _ => String::new(),
         };
-        let shown = Shown::from(check.lock);
+        let shown = LockOutput::from(check.lock);
         // The exit code is the answer, also if nobody reads why.
         match globals.output {
             Output::Text => {
@@ -244,7 +243,7 @@ impl Break {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let broken = client.break_lock(&self.name).by(process::who()).reason(&self.reason).await?;
-        let shown = Shown::from(broken.lock);
+        let shown = LockOutput::from(broken.lock);
         let palette = Palette::stdout(globals.output);
         match globals.output {
             Output::Text if broken.broken => {

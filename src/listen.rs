@@ -1,4 +1,5 @@
-//! Sockets: TCP and Unix, and how many connections there may be.
+//! Listeners on TCP and Unix sockets, and the limit of their connections. gRPC and
+//! HTTP are both served on them.
 
 use std::{
     fs, io,

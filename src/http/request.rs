@@ -1,61 +1,34 @@
-//! What a request asks for. Pure.
+//! Parses the path and the query of a request for an election. Pure.
 
-use hyper::{Method, Uri};
+use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 
 use leasehold_types::{LockName, name::InvalidName};
 
-/// What can be asked for.
+/// Path below which the elections are.
+const ELECTIONS: &str = "/v1/elections/";
+
+/// An election, and how it is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    /// Whether the daemon answers.
-    Health,
-    /// Whether it can grant locks.
-    Ready,
-    /// Who leads.
-    Election {
-        /// The election.
-        name: LockName,
-        /// Whether only a client of this daemon counts.
-        own: bool,
-    },
+pub(super) struct ElectionRequest {
+    /// The election.
+    pub(super) name: LockName,
+    /// Whether only a client of this daemon counts as the leader.
+    pub(super) own: bool,
 }
 
-/// Why a request is none.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// There is nothing of that path.
-    NotFound,
-    /// There is, but only to be read.
-    Method,
-    /// A part of the path or of the query is not acceptable.
-    Invalid(InvalidName),
-}
-
-impl Route {
-    pub(super) fn of(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
-        let path = uri.path();
-        // A name may hold slashes, written as such or as %2F; a namespace none.
-        let election = path.strip_prefix("/v1/elections/").and_then(|rest| rest.split_once('/'));
-        if !matches!(path, "/healthz" | "/readyz") && election.is_none() {
-            return Err(Refusal::NotFound);
-        }
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return Err(Refusal::Method);
-        }
-        match election {
-            Some((namespace, name)) => {
-                Self::election(namespace, name, uri.query()).map_err(Refusal::Invalid)
-            }
-            None if path == "/healthz" => Ok(Self::Health),
-            None => Ok(Self::Ready),
-        }
+impl ElectionRequest {
+    /// Reads a request. `None` if the path does not name an election.
+    pub(super) fn parse(uri: &Uri) -> Option<Result<Self, InvalidName>> {
+        // A name may contain slashes, as such or as %2F; a namespace may not.
+        let (namespace, name) = uri.path().strip_prefix(ELECTIONS)?.split_once('/')?;
+        Some(Self::of(namespace, name, uri.query()))
     }
 
-    fn election(namespace: &str, name: &str, query: Option<&str>) -> Result<Self, InvalidName> {
+    fn of(namespace: &str, name: &str, query: Option<&str>) -> Result<Self, InvalidName> {
         let namespace = decode("namespace", namespace)?;
         let name = LockName::parse(&namespace, &decode("name", name)?)?;
-        Ok(Self::Election { name, own: own(query)? })
+        Ok(Self { name, own: own(query)? })
     }
 }
 
@@ -95,12 +68,16 @@ mod tests {
 
     use super::*;
 
-    fn get(uri: &str) -> Result<Route, Refusal> {
-        Route::of(&Method::GET, &uri.parse().unwrap())
+    fn get(uri: &str) -> Option<Result<ElectionRequest, InvalidName>> {
+        ElectionRequest::parse(&uri.parse().unwrap())
     }
 
-    fn election(namespace: &str, name: &str, own: bool) -> Result<Route, Refusal> {
-        Ok(Route::Election { name: LockName::parse(namespace, name).unwrap(), own })
+    fn election(
+        namespace: &str,
+        name: &str,
+        own: bool,
+    ) -> Option<Result<ElectionRequest, InvalidName>> {
+        Some(Ok(ElectionRequest { name: LockName::parse(namespace, name).unwrap(), own }))
     }
 
     #[test]
@@ -130,8 +107,7 @@ mod tests {
         for (query, field) in
             [("self", "self"), ("self=", "self"), ("self=yes", "self"), ("slef=1", "query")]
         {
-            let Err(Refusal::Invalid(invalid)) = get(&format!("/v1/elections/default/a?{query}"))
-            else {
+            let Some(Err(invalid)) = get(&format!("/v1/elections/default/a?{query}")) else {
                 panic!("{query}");
             };
             assert_eq!(invalid.field, field, "{query}");
@@ -152,22 +128,10 @@ mod tests {
             ("Default/a", "namespace"),
             ("a%2Fb/c", "namespace"),
         ] {
-            let Err(Refusal::Invalid(invalid)) = get(&format!("/v1/elections/{path}")) else {
+            let Some(Err(invalid)) = get(&format!("/v1/elections/{path}")) else {
                 panic!("{path}");
             };
             assert_eq!(invalid.field, field, "{path}");
-        }
-    }
-
-    #[test]
-    fn there_is_nothing_else_and_nothing_to_write() {
-        for path in ["/", "/v1/elections", "/v1/elections/a", "/healthz/", "/v2/elections/a/b"] {
-            assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
-        }
-        for path in ["/healthz", "/readyz", "/v1/elections/default/a"] {
-            let uri = path.parse().unwrap();
-            assert_eq!(Route::of(&Method::PUT, &uri), Err(Refusal::Method), "{path}");
-            assert!(Route::of(&Method::HEAD, &uri).is_ok(), "{path}");
         }
     }
 

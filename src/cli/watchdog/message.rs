@@ -1,4 +1,4 @@
-//! What `lock` tells its keeper: one message per line.
+//! What `lock` tells its watchdog: one message per line.
 
 use std::{
     fmt,
@@ -7,7 +7,7 @@ use std::{
 
 use leasehold_time::{ClockPair, Moment};
 
-/// A message to the keeper.
+/// A message to the watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Message {
     /// The group to watch over has this leader.

@@ -24,7 +24,7 @@ pub(super) enum Order {
 
 /// Watches over the deadline of a running command's grant.
 #[derive(Debug)]
-pub(super) struct Vigil {
+pub(super) struct KillTimer {
     validity: Duration,
     stage: Stage,
 }
@@ -45,7 +45,7 @@ enum Stage {
     Killed,
 }
 
-impl Vigil {
+impl KillTimer {
     /// Over a grant that is valid for this long after each sign of life.
     pub(super) const fn over(validity: Duration) -> Self {
         Self { validity, stage: Stage::Running }
@@ -107,9 +107,9 @@ impl Vigil {
         matches!(self.stage, Stage::Running | Stage::Draining { .. })
     }
 
-    /// When the keeper has to kill, if we have not: later than we would, and
+    /// When the watchdog has to kill, if we have not: later than we would, and
     /// before the deadline.
-    pub(super) fn keeper_kills_at(&self, deadline: Moment) -> Moment {
+    pub(super) fn watchdog_kills_at(&self, deadline: Moment) -> Moment {
         deadline - self.margin() / 2
     }
 
@@ -142,98 +142,98 @@ mod tests {
         Moment::from_boot(Duration::from_millis(millis))
     }
 
-    fn vigil() -> Vigil {
-        Vigil::over(Duration::from_secs(10))
+    fn kill_timer() -> KillTimer {
+        KillTimer::over(Duration::from_secs(10))
     }
 
     #[test]
     fn a_lock_that_is_kept_leaves_the_command_alone() {
-        let mut vigil = vigil();
+        let mut kill_timer = kill_timer();
         for now in (0..60_000).step_by(500) {
-            assert_eq!(vigil.on(at(now + 7_000), false, at(now)), None);
+            assert_eq!(kill_timer.on(at(now + 7_000), false, at(now)), None);
         }
-        assert!(vigil.keeps());
+        assert!(kill_timer.keeps());
     }
 
     #[test]
     fn without_keep_alives_it_terminates_early_and_kills_before_the_deadline() {
-        let mut vigil = vigil();
+        let mut kill_timer = kill_timer();
         let deadline = at(10_000);
-        assert_eq!(vigil.on(deadline, false, at(7_499)), None);
-        assert_eq!(vigil.on(deadline, false, at(7_500)), Some(Order::Terminate));
-        assert_eq!(vigil.on(deadline, false, at(9_749)), None);
-        assert_eq!(vigil.next(deadline, at(9_749)), Some(at(9_750)));
-        assert_eq!(vigil.on(deadline, false, at(9_750)), Some(Order::Kill));
-        assert_eq!(vigil.on(deadline, false, at(9_751)), None);
-        assert_eq!(vigil.next(deadline, at(9_751)), None);
+        assert_eq!(kill_timer.on(deadline, false, at(7_499)), None);
+        assert_eq!(kill_timer.on(deadline, false, at(7_500)), Some(Order::Terminate));
+        assert_eq!(kill_timer.on(deadline, false, at(9_749)), None);
+        assert_eq!(kill_timer.next(deadline, at(9_749)), Some(at(9_750)));
+        assert_eq!(kill_timer.on(deadline, false, at(9_750)), Some(Order::Kill));
+        assert_eq!(kill_timer.on(deadline, false, at(9_751)), None);
+        assert_eq!(kill_timer.next(deadline, at(9_751)), None);
     }
 
     #[test]
     fn a_loss_terminates_at_once() {
-        let mut vigil = vigil();
-        assert_eq!(vigil.on(at(10_000), true, at(1_000)), Some(Order::Terminate));
-        assert_eq!(vigil.on(at(10_000), true, at(1_001)), None);
-        assert_eq!(vigil.on(at(10_000), true, at(9_750)), Some(Order::Kill));
+        let mut kill_timer = kill_timer();
+        assert_eq!(kill_timer.on(at(10_000), true, at(1_000)), Some(Order::Terminate));
+        assert_eq!(kill_timer.on(at(10_000), true, at(1_001)), None);
+        assert_eq!(kill_timer.on(at(10_000), true, at(9_750)), Some(Order::Kill));
     }
 
     #[test]
     fn after_a_long_sleep_it_kills_at_once() {
-        assert_eq!(vigil().on(at(10_000), false, at(10_001)), Some(Order::Kill));
+        assert_eq!(kill_timer().on(at(10_000), false, at(10_001)), Some(Order::Kill));
     }
 
     #[test]
     fn a_keep_alive_that_comes_too_late_changes_nothing() {
-        let mut vigil = vigil();
-        vigil.on(at(10_000), false, at(7_500));
-        assert_eq!(vigil.on(at(20_000), false, at(9_750)), Some(Order::Kill));
+        let mut kill_timer = kill_timer();
+        kill_timer.on(at(10_000), false, at(7_500));
+        assert_eq!(kill_timer.on(at(20_000), false, at(9_750)), Some(Order::Kill));
     }
 
     #[test]
     fn a_short_grant_has_a_short_margin() {
-        let mut vigil = Vigil::over(Duration::from_secs(1));
-        assert_eq!(vigil.on(at(1_000), false, at(750)), Some(Order::Terminate));
-        assert_eq!(vigil.on(at(1_000), false, at(950)), Some(Order::Kill));
-        assert_eq!(vigil.keeper_kills_at(at(1_000)), at(975));
+        let mut kill_timer = KillTimer::over(Duration::from_secs(1));
+        assert_eq!(kill_timer.on(at(1_000), false, at(750)), Some(Order::Terminate));
+        assert_eq!(kill_timer.on(at(1_000), false, at(950)), Some(Order::Kill));
+        assert_eq!(kill_timer.watchdog_kills_at(at(1_000)), at(975));
     }
 
     #[test]
     fn a_lease_that_is_renewed_as_it_should_ends_no_command() {
-        let mut vigil = Vigil::over(Duration::from_secs(60));
+        let mut kill_timer = KillTimer::over(Duration::from_secs(60));
         // Renewed at 5 s, and heard of at 10 s.
-        assert_eq!(vigil.on(at(13_970), false, at(10_000)), None);
-        assert_eq!(vigil.on(at(18_970), false, at(15_000)), None);
-        assert_eq!(vigil.on(at(18_970), false, at(16_470)), Some(Order::Terminate));
+        assert_eq!(kill_timer.on(at(13_970), false, at(10_000)), None);
+        assert_eq!(kill_timer.on(at(18_970), false, at(15_000)), None);
+        assert_eq!(kill_timer.on(at(18_970), false, at(16_470)), Some(Order::Terminate));
     }
 
     #[test]
     fn it_looks_again_while_the_deadline_moves() {
-        let vigil = vigil();
-        assert_eq!(vigil.next(at(10_000), at(0)), Some(at(1_000)));
-        assert_eq!(vigil.next(at(10_000), at(7_000)), Some(at(7_500)));
+        let kill_timer = kill_timer();
+        assert_eq!(kill_timer.next(at(10_000), at(0)), Some(at(1_000)));
+        assert_eq!(kill_timer.next(at(10_000), at(7_000)), Some(at(7_500)));
     }
 
     #[test]
     fn a_command_that_drains_may_do_so_while_the_grant_is_kept() {
-        let mut vigil = vigil();
-        assert!(vigil.drain(at(60_000)));
-        assert!(!vigil.drain(at(50_000)), "it has been asked already");
+        let mut kill_timer = kill_timer();
+        assert!(kill_timer.drain(at(60_000)));
+        assert!(!kill_timer.drain(at(50_000)), "it has been asked already");
         for now in (0..50_000).step_by(500) {
-            assert_eq!(vigil.on(at(now + 7_000), false, at(now)), None);
+            assert_eq!(kill_timer.on(at(now + 7_000), false, at(now)), None);
         }
-        assert!(vigil.keeps());
-        assert_eq!(vigil.on(at(57_000), false, at(50_000)), Some(Order::Kill));
-        assert_eq!(vigil.on(at(57_000), false, at(50_001)), None);
-        assert!(!vigil.drain(at(70_000)) && !vigil.keeps());
+        assert!(kill_timer.keeps());
+        assert_eq!(kill_timer.on(at(57_000), false, at(50_000)), Some(Order::Kill));
+        assert_eq!(kill_timer.on(at(57_000), false, at(50_001)), None);
+        assert!(!kill_timer.drain(at(70_000)) && !kill_timer.keeps());
     }
 
     #[test]
     fn a_command_that_drains_is_killed_before_the_deadline() {
         for lost in [false, true] {
-            let mut vigil = vigil();
-            vigil.drain(at(60_000));
-            assert_eq!(vigil.on(at(10_000), lost, at(9_749)), None);
-            assert_eq!(vigil.next(at(10_000), at(9_749)), Some(at(9_750)));
-            assert_eq!(vigil.on(at(10_000), lost, at(9_750)), Some(Order::Kill));
+            let mut kill_timer = kill_timer();
+            kill_timer.drain(at(60_000));
+            assert_eq!(kill_timer.on(at(10_000), lost, at(9_749)), None);
+            assert_eq!(kill_timer.next(at(10_000), at(9_749)), Some(at(9_750)));
+            assert_eq!(kill_timer.on(at(10_000), lost, at(9_750)), Some(Order::Kill));
         }
     }
 }

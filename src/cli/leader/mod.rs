@@ -1,14 +1,13 @@
-//! Looking at elections: `leader`, `observe`; and `step-down`.
+//! The leader of an election: `leader`, `observe` and `step-down`.
 
-mod show;
-mod value;
+mod output;
 
 use std::{process::ExitCode, time::Duration};
 
 use serde_json::json;
 
-use self::show::Shown;
-pub(super) use self::value::shown as shown_value;
+use self::output::ElectionOutput;
+pub(super) use self::output::value_text;
 use super::{
     Globals,
     exit::{FAILED, Failure},
@@ -39,7 +38,7 @@ pub(super) struct LeaderArgs {
 impl LeaderArgs {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let shown = Shown(client.election(&self.name).leader().await?);
+        let shown = ElectionOutput(client.election(&self.name).leader().await?);
         // The exit code is the answer, also without a reader.
         match globals.output {
             Output::Text => offer(shown.paragraph(Palette::stdout(globals.output)))?,
@@ -75,7 +74,7 @@ impl Observe {
             output.note(format_args!("the last line may be out of date: {error}"));
         });
         loop {
-            let shown = Shown(observer.next().await?);
+            let shown = ElectionOutput(observer.next().await?);
             match output {
                 Output::Text => {
                     let time = palette.dim(&times::local_now());
@@ -133,7 +132,7 @@ impl StepDown {
             .reason(&self.reason)
             .timeout(self.within)
             .await?;
-        let shown = Shown(answer.state);
+        let shown = ElectionOutput(answer.state);
         let palette = Palette::stdout(globals.output);
         let elsewhere = !answer.asked && shown.0.leader.is_some();
         match globals.output {
