@@ -3,7 +3,7 @@
 /// The program that is run.
 #[allow(dead_code, reason = "its main is not the one that is used")]
 #[path = "../../../clients/rust-fence/examples/transfer.rs"]
-mod transfer;
+mod example;
 
 use std::{env, process::Command};
 
@@ -31,12 +31,12 @@ const ARGUMENTS: &str = "TRANSFER_ARGUMENTS";
 #[ignore = "is what the other tests run"]
 async fn worker() {
     let Ok(arguments) = env::var(ARGUMENTS) else { return };
-    transfer::run(arguments.split(' ').map(str::to_owned)).await.unwrap();
+    example::run(arguments.split(' ').map(str::to_owned)).await.unwrap();
 }
 
 fn begin(daemon: &Daemon, arguments: &str) -> Running {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "fence::transfer::worker", "--nocapture"]);
+    command.args(["--ignored", "--exact", "fence::example::worker", "--nocapture"]);
     command.env(ARGUMENTS, arguments).env("LEASEHOLD_ENDPOINT", &daemon.endpoint);
     let account = Azurite::tables_via(Azurite::shared().table_port());
     Running::start(command.env("AZURE_STORAGE_CONNECTION_STRING", account))
@@ -64,7 +64,7 @@ async fn scenario(table: &str, more: &str) -> (String, i64) {
     let said = first.rest();
     assert_eq!(first.code(), Some(0), "{said}");
     let table = Table::new(&account(), table).unwrap();
-    let purses = table.query(Some(transfer::BANK)).all::<transfer::Purse>().await.unwrap();
+    let purses = table.query(Some(example::BANK)).all::<example::Purse>().await.unwrap();
     assert_eq!(purses.len(), 3, "{purses:?}");
     (said, purses.iter().map(|purse| purse.value.amount).sum())
 }
@@ -96,7 +96,7 @@ async fn writer() {
     let Ok(account) = env::var("AZURE_STORAGE_CONNECTION_STRING") else { return };
     let table = Table::new(&Account::from_connection_string(&account).unwrap(), "byenv").unwrap();
     let partition = table.fenced(LockToken::from_env().unwrap()).partition("p").await.unwrap();
-    let purse = transfer::Purse { amount: 7 };
+    let purse = example::Purse { amount: 7 };
     partition.commit(&Transaction::new().insert("by the command", &purse)).await.unwrap();
 }
 
@@ -114,16 +114,16 @@ async fn a_command_and_a_program_agree_on_the_lock_of_a_table() {
     guard.release().await.unwrap();
 
     let program = env::current_exe().unwrap();
-    let test = ["--ignored", "--exact", "fence::transfer::writer", "--nocapture"];
+    let test = ["--ignored", "--exact", "fence::example::writer", "--nocapture"];
     let run = [&["--", program.to_str().unwrap()], &test[..]].concat();
     let string = Azurite::tables_via(Azurite::shared().table_port());
     let mut command = daemon.command(&[&lock[..], &run].concat());
     let output = command.env("AZURE_STORAGE_CONNECTION_STRING", string).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let written = table.get::<transfer::Purse>("p", "by the command").await.unwrap().unwrap();
+    let written = table.get::<example::Purse>("p", "by the command").await.unwrap().unwrap();
     assert_eq!(written.value.amount, 7);
     // Its token was greater: so the one of before is fenced.
-    let late = Transaction::new().upsert("late", &transfer::Purse { amount: 1 });
+    let late = Transaction::new().upsert("late", &example::Purse { amount: 1 });
     let error = earlier.commit(&late).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
 }
