@@ -6,6 +6,5 @@ pub mod config;
 pub mod daemon;
 pub mod driver;
 pub mod http;
-pub mod lease;
 pub mod rpc;
 pub mod telemetry;

@@ -11,7 +11,7 @@ use azure_storage_blob::{
     BlobServiceClient, BlobServiceClientOptions,
     models::{BlobServiceProperties, RetentionPolicy},
 };
-use leasehold::lease::azure::protect;
+use leasehold_azure_store::protect;
 use serde_json::Value;
 use support::{
     Running,

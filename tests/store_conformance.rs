@@ -14,10 +14,8 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    config,
-    lease::{azure::Azure, azure::account::Account},
-};
+use leasehold::config;
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_embedded_store::Embedded;
 use leasehold_store::{
     Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Page, Release, Renew,
@@ -65,10 +63,10 @@ impl AzureShelf {
 
 impl Shelf for AzureShelf {
     async fn open(&self) -> Arc<dyn LeaseStore> {
-        let account = Account::new(&self.0).unwrap();
-        Arc::new(Azure::new(
+        let account = Account::new(&self.0.settings()).unwrap();
+        Arc::new(AzureStore::new(
             account,
-            &self.0,
+            &self.0.settings(),
             "test".to_owned(),
             leasehold_time::Entropy::system().unwrap(),
         ))

@@ -11,10 +11,8 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    config,
-    lease::{azure::Azure, azure::account::Account},
-};
+use leasehold::config;
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_store::LeaseStore;
 
 use tokio::task::JoinHandle;
@@ -132,10 +130,11 @@ impl Scene {
 }
 
 fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
-    let account = Account::new(config).unwrap();
-    Arc::new(Azure::new(
+    let settings = config.settings();
+    let account = Account::new(&settings).unwrap();
+    Arc::new(AzureStore::new(
         account,
-        config,
+        &settings,
         "test".to_owned(),
         leasehold_time::Entropy::system().unwrap(),
     ))
