@@ -20,9 +20,13 @@ use crate::{
     config::{self, Config, Listen, Store},
     driver::Driver,
     http::{self, Http},
-    lease::{azure::Azure, azure::account, azure::account::Account, azure::doctor},
     listen::{Incoming, Listener},
     rpc,
+};
+use leasehold_azure_store::{
+    AzureStore,
+    account::{self, Account},
+    doctor,
 };
 use leasehold_core::{lock, session};
 use leasehold_embedded_store::{Embedded, OpenError};
@@ -290,9 +294,10 @@ async fn first_failure(servers: &mut Servers) -> Error {
 }
 
 /// Opens an account that was found to be fit for use.
-async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azure, Error> {
-    let account = Account::new(azure)?;
-    let report = doctor::check(&account, azure, entropy).await;
+async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<AzureStore, Error> {
+    let settings = azure.settings();
+    let account = Account::new(&settings)?;
+    let report = doctor::check(&account, &settings, entropy).await;
     if let Some(why) = report.failure() {
         return Err(Error::Unusable { place: account.display(), why });
     }
@@ -304,7 +309,7 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
         }
     }
     let entropy = Entropy::system().map_err(Error::Entropy)?;
-    Ok(Azure::new(account, azure, this_daemon(), entropy))
+    Ok(AzureStore::new(account, &settings, this_daemon(), entropy))
 }
 
 /// Which daemon this is, for people.

@@ -9,7 +9,7 @@
 //! 3. [`driver`] gives the request and the time to the core
 //!    (`leasehold_core`), which decides. The driver carries out the actions that
 //!    follow: messages to streams, calls to the store.
-//! 4. The store (`leasehold_embedded_store`, or [`lease::azure`]) acquires, renews
+//! 4. The store (`leasehold_embedded_store` or `leasehold_azure_store`) acquires, renews
 //!    and releases leases. Its answer is the core's next event.
 //!
 //! [`daemon`] connects these parts, [`config`] and [`telemetry`] set them up, and
@@ -20,7 +20,6 @@ pub mod config;
 pub mod daemon;
 pub mod driver;
 pub mod http;
-pub mod lease;
 pub mod listen;
 pub mod rpc;
 pub mod telemetry;

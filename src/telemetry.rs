@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn filters_are_checked() {
-        for good in ["info", "WARN", "off", "info,leasehold::lease=debug", "warn,h2=off"] {
+        for good in ["info", "WARN", "off", "info,leasehold_azure_store=debug", "warn,h2=off"] {
             assert!(parse_filter(good).is_ok(), "{good}");
         }
         for bad in ["", "inof", "info,", "leasehold=loud", "info,leasehold"] {

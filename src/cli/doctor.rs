@@ -11,10 +11,8 @@ use super::{
     output::{Output, line, printable},
     palette::Palette,
 };
-use crate::{
-    config::{Config, Store},
-    lease::{azure::account::Account, azure::doctor},
-};
+use crate::config::{Config, Store};
+use leasehold_azure_store::{account::Account, doctor};
 use leasehold_embedded_store as embedded;
 use leasehold_store::finding::{Finding, Report, Verdict};
 use leasehold_time::Entropy;
@@ -75,9 +73,10 @@ async fn examine(config: &Config) -> Result<Report, Failure> {
     match config.store {
         Store::Embedded => Ok(embedded::examine(&config.data_dir)),
         Store::Azure => {
-            let account = Account::new(&config.azure)
-                .map_err(|error| Failure::new(FAILED, "account", error))?;
-            Ok(doctor::examine(&account, &config.azure, &mut Entropy::system()?).await)
+            let settings = config.azure.settings();
+            let account =
+                Account::new(&settings).map_err(|error| Failure::new(FAILED, "account", error))?;
+            Ok(doctor::examine(&account, &settings, &mut Entropy::system()?).await)
         }
     }
 }

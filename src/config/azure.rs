@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_azure_account::{AccountSettings, Credential, Identity, SecretText};
+use leasehold_azure_store::Settings;
 
 use super::REDACTED;
 
@@ -67,6 +68,19 @@ impl Azure {
             sas: self.sas.clone(),
             credential: self.credential,
             identity: self.identity.clone(),
+        }
+    }
+
+    /// Returns the settings of the Azure store.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings {
+            account: self.account(),
+            container: self.container.clone(),
+            prefix: self.prefix.clone(),
+            protect_container: self.protect_container,
+            collect_after: self.collect_after,
+            max_storage_calls: self.max_storage_calls,
         }
     }
 

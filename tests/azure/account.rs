@@ -21,9 +21,9 @@ use azure_storage_blob::{
 };
 use leasehold::{
     config::{Azure, Config, LogFormat, SecretText},
-    lease::azure::account::Account,
     telemetry,
 };
+use leasehold_azure_store::account::Account;
 use leasehold_test_support::{
     Running,
     azurite::{ACCOUNT, Azurite, KEY},
@@ -77,7 +77,7 @@ async fn create(container: &BlobContainerClient, blob: &str) {
 
 /// Each kind of call that the store makes.
 async fn uses(azure: &Azure) {
-    let account = Account::new(azure).unwrap();
+    let account = Account::new(&azure.settings()).unwrap();
     let container = account.container();
     container.create(None).await.unwrap();
     container.get_properties(None).await.unwrap();
@@ -154,11 +154,11 @@ async fn a_shared_access_signature_gives_access() {
 
 #[tokio::test]
 async fn what_is_shown_has_no_secret_in_it() {
-    let account = Account::new(&by_signature("shown")).unwrap();
+    let account = Account::new(&by_signature("shown").settings()).unwrap();
     assert_eq!(account.display(), format!("{}/shown", Azurite::shared().blob_url()));
     assert_eq!(account.credential_name(), "shared access signature");
     assert!(!format!("{account:?}").contains("sig="), "{account:?}");
-    assert_eq!(Account::new(&by_key("shown")).unwrap().credential_name(), "account key");
+    assert_eq!(Account::new(&by_key("shown").settings()).unwrap().credential_name(), "account key");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn an_error_has_no_secret_in_it() {
         account_url: Some("http://127.0.0.1:1/devstoreaccount1".to_owned()),
         ..by_signature("nowhere")
     };
-    let account = Account::new(&nowhere).unwrap();
+    let account = Account::new(&nowhere.settings()).unwrap();
     let error = account.container().get_properties(None).await.unwrap_err();
     assert_eq!(*error.kind(), azure_core::error::ErrorKind::Connection);
     for text in [error.to_string(), format!("{error:?}")] {
@@ -181,7 +181,7 @@ async fn an_error_has_no_secret_in_it() {
 async fn another_key_does_not_give_access() {
     let azure =
         Azure { account_key: Some(SecretText::new("bm90IHRoZSBrZXk=")), ..by_key("refused") };
-    let account = Account::new(&azure).unwrap();
+    let account = Account::new(&azure.settings()).unwrap();
     let error = account.container().create(None).await.unwrap_err();
     assert_eq!(error.http_status(), Some(StatusCode::Forbidden), "{error}");
 }
@@ -208,7 +208,7 @@ impl io::Write for Log {
 
 /// Acquires a lease while all is logged that may be.
 async fn leases_with(container: &str, logged_by: impl Subscriber + Send + Sync) {
-    let account = Account::new(&by_signature(container)).unwrap();
+    let account = Account::new(&by_signature(container).settings()).unwrap();
     account.container().create(None).await.unwrap();
     create(account.container(), "blob").await;
     let options = BlobClientAcquireLeaseOptions {
@@ -256,7 +256,7 @@ async fn lease_ids_are_not_logged_whatever_the_filter() {
 #[tokio::test]
 async fn the_daemon_logs_no_secret_however_much_it_logs() {
     let sas = signature();
-    let account = Account::new(&by_signature("daemon")).unwrap();
+    let account = Account::new(&by_signature("daemon").settings()).unwrap();
     account.container().create(None).await.unwrap();
     let mut command = leasehold_test_support::program();
     command.args(["serve", "--store", "azure", "--azure-container", "daemon", "--log", "trace"]);

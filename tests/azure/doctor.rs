@@ -7,7 +7,7 @@ use azure_storage_blob::{
     BlobServiceClient, BlobServiceClientOptions,
     models::{BlobServiceProperties, RetentionPolicy},
 };
-use leasehold::lease::azure::protect;
+use leasehold_azure_store::protect;
 use leasehold_test_support::{
     Running,
     azurite::{ACCOUNT, Azurite, KEY, blob_url},

@@ -1,10 +1,8 @@
 //! A container of its own behind a proxy of its own: where a test plays the
 //! network, the storage and the operator.
 
-use leasehold::{
-    config,
-    lease::{azure::Azure, azure::account::Account},
-};
+use leasehold::config;
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_store::LeaseStore;
 use leasehold_test_support::{
     Daemon,
@@ -129,10 +127,11 @@ impl Scene {
 }
 
 fn open(config: &config::Azure) -> Arc<dyn LeaseStore> {
-    let account = Account::new(config).unwrap();
-    Arc::new(Azure::new(
+    let settings = config.settings();
+    let account = Account::new(&settings).unwrap();
+    Arc::new(AzureStore::new(
         account,
-        config,
+        &settings,
         "test".to_owned(),
         leasehold_time::Entropy::system().unwrap(),
     ))

@@ -5,10 +5,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use leasehold::{
-    config,
-    lease::{azure::Azure, azure::account::Account},
-};
+use leasehold::config;
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_store::LeaseStore;
 use leasehold_test_support::{azurite::Azurite, rest::Rest, store_conformance::Shelf};
 
@@ -31,10 +29,11 @@ impl AzureShelf {
 
 impl Shelf for AzureShelf {
     async fn open(&self) -> Arc<dyn LeaseStore> {
-        let account = Account::new(&self.0).unwrap();
-        Arc::new(Azure::new(
+        let settings = self.0.settings();
+        let account = Account::new(&settings).unwrap();
+        Arc::new(AzureStore::new(
             account,
-            &self.0,
+            &settings,
             "test".to_owned(),
             leasehold_time::Entropy::system().unwrap(),
         ))

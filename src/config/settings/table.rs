@@ -324,7 +324,7 @@ pub const SETTINGS: &[Setting] = &[
         "Log filter: a level, or directives for targets",
         Kind::Text {
             allowed: "a level (error, warn, info, debug, trace, off), or directives such as \
-                      \"info,leasehold::lease=debug\"",
+                      \"info,leasehold_azure_store=debug\"",
             parse: |config, text| {
                 telemetry::parse_filter(text).map_err(Some)?;
                 text.clone_into(&mut config.log);

@@ -36,7 +36,7 @@ async fn worker() {
 
 fn begin(daemon: &Daemon, arguments: &str) -> Running {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "fence::example::worker", "--nocapture"]);
+    command.args(["--ignored", "--exact", "fence::transfer::worker", "--nocapture"]);
     command.env(ARGUMENTS, arguments).env("LEASEHOLD_ENDPOINT", &daemon.endpoint);
     let account = Azurite::tables_via(Azurite::shared().table_port());
     Running::start(command.env("AZURE_STORAGE_CONNECTION_STRING", account))
@@ -114,7 +114,7 @@ async fn a_command_and_a_program_agree_on_the_lock_of_a_table() {
     guard.release().await.unwrap();
 
     let program = env::current_exe().unwrap();
-    let test = ["--ignored", "--exact", "fence::example::writer", "--nocapture"];
+    let test = ["--ignored", "--exact", "fence::transfer::writer", "--nocapture"];
     let run = [&["--", program.to_str().unwrap()], &test[..]].concat();
     let string = Azurite::tables_via(Azurite::shared().table_port());
     let mut command = daemon.command(&[&lock[..], &run].concat());

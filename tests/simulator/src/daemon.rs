@@ -5,8 +5,8 @@ use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 use leasehold::{
     config::{self, SecretText},
     driver::Driver,
-    lease::{azure::Azure, azure::account::Account},
 };
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_checker::Event;
 use leasehold_core::{lock, session};
 use leasehold_runtime as task;
@@ -45,7 +45,8 @@ pub fn start(place: usize) {
         container: "locks".to_owned(),
         collect_after: plan.collect_after,
         ..config::Azure::default()
-    };
+    }
+    .settings();
     let sessions = session::Settings {
         default_ttl: plan.ttl,
         longest_ttl: Duration::from_secs(60),
@@ -63,7 +64,7 @@ pub fn start(place: usize) {
         let account = Account::over(wire::transport(place, number), &azure);
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
-        let store = Azure::new(account, &azure, name, Entropy::seeded(rng.bits()));
+        let store = AzureStore::new(account, &azure, name, Entropy::seeded(rng.bits()));
         let store = Misleading::new(Scarce { store, tokens: plan.tokens });
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
         task::spawn(driver.clone().keep_time());

@@ -7,9 +7,9 @@ use futures_util::stream;
 use leasehold::{
     config::{self, Config, SecretText},
     daemon::Daemon,
-    lease::{azure::Azure, azure::account::Account},
     listen::{Duplex, Listener, Sockets},
 };
+use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_time::Entropy;
 use tokio::sync::Notify;
 use turmoil::net::TcpListener;
@@ -77,13 +77,14 @@ pub async fn serve(place: usize, setup: Setup, record: Arc<Record>) -> turmoil::
         connection_string: Some(SecretText::new("UseDevelopmentStorage=true".to_owned())),
         container: "locks".to_owned(),
         ..config::Azure::default()
-    };
+    }
+    .settings();
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
     let stop = Arc::new(Notify::new());
     let number = record.next_daemon();
     let account = Account::over(wire::transport(number), &azure)?;
     let name = format!("{} (pid {number})", host(place));
-    let store = Azure::new(account, &azure, name, Entropy::seeded(time::seed()));
+    let store = AzureStore::new(account, &azure, name, Entropy::seeded(time::seed()));
     let daemon = Daemon::new(
         setup.config(),
         Arc::new(store),

@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use leasehold::{
-    config::{self, SecretText},
-    lease::{azure::Azure, azure::account::Account, azure::doctor},
-};
+use leasehold::config::{self, SecretText};
+use leasehold_azure_store::{AzureStore, account::Account, doctor};
 use leasehold_fuzz::Fuzz;
 use leasehold_runtime::sleep;
 use leasehold_store::{Acquire, Breaker, Claim, LeaseId, LeaseStore, Page, Publication};
@@ -96,7 +94,8 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
         collect_after: if call == 11 { Duration::from_secs(3600) } else { Duration::ZERO },
         protect_container: call == 12,
         ..config::Azure::default()
-    };
+    }
+    .settings();
     let account = || Account::over(answers.transport(), &azure).unwrap();
     let mut entropy = Entropy::seeded(7);
     if call == 10 {
@@ -105,7 +104,7 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
         let verdicts = report.findings().iter().map(|finding| finding.message());
         return kind(&Ok::<_, ()>(verdicts.collect::<Vec<_>>()));
     }
-    let store = Azure::new(account(), &azure, "test".to_owned(), entropy);
+    let store = AzureStore::new(account(), &azure, "test".to_owned(), entropy);
     let name = LockName::parse("", "a").unwrap();
     let id = LeaseId::new(0x0123_4567);
     let breaker = Breaker { by: "ops".into(), reason: "fuzz".into() };

@@ -8,13 +8,17 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Azure, SHORTEST,
-    amend::{Basis, Try, Unfit, Written},
-    blob::{For, Leased, Seen},
-    budget::Cause,
-    fault::Fault,
+    amend::{AmendContext, AmendError, Amendment, Written},
+    record::{Record, TOKENS_PER_HOLD},
+};
+use crate::{
+    AzureStore, MIN_LEASE_DURATION,
+    calls::{
+        blob::{BlobState, CallOptions, Leased},
+        fault::Fault,
+        limiter::Purpose,
+    },
     limit,
-    record::{Record, SLICE},
 };
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_store::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Value};
@@ -22,7 +26,7 @@ use leasehold_time::{Moment, clock};
 use leasehold_types::{LockName, TokenRange, token::SEQ_BITS};
 
 /// A service's clock that is further ahead of ours than this is absurd.
-const ABSURD: u64 = 24 * 60 * 60;
+const MAX_CLOCK_LEAD: u64 = 24 * 60 * 60;
 
 const ABSURD_CLOCK: &str = "the lock is new, and the storage service's clock, at which its tokens \
     begin, is absurdly ahead of this machine's: set the clock of this machine right";
@@ -32,28 +36,28 @@ const UNUSABLE_CLOCK: &str = "the storage service's clock is more than a day ahe
     of this machine";
 
 /// How often a blob is created that somebody deletes again.
-const CREATIONS: u32 = 3;
+const MAX_CREATE_ATTEMPTS: u32 = 3;
 
 /// What became of a lease.
-enum Leasing {
+enum LeaseOutcome {
     /// Ours since the first attempt, which was sent then.
     Ours(Moment, Leased),
     /// Another's.
     Held { by: Option<Arc<LeaseInfo>> },
 }
 
-impl Azure {
+impl AzureStore {
     /// See [`LeaseStore::acquire`](leasehold_store::LeaseStore::acquire).
-    pub(super) async fn acquire_lease(&self, claim: Claim) -> Result<Acquire, Error> {
+    pub(crate) async fn acquire_lease(&self, claim: Claim) -> Result<Acquire, Error> {
         if claim.again
-            && let Some(held) = self.look_first(&claim).await?
+            && let Some(held) = self.poll_before_acquire(&claim).await?
         {
             return Ok(held);
         }
-        let mut attempt = self.attempt(&claim.name, Some(claim.id), Cause::Grant, claim.duration);
+        let mut attempt = self.attempt(&claim.name, Some(claim.id), Purpose::Grant, claim.duration);
         let (sent, leased) = match self.lease(&attempt, claim.id, claim.duration).await {
-            Ok(Leasing::Ours(sent, leased)) => (sent, leased),
-            Ok(Leasing::Held { by }) => return Ok(Acquire::Held { by }),
+            Ok(LeaseOutcome::Ours(sent, leased)) => (sent, leased),
+            Ok(LeaseOutcome::Held { by }) => return Ok(Acquire::Held { by }),
             Err(fault) if fault.is_unclear() || matches!(fault, Fault::NotOurs { .. }) => {
                 return Ok(Acquire::Unknown { why: fault.why() });
             }
@@ -75,8 +79,8 @@ impl Azure {
             Ok(claim.value.clone().or_else(|| (record.bytes > 0).then(Value::default)))
         });
         match written.await {
-            Ok(Written::Yes(record)) => {
-                let tokens = TokenRange::from(record.token, SLICE);
+            Ok(Written::Stored(record)) => {
+                let tokens = TokenRange::from(record.token, TOKENS_PER_HOLD);
                 self.shared.memory.change(&claim.name, |known| {
                     known.hold = Some((claim.id, record.token));
                 });
@@ -101,15 +105,15 @@ impl Azure {
     }
 
     /// See [`LeaseStore::next_tokens`](leasehold_store::LeaseStore::next_tokens).
-    pub(super) async fn more_tokens(&self, name: LockName, id: LeaseId) -> Result<Acquire, Error> {
-        let attempt = self.attempt(&name, Some(id), Cause::Grant, SHORTEST);
+    pub(crate) async fn more_tokens(&self, name: LockName, id: LeaseId) -> Result<Acquire, Error> {
+        let attempt = self.attempt(&name, Some(id), Purpose::Grant, MIN_LEASE_DURATION);
         let amended = self.amend_latest(&attempt, |record, basis| {
             next_hold(record, basis)?;
             Ok(None)
         });
         match amended.await {
-            Ok(Written::Yes(record)) => {
-                let tokens = TokenRange::from(record.token, SLICE);
+            Ok(Written::Stored(record)) => {
+                let tokens = TokenRange::from(record.token, TOKENS_PER_HOLD);
                 Ok(Acquire::Acquired(Acquired { tokens, deadline: None }))
             }
             Ok(Written::NotOurs(_)) => Ok(Acquire::Held { by: None }),
@@ -120,12 +124,12 @@ impl Azure {
 
     /// A lease that was held a moment ago most likely still is: a read says
     /// so, and by whom, for a fraction of the price.
-    async fn look_first(&self, claim: &Claim) -> Result<Option<Acquire>, Error> {
-        if let Some(rest) = self.shared.blobs.budget.resting() {
+    async fn poll_before_acquire(&self, claim: &Claim) -> Result<Option<Acquire>, Error> {
+        if let Some(rest) = self.shared.blobs.budget.throttled_for() {
             return Err(Fault::Busy { retry_after: Some(rest) }.into_error());
         }
         let path = self.path(&claim.name);
-        let why = For { cause: Cause::Poll, limit: limit(claim.duration) };
+        let why = CallOptions { cause: Purpose::Poll, limit: limit(claim.duration) };
         match self.shared.blobs.read(&path, why).await {
             Ok(seen) if seen.leased => {
                 Ok(Some(Acquire::Held { by: self.held_by(&claim.name, seen, why).await }))
@@ -138,7 +142,7 @@ impl Azure {
                 Ok(None)
             }
             Err(Fault::NoBlob) => {
-                self.shared.memory.doubt(&claim.name);
+                self.shared.memory.invalidate(&claim.name);
                 Ok(None)
             }
             Err(fault) => Err(fault.into_error()),
@@ -149,12 +153,12 @@ impl Azure {
     /// the first attempt: from then on the lease may have been ours.
     async fn lease(
         &self,
-        attempt: &Try<'_>,
+        attempt: &Amendment<'_>,
         id: LeaseId,
         duration: Duration,
-    ) -> Result<Leasing, Fault> {
+    ) -> Result<LeaseOutcome, Fault> {
         let blobs = &self.shared.blobs;
-        let Try { name, path, why, .. } = attempt;
+        let Amendment { name, path, why, .. } = attempt;
         let known = self.shared.memory.get(name).is_some_and(|known| known.version.is_some());
         // When the first attempt was sent that may have succeeded.
         let mut perhaps_since = None;
@@ -165,7 +169,7 @@ impl Azure {
             let (sent, leased) = if std::mem::take(&mut look) {
                 // Both at once: what was read holds if the versions agree.
                 let (leased, seen) = tokio::join!(acquire, blobs.read(path, *why));
-                if let Ok(Seen { etag, record: Ok(record), .. }) = &seen {
+                if let Ok(BlobState { etag, record: Ok(record), .. }) = &seen {
                     self.shared.memory.saw(name, etag, record);
                 }
                 looked = seen.ok();
@@ -174,7 +178,7 @@ impl Azure {
                 acquire.await
             };
             match leased {
-                Ok(leased) => return Ok(Leasing::Ours(perhaps_since.unwrap_or(sent), leased)),
+                Ok(leased) => return Ok(LeaseOutcome::Ours(perhaps_since.unwrap_or(sent), leased)),
                 Err(Fault::Held) if self.takes_over(path, *why).await => {}
                 Err(Fault::Held) => {
                     // What an earlier attempt took may have been broken since, and
@@ -192,9 +196,9 @@ impl Azure {
                         Some(seen) => self.held_by(name, seen, *why).await,
                         None => None,
                     };
-                    return Ok(Leasing::Held { by });
+                    return Ok(LeaseOutcome::Held { by });
                 }
-                Err(Fault::NoBlob) if creations < CREATIONS => {
+                Err(Fault::NoBlob) if creations < MAX_CREATE_ATTEMPTS => {
                     creations += 1;
                     match self.create(attempt).await {
                         Ok(None) => {}
@@ -204,7 +208,7 @@ impl Azure {
                                 return Err(unclear);
                             }
                         }
-                        Err(fault) => return Err(unless_clear(fault, perhaps_since)),
+                        Err(fault) => return Err(unknown_if_retried(fault, perhaps_since)),
                     }
                 }
                 Err(fault @ (Fault::Unclear { .. } | Fault::Busy { .. })) => {
@@ -213,14 +217,14 @@ impl Azure {
                         return Err(fault);
                     }
                 }
-                Err(fault) => return Err(unless_clear(fault, perhaps_since)),
+                Err(fault) => return Err(unknown_if_retried(fault, perhaps_since)),
             }
         }
     }
 
     /// Breaks the lease of an earlier process on this machine, which must not be
     /// done (safety rule 13): for simulations only.
-    async fn takes_over(&self, path: &str, why: For) -> bool {
+    async fn takes_over(&self, path: &str, why: CallOptions) -> bool {
         if !mutant::is(Mutant::TakeOverAfterCrash) {
             return false;
         }
@@ -239,8 +243,8 @@ impl Azure {
 
     /// Whoever creates it first, it is there afterwards.
     /// Gives what went wrong if that is not clear: the lease will tell.
-    async fn create(&self, attempt: &Try<'_>) -> Result<Option<Fault>, Fault> {
-        self.shared.memory.doubt(attempt.name);
+    async fn create(&self, attempt: &Amendment<'_>) -> Result<Option<Fault>, Fault> {
+        self.shared.memory.invalidate(attempt.name);
         let record = Record {
             token: 0,
             nonce: self.nonce(),
@@ -262,7 +266,7 @@ impl Azure {
 
 /// What one attempt failed with says nothing of an earlier one that may have
 /// succeeded.
-fn unless_clear(fault: Fault, perhaps_since: Option<Moment>) -> Fault {
+fn unknown_if_retried(fault: Fault, perhaps_since: Option<Moment>) -> Fault {
     match perhaps_since {
         Some(_) => Fault::Unclear { why: fault.why() },
         None => fault,
@@ -270,7 +274,7 @@ fn unless_clear(fault: Fault, perhaps_since: Option<Moment>) -> Fault {
 }
 
 /// When to stop counting on a lease (safety rule 3).
-pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
+pub(crate) fn deadline(sent: Moment, duration: Duration) -> Moment {
     let margin = (duration / 20).max(Duration::from_secs(1));
     if mutant::is(Mutant::DeadlineWithoutMargin) {
         return sent + duration;
@@ -283,7 +287,7 @@ pub(super) fn deadline(sent: Moment, duration: Duration) -> Moment {
 }
 
 /// The record's next tokens.
-fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
+fn next_hold(record: &mut Record, basis: &AmendContext) -> Result<(), AmendError> {
     record.token = next_token(record.token, basis, clock::unix_seconds())?;
     Ok(())
 }
@@ -297,24 +301,24 @@ fn next_hold(record: &mut Record, basis: &Basis) -> Result<(), Unfit> {
 /// Without a usable Date, a stored token is continued only if this process wrote
 /// that version of the blob. Any other version may be an old one that was
 /// restored, after a peer had stored higher tokens that this process never saw.
-fn next_token(stored: u64, basis: &Basis, wall: u64) -> Result<u64, Unfit> {
-    let Basis { date, highest, is_own } = *basis;
-    let absurd = |date: &u64| *date > wall.saturating_add(ABSURD);
+fn next_token(stored: u64, basis: &AmendContext, wall: u64) -> Result<u64, AmendError> {
+    let AmendContext { date, highest, is_own } = *basis;
+    let absurd = |date: &u64| *date > wall.saturating_add(MAX_CLOCK_LEAD);
     let date = date.filter(|date| !absurd(date) || mutant::is(Mutant::AbsurdDate));
     let token = match (stored, date) {
-        (0, None) => return Err(Unfit::Otherwise(ABSURD_CLOCK.to_owned())),
-        (0, Some(_)) if mutant::is(Mutant::ForgetfulEpoch) => SLICE,
+        (0, None) => return Err(AmendError::Otherwise(ABSURD_CLOCK.to_owned())),
+        (0, Some(_)) if mutant::is(Mutant::ForgetfulEpoch) => TOKENS_PER_HOLD,
         (0, Some(date)) if mutant::is(Mutant::SameSecond) => {
-            (date << SEQ_BITS).max(highest + SLICE)
+            (date << SEQ_BITS).max(highest + TOKENS_PER_HOLD)
         }
         (0, Some(date)) if mutant::is(Mutant::NewForgetsSeen) => (date + 1) << SEQ_BITS,
-        (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + SLICE),
-        (stored, Some(date)) => (stored + SLICE).max(date << SEQ_BITS),
-        (stored, None) if is_own => stored + SLICE,
-        (_, None) => return Err(Unfit::Otherwise(UNUSABLE_CLOCK.to_owned())),
+        (0, Some(date)) => ((date + 1) << SEQ_BITS).max(highest + TOKENS_PER_HOLD),
+        (stored, Some(date)) => (stored + TOKENS_PER_HOLD).max(date << SEQ_BITS),
+        (stored, None) if is_own => stored + TOKENS_PER_HOLD,
+        (_, None) => return Err(AmendError::Otherwise(UNUSABLE_CLOCK.to_owned())),
     };
-    if TokenRange::from(token, SLICE).is_empty() {
-        return Err(Unfit::Corrupt("its tokens are used up".to_owned()));
+    if TokenRange::from(token, TOKENS_PER_HOLD).is_empty() {
+        return Err(AmendError::Corrupt("its tokens are used up".to_owned()));
     }
     Ok(token)
 }
@@ -328,34 +332,37 @@ mod tests {
     #[test]
     fn tokens_rise_with_the_holds_and_with_the_services_clock() {
         let next = |stored, highest, date| {
-            next_token(stored, &Basis { date, highest, is_own: true }, NOW).ok()
+            next_token(stored, &AmendContext { date, highest, is_own: true }, NOW).ok()
         };
-        assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + SLICE));
+        assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + TOKENS_PER_HOLD));
         assert_eq!(next(NOW << 20, 0, Some(NOW + 1)), Some((NOW + 1) << 20));
-        assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + SLICE));
+        assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + TOKENS_PER_HOLD));
         // A new blob: after all that could have been before it was deleted.
         assert_eq!(next(0, 0, Some(NOW)), Some((NOW + 1) << 20));
-        let before = (NOW << 20) + 1023 * SLICE;
-        assert!(next(0, 0, Some(NOW)).unwrap() > before + SLICE - 1);
+        let before = (NOW << 20) + 1023 * TOKENS_PER_HOLD;
+        assert!(next(0, 0, Some(NOW)).unwrap() > before + TOKENS_PER_HOLD - 1);
         let seen = (NOW + 5) << 20;
-        assert_eq!(next(0, seen, Some(NOW)), Some(seen + SLICE));
+        assert_eq!(next(0, seen, Some(NOW)), Some(seen + TOKENS_PER_HOLD));
         // A clock that is absurdly ahead is ignored, unless there is no other.
-        assert_eq!(next(NOW << 20, 0, Some(NOW + ABSURD + 1)), Some((NOW << 20) + SLICE));
-        assert_eq!(next(0, 0, Some(NOW + ABSURD + 1)), None);
+        assert_eq!(
+            next(NOW << 20, 0, Some(NOW + MAX_CLOCK_LEAD + 1)),
+            Some((NOW << 20) + TOKENS_PER_HOLD)
+        );
+        assert_eq!(next(0, 0, Some(NOW + MAX_CLOCK_LEAD + 1)), None);
         assert_eq!(next(0, 0, None), None);
-        assert_eq!(next((1 << 53) - SLICE, 0, None), None, "used up");
+        assert_eq!(next((1 << 53) - TOKENS_PER_HOLD, 0, None), None, "used up");
     }
 
     #[test]
     fn foreign_record_is_not_continued_without_usable_date() {
         let next = |date, is_own| {
-            next_token(NOW << 20, &Basis { date, highest: NOW << 20, is_own }, NOW).ok()
+            next_token(NOW << 20, &AmendContext { date, highest: NOW << 20, is_own }, NOW).ok()
         };
-        assert_eq!(next(Some(NOW), false), Some((NOW << 20) + SLICE));
-        assert_eq!(next(Some(NOW + ABSURD), false), Some((NOW + ABSURD) << 20));
-        assert_eq!(next(Some(NOW + ABSURD + 1), false), None);
+        assert_eq!(next(Some(NOW), false), Some((NOW << 20) + TOKENS_PER_HOLD));
+        assert_eq!(next(Some(NOW + MAX_CLOCK_LEAD), false), Some((NOW + MAX_CLOCK_LEAD) << 20));
+        assert_eq!(next(Some(NOW + MAX_CLOCK_LEAD + 1), false), None);
         assert_eq!(next(None, false), None);
-        assert_eq!(next(Some(NOW + ABSURD + 1), true), Some((NOW << 20) + SLICE));
+        assert_eq!(next(Some(NOW + MAX_CLOCK_LEAD + 1), true), Some((NOW << 20) + TOKENS_PER_HOLD));
     }
 
     #[test]

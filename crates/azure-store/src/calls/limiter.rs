@@ -17,7 +17,7 @@ use leasehold_time::Moment;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Acquire,
     Renew,
     Release,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 
 /// Why it is done, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Purpose {
     /// To keep a lease.
     Renew,
     /// To give one up.
@@ -64,27 +64,27 @@ const KINDS: [(Kind, &str); 9] = [
     (Kind::List, "list"),
 ];
 
-const CAUSES: [(Cause, &str); 9] = [
-    (Cause::Renew, "renew"),
-    (Cause::Release, "release"),
-    (Cause::Grant, "grant"),
-    (Cause::Show, "show"),
-    (Cause::Break, "break"),
-    (Cause::Poll, "poll"),
-    (Cause::Look, "look"),
-    (Cause::Check, "check"),
-    (Cause::Collect, "collect"),
+const PURPOSES: [(Purpose, &str); 9] = [
+    (Purpose::Renew, "renew"),
+    (Purpose::Release, "release"),
+    (Purpose::Grant, "grant"),
+    (Purpose::Show, "show"),
+    (Purpose::Break, "break"),
+    (Purpose::Poll, "poll"),
+    (Purpose::Look, "look"),
+    (Purpose::Check, "check"),
+    (Purpose::Collect, "collect"),
 ];
 
 /// Renewals first: a late one loses a lock. Then what ends or completes a hold:
 /// its lease is running out meanwhile. Then what others wait for; then what can
 /// wait.
-const fn lane(kind: Kind, cause: Cause) -> usize {
+const fn lane(kind: Kind, cause: Purpose) -> usize {
     match (cause, kind) {
-        (Cause::Renew, _) => 0,
-        (Cause::Release, _) | (Cause::Grant, Kind::Write) => 1,
-        (Cause::Grant | Cause::Show | Cause::Break, _) => 2,
-        (Cause::Poll | Cause::Look | Cause::Check | Cause::Collect, _) => 3,
+        (Purpose::Renew, _) => 0,
+        (Purpose::Release, _) | (Purpose::Grant, Kind::Write) => 1,
+        (Purpose::Grant | Purpose::Show | Purpose::Break, _) => 2,
+        (Purpose::Poll | Purpose::Look | Purpose::Check | Purpose::Collect, _) => 3,
     }
 }
 
@@ -92,15 +92,15 @@ const LANES: usize = 4;
 const LAST: usize = LANES - 1;
 
 /// The longest that a service may ask to be left alone.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
 /// The budget of calls.
-pub(super) struct Budget {
-    lanes: Mutex<Lanes>,
-    counts: [[AtomicU64; CAUSES.len()]; KINDS.len()],
+pub(crate) struct CallLimiter {
+    lanes: Mutex<Queues>,
+    counts: [[AtomicU64; PURPOSES.len()]; KINDS.len()],
 }
 
-struct Lanes {
+struct Queues {
     free: usize,
     /// How many of those in the last lane may be under way at a time: never
     /// all, so that they don't stand in the way of others.
@@ -113,14 +113,14 @@ struct Lanes {
 }
 
 /// A call's turn; ends when it is dropped.
-pub(super) struct Permit {
-    budget: Arc<Budget>,
+pub(crate) struct Permit {
+    budget: Arc<CallLimiter>,
     lane: usize,
 }
 
-impl Budget {
-    pub(super) fn new(most: usize) -> Arc<Self> {
-        let lanes = Lanes {
+impl CallLimiter {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let lanes = Queues {
             free: most,
             spare: (most / 2).max(1),
             waiting: [const { VecDeque::new() }; LANES],
@@ -131,7 +131,7 @@ impl Budget {
     }
 
     /// Waits for a turn, and counts the call.
-    pub(super) async fn enter(self: &Arc<Self>, kind: Kind, cause: Cause) -> Permit {
+    pub(crate) async fn enter(self: &Arc<Self>, kind: Kind, cause: Purpose) -> Permit {
         let lane = lane(kind, cause);
         let waits = {
             let mut lanes = self.lanes();
@@ -156,15 +156,15 @@ impl Budget {
     }
 
     /// The service is busy: what can wait should.
-    pub(super) fn rest(&self, length: Option<Duration>) {
-        let length = length.unwrap_or(Duration::from_secs(1)).min(LONGEST_REST);
+    pub(crate) fn rest(&self, length: Option<Duration>) {
+        let length = length.unwrap_or(Duration::from_secs(1)).min(MAX_THROTTLE);
         let until = Moment::now() + length;
         let mut lanes = self.lanes();
         lanes.rest_until = Some(lanes.rest_until.map_or(until, |before| before.max(until)));
     }
 
     /// For how much longer what can wait should.
-    pub(super) fn resting(&self) -> Option<Duration> {
+    pub(crate) fn throttled_for(&self) -> Option<Duration> {
         let mut lanes = self.lanes();
         let rest = lanes.rest_until?.remaining();
         if rest.is_zero() {
@@ -175,8 +175,8 @@ impl Budget {
     }
 
     /// How often each kind was called and why, where it was at all.
-    pub(super) fn counts(&self) -> Vec<CallCount> {
-        let all = KINDS.iter().flat_map(|kind| CAUSES.iter().map(move |cause| (kind, cause)));
+    pub(crate) fn counts(&self) -> Vec<CallCount> {
+        let all = KINDS.iter().flat_map(|kind| PURPOSES.iter().map(move |cause| (kind, cause)));
         all.map(|((kind, kind_name), (cause, cause_name))| CallCount {
             kind: kind_name,
             cause: cause_name,
@@ -186,12 +186,12 @@ impl Budget {
         .collect()
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+    fn lanes(&self) -> MutexGuard<'_, Queues> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lanes {
+impl Queues {
     /// In which order the lanes get what is free: the urgent ones first, but of
     /// eight turns two are for what completes or ends holds, one for new ones and
     /// one for the rest. So nobody waits for ever, and what was begun is
@@ -262,14 +262,14 @@ mod tests {
 
     #[tokio::test]
     async fn renewals_come_before_polls_and_polls_never_take_all() {
-        let budget = Budget::new(2);
-        let poll_one = budget.enter(Kind::Read, Cause::Poll).await;
-        let mut poll_two = pin!(budget.enter(Kind::Read, Cause::Poll));
+        let budget = CallLimiter::new(2);
+        let poll_one = budget.enter(Kind::Read, Purpose::Poll).await;
+        let mut poll_two = pin!(budget.enter(Kind::Read, Purpose::Poll));
         assert!(poll(&mut poll_two).is_pending(), "half is kept for others");
-        let grant = budget.enter(Kind::Acquire, Cause::Grant).await;
-        let mut release = pin!(budget.enter(Kind::Release, Cause::Release));
+        let grant = budget.enter(Kind::Acquire, Purpose::Grant).await;
+        let mut release = pin!(budget.enter(Kind::Release, Purpose::Release));
         assert!(poll(&mut release).is_pending());
-        let mut renew = pin!(budget.enter(Kind::Renew, Cause::Renew));
+        let mut renew = pin!(budget.enter(Kind::Renew, Purpose::Renew));
         assert!(poll(&mut renew).is_pending());
         drop(poll_one);
         assert!(poll(&mut release).is_pending(), "the renewal came later and is first");
@@ -285,12 +285,12 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_looks_is_served_in_the_end() {
-        let budget = Budget::new(1);
-        let mut permit = budget.enter(Kind::Renew, Cause::Renew).await;
-        let mut look = pin!(budget.enter(Kind::Read, Cause::Look));
+        let budget = CallLimiter::new(1);
+        let mut permit = budget.enter(Kind::Renew, Purpose::Renew).await;
+        let mut look = pin!(budget.enter(Kind::Read, Purpose::Look));
         assert!(poll(&mut look).is_pending());
         for _ in 0..32 {
-            let mut renew = Box::pin(budget.enter(Kind::Renew, Cause::Renew));
+            let mut renew = Box::pin(budget.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut renew).is_pending());
             drop(permit);
             if poll(&mut look).is_ready() {
@@ -304,11 +304,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_hold_is_completed_before_another_is_begun() {
-        let budget = Budget::new(1);
-        let first = budget.enter(Kind::Renew, Cause::Renew).await;
-        let mut begun = pin!(budget.enter(Kind::Acquire, Cause::Grant));
+        let budget = CallLimiter::new(1);
+        let first = budget.enter(Kind::Renew, Purpose::Renew).await;
+        let mut begun = pin!(budget.enter(Kind::Acquire, Purpose::Grant));
         assert!(poll(&mut begun).is_pending());
-        let mut completed = pin!(budget.enter(Kind::Write, Cause::Grant));
+        let mut completed = pin!(budget.enter(Kind::Write, Purpose::Grant));
         assert!(poll(&mut completed).is_pending());
         drop(first);
         assert!(poll(&mut begun).is_pending());
@@ -318,15 +318,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_that_nobody_waits_for_goes_to_the_next() {
-        let budget = Budget::new(1);
-        let first = budget.enter(Kind::Renew, Cause::Renew).await;
+        let budget = CallLimiter::new(1);
+        let first = budget.enter(Kind::Renew, Purpose::Renew).await;
         {
-            let mut gone = pin!(budget.enter(Kind::Renew, Cause::Renew));
+            let mut gone = pin!(budget.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut gone).is_pending());
-            let mut given = pin!(budget.enter(Kind::Renew, Cause::Renew));
+            let mut given = pin!(budget.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut given).is_pending());
         }
-        let mut next = pin!(budget.enter(Kind::Read, Cause::Poll));
+        let mut next = pin!(budget.enter(Kind::Read, Purpose::Poll));
         assert!(poll(&mut next).is_pending());
         drop(first);
         assert!(poll(&mut next).is_ready());
@@ -338,7 +338,7 @@ mod tests {
         for (at, (kind, _)) in KINDS.iter().enumerate() {
             assert_eq!(*kind as usize, at);
         }
-        for (at, (cause, _)) in CAUSES.iter().enumerate() {
+        for (at, (cause, _)) in PURPOSES.iter().enumerate() {
             assert_eq!(*cause as usize, at);
         }
     }
@@ -346,13 +346,13 @@ mod tests {
     #[test]
     fn many_who_have_gone_do_not_overflow_the_stack() {
         for many in [2_000, 10_000, 50_000] {
-            let budget = Budget::new(2);
+            let budget = CallLimiter::new(2);
             {
-                let first = pin!(budget.enter(Kind::Read, Cause::Look));
+                let first = pin!(budget.enter(Kind::Read, Purpose::Look));
                 let mut first = first;
                 let Poll::Ready(first) = poll(&mut first) else { panic!() };
                 let mut gone: Vec<_> =
-                    (0..many).map(|_| Box::pin(budget.enter(Kind::Read, Cause::Look))).collect();
+                    (0..many).map(|_| Box::pin(budget.enter(Kind::Read, Purpose::Look))).collect();
                 for one in &mut gone {
                     assert!(poll(one).is_pending());
                 }

@@ -6,29 +6,30 @@ use azure_storage_blob::models::{
 };
 
 use super::limited;
-use crate::{
-    config,
-    lease::{azure::account::Account, azure::fault::Fault, azure::protect},
-};
+use crate::{Settings, account::Account, calls::fault::Fault, protect};
 use leasehold_store::finding::Finding;
 
 const CHECK: &str = "deletion";
 
-pub(super) async fn look(account: &Account, azure: &config::Azure) -> Finding {
-    if azure.protect_container { keep(account, azure).await } else { seen(account, azure).await }
+pub(super) async fn look(account: &Account, settings: &Settings) -> Finding {
+    if settings.protect_container {
+        keep(account, settings).await
+    } else {
+        seen(account, settings).await
+    }
 }
 
 /// Does what the daemons do. The lease ends by itself if there are none.
-async fn keep(account: &Account, azure: &config::Azure) -> Finding {
+async fn keep(account: &Account, settings: &Settings) -> Finding {
     let options = BlobContainerClientAcquireLeaseOptions {
-        proposed_lease_id: Some(protect::lease_id(&azure.container)),
+        proposed_lease_id: Some(protect::lease_id(&settings.container)),
         ..Default::default()
     };
     let seconds = protect::DURATION.as_secs() as i32;
     match limited(account.container().acquire_lease(seconds, Some(options))).await {
         Ok(_) => Finding::ok(
             CHECK,
-            format!("daemons keep a lease on the container; {}", how_to_delete(azure)),
+            format!("daemons keep a lease on the container; {}", how_to_delete(settings)),
         ),
         Err(Fault::Held) => {
             let text = "the container can't be protected: somebody else has a lease on it";
@@ -44,19 +45,19 @@ async fn keep(account: &Account, azure: &config::Azure) -> Finding {
     }
 }
 
-async fn seen(account: &Account, azure: &config::Azure) -> Finding {
+async fn seen(account: &Account, settings: &Settings) -> Finding {
     let state = limited(account.container().get_properties(None)).await;
     let state = state.ok().and_then(|answer| answer.lease_state().ok().flatten());
     if let Some(LeaseState::Leased | LeaseState::Breaking) = state {
         let text = "somebody keeps a lease on the container. If it is another daemon that does";
-        return Finding::note(CHECK, format!("{text}: {}", how_to_delete(azure)));
+        return Finding::note(CHECK, format!("{text}: {}", how_to_delete(settings)));
     }
     Finding::note(CHECK, "nothing keeps the container, with all its locks, from being deleted")
         .remedy("azure_protect_container = true lets daemons keep a lease on it")
 }
 
-fn how_to_delete(azure: &config::Azure) -> String {
-    let name = &azure.container;
+fn how_to_delete(settings: &Settings) -> String {
+    let name = &settings.container;
     let id = protect::lease_id(name);
     format!("to delete it, use `az storage container delete --name {name} --lease-id {id}`")
 }

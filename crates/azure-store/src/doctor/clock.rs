@@ -27,9 +27,9 @@ pub(super) fn date(headers: &Headers) -> Option<OffsetDateTime> {
 /// zero if it is behind. No more is known than what the second of an answer
 /// and the time that it took allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Difference(Span);
+pub(super) struct ClockSkew(Span);
 
-impl Difference {
+impl ClockSkew {
     /// From a call that was sent and answered then by our clock, and was
     /// answered in the second of `date` by the service's.
     pub(super) fn of(sent: OffsetDateTime, date: OffsetDateTime, answered: OffsetDateTime) -> Self {
@@ -70,7 +70,7 @@ mod tests {
     fn only_what_is_certain_is_a_difference() {
         let at = |millis| OffsetDateTime::UNIX_EPOCH + Span::milliseconds(millis);
         let of = |sent, date, answered| {
-            Difference::of(at(sent), at(date), at(answered)).0.whole_milliseconds()
+            ClockSkew::of(at(sent), at(date), at(answered)).0.whole_milliseconds()
         };
         // The service answered somewhere in its second, somewhere on the way.
         assert_eq!(of(5_000, 5_000, 5_010), 0);
@@ -91,12 +91,12 @@ mod tests {
             (15 * 60 + 1, Verdict::Failed),
         ] {
             for seconds in [seconds, -seconds] {
-                let finding = Difference(Span::seconds(seconds)).finding();
+                let finding = ClockSkew(Span::seconds(seconds)).finding();
                 assert_eq!(finding.verdict, expected, "{finding:?}");
                 assert_eq!(finding.remedy.is_some(), expected > Verdict::Note);
             }
         }
-        let behind = Difference(Span::milliseconds(-1_234)).finding();
+        let behind = ClockSkew(Span::milliseconds(-1_234)).finding();
         assert_eq!(behind.text, "this machine's clock is 1s 300ms behind the service's");
     }
 }

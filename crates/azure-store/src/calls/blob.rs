@@ -25,11 +25,13 @@ use azure_storage_blob::{
 use futures_core::Stream;
 
 use super::{
-    account::Account,
-    budget::{Budget, Cause, Kind},
     fault::Fault,
     health::Health,
-    record::{Garbage, Record},
+    limiter::{CallLimiter, Kind, Purpose},
+};
+use crate::{
+    account::Account,
+    protocol::record::{InvalidRecord, Record},
 };
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime::sleep;
@@ -37,74 +39,74 @@ use leasehold_store::{LONGEST_VALUE, LeaseId, Value};
 use leasehold_time::{Moment, clock::unix_seconds};
 
 /// How many blobs a page of a listing has.
-const PAGE: i32 = 5000;
+const LIST_PAGE_SIZE: i32 = 5000;
 
 /// A record is one piece. If it is not told so, the SDK asks the operating system
 /// for the number of processors at each call.
-const ONE: Option<NonZero<usize>> = NonZero::new(1);
+const SINGLE_PART: Option<NonZero<usize>> = NonZero::new(1);
 
 /// The blobs of a container, called within a budget.
-pub(super) struct Blobs {
+pub(crate) struct Blobs {
     account: Arc<Account>,
-    pub(super) budget: Arc<Budget>,
-    pub(super) health: Health,
+    pub(crate) budget: Arc<CallLimiter>,
+    pub(crate) health: Health,
     /// How far the service's clock is ahead of ours, in seconds.
     ahead: AtomicI64,
 }
 
 /// A lease that was acquired.
 #[derive(Debug)]
-pub(super) struct Leased {
+pub(crate) struct Leased {
     /// The blob's version, which a lease does not change.
-    pub(super) etag: Etag,
+    pub(crate) etag: Etag,
     /// The service's clock, in seconds since 1970.
-    pub(super) date: Option<u64>,
+    pub(crate) date: Option<u64>,
 }
 
 /// A blob as it was seen.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) etag: Etag,
-    pub(super) record: Result<Record, Garbage>,
-    pub(super) leased: bool,
+pub(crate) struct BlobState {
+    pub(crate) etag: Etag,
+    pub(crate) record: Result<Record, InvalidRecord>,
+    pub(crate) leased: bool,
     /// The service's clock, in seconds since 1970.
-    pub(super) date: Option<u64>,
+    pub(crate) date: Option<u64>,
 }
 
 /// A blob in a listing.
 #[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) path: String,
-    pub(super) seen: Seen,
+pub(crate) struct ListedBlob {
+    pub(crate) path: String,
+    pub(crate) seen: BlobState,
     /// When it was written last, in seconds since 1970.
-    pub(super) written_at: Option<u64>,
+    pub(crate) written_at: Option<u64>,
 }
 
 /// Why a call is made, and how long it may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct For {
-    pub(super) cause: Cause,
-    pub(super) limit: Duration,
+pub(crate) struct CallOptions {
+    pub(crate) cause: Purpose,
+    pub(crate) limit: Duration,
 }
 
 impl Blobs {
-    pub(super) fn new(account: Arc<Account>, most: usize) -> Self {
-        let (budget, health) = (Budget::new(most), Health::default());
+    pub(crate) fn new(account: Arc<Account>, most: usize) -> Self {
+        let (budget, health) = (CallLimiter::new(most), Health::default());
         Self { account, budget, health, ahead: AtomicI64::new(0) }
     }
 
     /// The service's clock, as far as it is known. For people.
-    pub(super) fn service_seconds(&self) -> u64 {
+    pub(crate) fn service_seconds(&self) -> u64 {
         unix_seconds().saturating_add_signed(self.ahead.load(Relaxed))
     }
 
     /// Also says when the call was sent.
-    pub(super) async fn acquire(
+    pub(crate) async fn acquire(
         &self,
         path: &str,
         id: LeaseId,
         duration: Duration,
-        why: For,
+        why: CallOptions,
     ) -> (Moment, Result<Leased, Fault>) {
         let blob = self.blob(path);
         let options = BlobClientAcquireLeaseOptions {
@@ -125,11 +127,11 @@ impl Blobs {
     }
 
     /// Also says when the call was sent.
-    pub(super) async fn renew(
+    pub(crate) async fn renew(
         &self,
         path: &str,
         id: LeaseId,
-        why: For,
+        why: CallOptions,
     ) -> (Moment, Result<(), Fault>) {
         let blob = self.blob(path);
         self.call(Kind::Renew, why, async {
@@ -139,7 +141,12 @@ impl Blobs {
         .await
     }
 
-    pub(super) async fn release(&self, path: &str, id: LeaseId, why: For) -> Result<(), Fault> {
+    pub(crate) async fn release(
+        &self,
+        path: &str,
+        id: LeaseId,
+        why: CallOptions,
+    ) -> Result<(), Fault> {
         let blob = self.blob(path);
         let release = async {
             blob.release_lease(guid(id), None).await?;
@@ -150,11 +157,11 @@ impl Blobs {
 
     /// Breaks whatever lease there is, after so many seconds or when its term is
     /// over, and says how long it lasts.
-    pub(super) async fn break_lease(
+    pub(crate) async fn break_lease(
         &self,
         path: &str,
         within: Option<i32>,
-        why: For,
+        why: CallOptions,
     ) -> Result<Duration, Fault> {
         let blob = self.blob(path);
         let options = BlobClientBreakLeaseOptions { break_period: within, ..Default::default() };
@@ -165,11 +172,11 @@ impl Blobs {
         self.call(Kind::Break, why, broken).await.1
     }
 
-    pub(super) async fn read(&self, path: &str, why: For) -> Result<Seen, Fault> {
+    pub(crate) async fn read(&self, path: &str, why: CallOptions) -> Result<BlobState, Fault> {
         let blob = self.blob(path);
         let read = async {
             let answer = blob.get_properties(None).await?;
-            Ok(Seen {
+            Ok(BlobState {
                 etag: etag(answer.etag()?)?,
                 record: Record::from_metadata(&answer.metadata()?),
                 leased: is_leased(answer.lease_state()?.as_ref()),
@@ -182,14 +189,14 @@ impl Blobs {
     /// Writes the record, and the content if there is another, if the blob is
     /// still of that version and, if an id is given, its lease still is that
     /// one (safety rule 2).
-    pub(super) async fn write(
+    pub(crate) async fn write(
         &self,
         path: &str,
         record: &Record,
         content: Option<&[u8]>,
         id: Option<LeaseId>,
         version: &Etag,
-        why: For,
+        why: CallOptions,
     ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
         if let Some(content) = content {
@@ -197,7 +204,7 @@ impl Blobs {
                 lease_id: id.map(guid),
                 if_match: matching(version),
                 metadata: Some(record.to_metadata()),
-                parallel: ONE,
+                parallel: SINGLE_PART,
                 ..Default::default()
             };
             let write = async {
@@ -221,17 +228,17 @@ impl Blobs {
     }
 
     /// The content of that version, which has that many bytes.
-    pub(super) async fn content(
+    pub(crate) async fn content(
         &self,
         path: &str,
         bytes: usize,
         version: &Etag,
-        why: For,
+        why: CallOptions,
     ) -> Result<Value, Fault> {
         let blob = self.blob(path);
         let options = BlobClientDownloadOptions {
             if_match: Some(version.clone()),
-            parallel: ONE,
+            parallel: SINGLE_PART,
             ..Default::default()
         };
         let read = async {
@@ -244,16 +251,16 @@ impl Blobs {
     }
 
     /// Creates the blob if it is not there.
-    pub(super) async fn create(
+    pub(crate) async fn create(
         &self,
         path: &str,
         record: &Record,
-        why: For,
+        why: CallOptions,
     ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
         let options = BlobClientUploadOptions {
             metadata: Some(record.to_metadata()),
-            parallel: ONE,
+            parallel: SINGLE_PART,
             ..Default::default()
         };
         let create = async {
@@ -265,11 +272,16 @@ impl Blobs {
     }
 
     /// Writes an empty blob with this record, whether it exists or not.
-    pub(super) async fn put(&self, path: &str, record: &Record, why: For) -> Result<Etag, Fault> {
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        record: &Record,
+        why: CallOptions,
+    ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
         let options = BlobClientUploadOptions {
             metadata: Some(record.to_metadata()),
-            parallel: ONE,
+            parallel: SINGLE_PART,
             ..Default::default()
         };
         let put = async {
@@ -280,7 +292,12 @@ impl Blobs {
     }
 
     /// Deletes the blob if it is still of that version and nobody leases it.
-    pub(super) async fn delete(&self, path: &str, version: &Etag, why: For) -> Result<(), Fault> {
+    pub(crate) async fn delete(
+        &self,
+        path: &str,
+        version: &Etag,
+        why: CallOptions,
+    ) -> Result<(), Fault> {
         let blob = self.blob(path);
         let options =
             BlobClientDeleteOptions { if_match: Some(version.clone()), ..Default::default() };
@@ -292,16 +309,16 @@ impl Blobs {
     }
 
     /// A page of the blobs whose paths begin so, and where to go on.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         prefix: &str,
         marker: Option<String>,
-        why: For,
-    ) -> Result<(Vec<Listed>, Option<String>), Fault> {
+        why: CallOptions,
+    ) -> Result<(Vec<ListedBlob>, Option<String>), Fault> {
         let options = BlobContainerClientListBlobsOptions {
             include: Some(vec![ListBlobsIncludeItem::Metadata]),
             prefix: Some(prefix.to_owned()),
-            maxresults: Some(PAGE),
+            maxresults: Some(LIST_PAGE_SIZE),
             marker,
             ..Default::default()
         };
@@ -316,9 +333,9 @@ impl Blobs {
                 let properties = blob.properties?;
                 let metadata = blob.metadata.and_then(|metadata| metadata.values);
                 let seconds = |at: azure_core::time::OffsetDateTime| at.unix_timestamp() as u64;
-                Some(Listed {
+                Some(ListedBlob {
                     path: blob.name?,
-                    seen: Seen {
+                    seen: BlobState {
                         etag: quoted(properties.etag?),
                         record: Record::from_metadata(&metadata.unwrap_or_default()),
                         leased: is_leased(properties.lease_state.as_ref()),
@@ -334,7 +351,7 @@ impl Blobs {
 
     /// Whether the container can be reached, as everybody may find out who may
     /// list it.
-    pub(super) async fn reach(&self, why: For) -> Result<(), Fault> {
+    pub(crate) async fn reach(&self, why: CallOptions) -> Result<(), Fault> {
         let options =
             BlobContainerClientListBlobsOptions { maxresults: Some(1), ..Default::default() };
         let reach = async {
@@ -354,8 +371,8 @@ impl Blobs {
     async fn call<T>(
         &self,
         kind: Kind,
-        why: For,
-        call: impl Future<Output = Result<T, Wrong>>,
+        why: CallOptions,
+        call: impl Future<Output = Result<T, CallError>>,
     ) -> (Moment, Result<T, Fault>) {
         let permit = self.budget.enter(kind, why.cause).await;
         let sent = Moment::now();
@@ -377,28 +394,28 @@ impl Blobs {
 }
 
 /// What can go wrong inside of a call.
-enum Wrong {
+enum CallError {
     Service(azure_core::Error),
     Fault(Fault),
 }
 
-impl From<azure_core::Error> for Wrong {
+impl From<azure_core::Error> for CallError {
     fn from(error: azure_core::Error) -> Self {
         Self::Service(error)
     }
 }
 
-impl From<Wrong> for Fault {
-    fn from(wrong: Wrong) -> Self {
+impl From<CallError> for Fault {
+    fn from(wrong: CallError) -> Self {
         match wrong {
-            Wrong::Service(error) => error.into(),
-            Wrong::Fault(fault) => fault,
+            CallError::Service(error) => error.into(),
+            CallError::Fault(fault) => fault,
         }
     }
 }
 
 /// As the service takes ids: a GUID in lower case.
-pub(super) fn guid(id: LeaseId) -> String {
+pub(crate) fn guid(id: LeaseId) -> String {
     let bits = u128::from_be_bytes(id.to_bytes());
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
@@ -411,13 +428,13 @@ pub(super) fn guid(id: LeaseId) -> String {
 }
 
 /// An answer that names another lease speaks of that one (safety rule 9).
-fn ours(answered: Option<&str>, id: LeaseId) -> Result<(), Wrong> {
+fn ours(answered: Option<&str>, id: LeaseId) -> Result<(), CallError> {
     if answered.is_some_and(|answered| answered.eq_ignore_ascii_case(&guid(id)))
         || mutant::is(Mutant::AnyLeaseId)
     {
         return Ok(());
     }
-    Err(Wrong::Fault(Fault::NotOurs { why: "the service answered for another lease" }))
+    Err(CallError::Fault(Fault::NotOurs { why: "the service answered for another lease" }))
 }
 
 /// Only the version that was seen may be replaced (safety rule 2).
@@ -425,9 +442,9 @@ fn matching(version: &Etag) -> Option<Etag> {
     (!mutant::is(Mutant::WriteWithoutMatch)).then(|| version.clone())
 }
 
-fn etag(etag: Option<Etag>) -> Result<Etag, Wrong> {
+fn etag(etag: Option<Etag>) -> Result<Etag, CallError> {
     etag.ok_or_else(|| {
-        Wrong::Fault(Fault::Unclear { why: "the service's answer has no ETag".to_owned() })
+        CallError::Fault(Fault::Unclear { why: "the service's answer has no ETag".to_owned() })
     })
 }
 

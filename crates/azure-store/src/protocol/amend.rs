@@ -6,13 +6,15 @@ use std::time::Duration;
 use azure_core::http::Etag;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use super::{
-    Azure,
-    blob::{For, Leased, Seen},
-    budget::Cause,
-    fault::Fault,
+use super::record::Record;
+use crate::{
+    AzureStore,
+    calls::{
+        blob::{BlobState, CallOptions, Leased},
+        fault::Fault,
+        limiter::Purpose,
+    },
     limit,
-    record::Record,
 };
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime::sleep;
@@ -22,33 +24,33 @@ use leasehold_types::LockName;
 
 /// How often a change is tried: each further try follows a change by somebody
 /// else, who can't go on for long while the lease is ours.
-const TRIES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// A change under way.
-pub(super) struct Try<'a> {
-    pub(super) name: &'a LockName,
-    pub(super) path: String,
+pub(crate) struct Amendment<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) path: String,
     /// The lease under which it is made; none if nobody has one.
-    pub(super) id: Option<LeaseId>,
+    pub(crate) id: Option<LeaseId>,
     /// When to stop trying: long before the lease is over.
-    pub(super) until: Moment,
-    pub(super) why: For,
+    pub(crate) until: Moment,
+    pub(crate) why: CallOptions,
 }
 
 /// What a change may go by.
-pub(super) struct Basis {
+pub(crate) struct AmendContext {
     /// The service's clock, in seconds since 1970, if it was told.
-    pub(super) date: Option<u64>,
+    pub(crate) date: Option<u64>,
     /// The greatest token that was ever seen with this lock.
-    pub(super) highest: u64,
+    pub(crate) highest: u64,
     /// Whether this process wrote the record's version, under its own lease.
-    pub(super) is_own: bool,
+    pub(crate) is_own: bool,
 }
 
 /// How a change went.
-pub(super) enum Written {
+pub(crate) enum Written {
     /// This is what is stored.
-    Yes(Record),
+    Stored(Record),
     /// The lease is not ours.
     NotOurs(&'static str),
     /// Perhaps it was made, perhaps not.
@@ -56,7 +58,7 @@ pub(super) enum Written {
 }
 
 /// Why no change can be made.
-pub(super) enum Unfit {
+pub(crate) enum AmendError {
     /// The blob does not say what it should.
     Corrupt(String),
     /// Something else is not as it should be, and may be later.
@@ -65,12 +67,12 @@ pub(super) enum Unfit {
 
 /// The waits between the attempts of one call: ever longer, with jitter, and
 /// not for ever.
-pub(super) struct Retries(ExponentialBackoff);
+pub(crate) struct Retries(ExponentialBackoff);
 
 impl Retries {
     /// Waits before the next attempt. Not if that would begin after `until`, or
     /// if it was tried often enough: then this is false.
-    pub(super) async fn wait(&mut self, until: Moment) -> bool {
+    pub(crate) async fn wait(&mut self, until: Moment) -> bool {
         match self.0.next().filter(|wait| Moment::now() + *wait < until) {
             Some(wait) => {
                 sleep(wait).await;
@@ -81,8 +83,8 @@ impl Retries {
     }
 }
 
-impl Azure {
-    pub(super) fn retries(&self) -> Retries {
+impl AzureStore {
+    pub(crate) fn retries(&self) -> Retries {
         let retries = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_delay(Duration::from_secs(2))
@@ -93,30 +95,30 @@ impl Azure {
     }
 
     /// A change under a lease of that duration.
-    pub(super) fn attempt<'a>(
+    pub(crate) fn attempt<'a>(
         &self,
         name: &'a LockName,
         id: Option<LeaseId>,
-        cause: Cause,
+        cause: Purpose,
         duration: Duration,
-    ) -> Try<'a> {
-        let why = For { cause, limit: limit(duration) };
-        Try { name, path: self.path(name), id, until: Moment::now() + duration / 3, why }
+    ) -> Amendment<'a> {
+        let why = CallOptions { cause, limit: limit(duration) };
+        Amendment { name, path: self.path(name), id, until: Moment::now() + duration / 3, why }
     }
 
     /// Changes the record, from the version on at which the lease was acquired.
     /// `change` may be called more than once; it gives the blob's content if
     /// that is to be replaced too.
-    pub(super) async fn amend(
+    pub(crate) async fn amend(
         &self,
-        attempt: &Try<'_>,
+        attempt: &Amendment<'_>,
         leased: Leased,
-        change: impl Fn(&mut Record, &Basis) -> Result<Option<Value>, Unfit>,
+        change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
     ) -> Result<Written, String> {
         let Leased { mut etag, mut date } = leased;
         let mut made: Option<(Etag, Record, Option<Value>)> = None;
         let mut retries = self.retries();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let (record, content) = match &made {
                 Some((from, record, content)) if *from == etag => (record, content),
                 _ => {
@@ -127,11 +129,11 @@ impl Azure {
                     let known = self.shared.memory.get(attempt.name);
                     let highest = known.as_ref().map_or(0, |known| known.highest);
                     let written = known.as_ref().and_then(|known| known.written.as_ref());
-                    let basis = Basis { date, highest, is_own: written == Some(&etag) };
+                    let basis = AmendContext { date, highest, is_own: written == Some(&etag) };
                     let content = match change(&mut record, &basis) {
                         Ok(content) => content,
-                        Err(Unfit::Corrupt(why)) => return Err(why),
-                        Err(Unfit::Otherwise(why)) => return Ok(Written::Unknown(why)),
+                        Err(AmendError::Corrupt(why)) => return Err(why),
+                        Err(AmendError::Otherwise(why)) => return Ok(Written::Unknown(why)),
                     };
                     record.broken = known.and_then(|known| known.unnoted).or(record.broken);
                     record.daemon = self.shared.daemon.to_string();
@@ -145,22 +147,22 @@ impl Azure {
                 }
             };
             if mutant::is(Mutant::GrantBeforeWrite) {
-                return Ok(Written::Yes(record.clone()));
+                return Ok(Written::Stored(record.clone()));
             }
             let content = content.as_deref();
             let (blobs, path) = (&self.shared.blobs, &attempt.path);
             match blobs.write(path, record, content, attempt.id, &etag, attempt.why).await {
                 Ok(written) => return Ok(self.wrote(attempt, &written, record)),
                 Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob)) => {
-                    self.shared.memory.doubt(attempt.name);
+                    self.shared.memory.invalidate(attempt.name);
                     return Ok(unknown(fault));
                 }
                 Err(fault) if fault.is_unclear() && mutant::is(Mutant::UnclearWriteBelieved) => {
-                    return Ok(Written::Yes(record.clone()));
+                    return Ok(Written::Stored(record.clone()));
                 }
                 // It may have been written: then its nonce is there.
                 Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
-                    self.shared.memory.doubt(attempt.name);
+                    self.shared.memory.invalidate(attempt.name);
                     let go_on = if fault.is_unclear() {
                         retries.wait(attempt.until).await
                     } else {
@@ -170,7 +172,7 @@ impl Azure {
                         return Ok(unknown(fault));
                     }
                     match self.read(attempt).await {
-                        Ok(Seen { etag, record: Ok(found), .. })
+                        Ok(BlobState { etag, record: Ok(found), .. })
                             if found.nonce == record.nonce
                                 || (mutant::is(Mutant::NonceUnread)
                                     && found.token == record.token) =>
@@ -193,16 +195,16 @@ impl Azure {
     }
 
     /// The same from whatever version there is.
-    pub(super) async fn amend_latest(
+    pub(crate) async fn amend_latest(
         &self,
-        attempt: &Try<'_>,
-        change: impl Fn(&mut Record, &Basis) -> Result<Option<Value>, Unfit>,
+        attempt: &Amendment<'_>,
+        change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
     ) -> Result<Written, String> {
         let known = self.shared.memory.get(attempt.name).and_then(|known| known.version);
         let leased = match known {
             Some((etag, _)) => Leased { etag, date: None },
             None => match self.read(attempt).await {
-                Ok(Seen { etag, record, date, .. }) => {
+                Ok(BlobState { etag, record, date, .. }) => {
                     if let Ok(record) = &record {
                         self.shared.memory.saw(attempt.name, &etag, record);
                     }
@@ -214,21 +216,21 @@ impl Azure {
         self.amend(attempt, leased, change).await
     }
 
-    fn wrote(&self, attempt: &Try<'_>, etag: &Etag, record: &Record) -> Written {
+    fn wrote(&self, attempt: &Amendment<'_>, etag: &Etag, record: &Record) -> Written {
         self.shared.memory.saw(attempt.name, etag, record);
         let written = attempt.id.is_some().then(|| etag.clone());
         self.shared.memory.change(attempt.name, |known| {
             known.unnoted = None;
             known.written = written;
         });
-        Written::Yes(record.clone())
+        Written::Stored(record.clone())
     }
 
     /// The record at a version: as remembered, or else read, which may bring a
     /// later version. Fails with what is wrong with it.
     async fn at_version(
         &self,
-        attempt: &Try<'_>,
+        attempt: &Amendment<'_>,
         etag: &mut Etag,
         date: &mut Option<u64>,
     ) -> Result<Result<Record, String>, Fault> {
@@ -256,7 +258,7 @@ impl Azure {
     }
 
     /// Reads the blob, more than once if there is no clear answer.
-    pub(super) async fn read(&self, attempt: &Try<'_>) -> Result<Seen, Fault> {
+    pub(crate) async fn read(&self, attempt: &Amendment<'_>) -> Result<BlobState, Fault> {
         let mut retries = self.retries();
         loop {
             match self.shared.blobs.read(&attempt.path, attempt.why).await {
@@ -271,9 +273,9 @@ impl Azure {
     }
 
     /// What is stored can't be trusted: a person must look.
-    pub(super) fn data_loss(&self, attempt: &Try<'_>, corrupt: &str) -> Error {
+    pub(crate) fn data_loss(&self, attempt: &Amendment<'_>, corrupt: &str) -> Error {
         let error = frozen(&attempt.path, corrupt);
-        self.shared.memory.doubt(attempt.name);
+        self.shared.memory.invalidate(attempt.name);
         tracing::error!(lock = %attempt.name, "{error}");
         error
     }
@@ -281,7 +283,7 @@ impl Azure {
 
 /// The error of every acquire of a lock whose record is invalid. `corrupt` says
 /// what is wrong with the blob, as in "it has no token".
-pub(super) fn frozen(path: &str, corrupt: &str) -> Error {
+pub(crate) fn frozen(path: &str, corrupt: &str) -> Error {
     let found = match corrupt.strip_prefix("it ") {
         Some(predicate) => format!("blob {path} {predicate}"),
         None => format!("blob {path}: {corrupt}"),

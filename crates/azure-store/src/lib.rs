@@ -4,20 +4,12 @@
 //! with a blob, `path.rs` where that is.
 
 pub mod account;
-mod acquire;
-mod amend;
-mod blob;
-mod break_note;
-mod budget;
-mod collect;
+mod cache;
+mod calls;
 pub mod doctor;
-mod fault;
-mod health;
-mod known;
-mod path;
 pub mod protect;
-mod record;
-mod show;
+mod protocol;
+mod settings;
 
 use std::{
     collections::BTreeMap,
@@ -25,15 +17,17 @@ use std::{
     time::Duration,
 };
 
+pub use self::settings::Settings;
 use self::{
     account::Account,
-    acquire::deadline,
-    blob::{Blobs, For},
-    budget::Cause,
-    fault::Fault,
-    known::Memory,
+    cache::LockCache,
+    calls::{
+        blob::{Blobs, CallOptions},
+        fault::Fault,
+        limiter::Purpose,
+    },
+    protocol::{acquire::deadline, path},
 };
-use crate::config;
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
@@ -52,17 +46,17 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// The shortest lease: what is done for one of unknown duration is done in its
 /// time.
-const SHORTEST: Duration = *DURATIONS.start();
+const MIN_LEASE_DURATION: Duration = *DURATIONS.start();
 
 /// Leases on blobs.
 #[derive(Clone)]
-pub struct Azure {
+pub struct AzureStore {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     blobs: Blobs,
-    memory: Memory,
+    memory: LockCache,
     prefix: String,
     /// Which daemon this is, for people.
     daemon: String,
@@ -79,17 +73,17 @@ impl Shared {
     }
 }
 
-impl Azure {
+impl AzureStore {
     /// Uses an account. Begins to keep the container, and to collect long idle
     /// blobs, if that is configured. `daemon` names this process to people.
     #[must_use]
-    pub fn new(account: Account, config: &config::Azure, daemon: String, entropy: Entropy) -> Self {
+    pub fn new(account: Account, settings: &Settings, daemon: String, entropy: Entropy) -> Self {
         let account = Arc::new(account);
         let store = Self {
             shared: Arc::new(Shared {
-                blobs: Blobs::new(Arc::clone(&account), config.max_storage_calls),
-                memory: Memory::default(),
-                prefix: config.prefix.clone(),
+                blobs: Blobs::new(Arc::clone(&account), settings.max_storage_calls),
+                memory: LockCache::default(),
+                prefix: settings.prefix.clone(),
                 daemon,
                 endpoint: OnceLock::new(),
                 place: format!("azure, {} ({})", account.display(), account.credential_name()),
@@ -97,11 +91,11 @@ impl Azure {
             }),
         };
         task::spawn(store.clone().watch_account());
-        if config.protect_container {
-            task::spawn(protect::keep(account, config.container.clone()));
+        if settings.protect_container {
+            task::spawn(protect::keep(account, settings.container.clone()));
         }
-        if !config.collect_after.is_zero() {
-            task::spawn(store.clone().collect(config.collect_after));
+        if !settings.collect_after.is_zero() {
+            task::spawn(store.clone().collect(settings.collect_after));
         }
         store
     }
@@ -109,7 +103,7 @@ impl Azure {
     /// While the account is in trouble and perhaps nobody asks for anything,
     /// finds out when it is back.
     async fn watch_account(self) {
-        let why = For { cause: Cause::Check, limit: ASK_AGAIN };
+        let why = CallOptions { cause: Purpose::Check, limit: ASK_AGAIN };
         loop {
             sleep(ASK_AGAIN).await;
             if self.shared.blobs.health.trouble().is_some() {
@@ -127,7 +121,7 @@ impl Azure {
     }
 
     async fn list_leases(&self, wanted: &Page) -> Result<Vec<LeaseInfo>, Error> {
-        let why = For { cause: Cause::Look, limit: LOOK };
+        let why = CallOptions { cause: Purpose::Look, limit: LOOK };
         let root = &self.shared.prefix;
         let start = match &wanted.namespace {
             Some(namespace) => path::beginning(root, namespace.as_str(), &wanted.prefix),
@@ -158,7 +152,7 @@ impl Azure {
     }
 
     /// Gives up a lease if it is ours.
-    async fn release_lease(&self, path: &str, id: LeaseId, why: For) -> Release {
+    async fn release_lease(&self, path: &str, id: LeaseId, why: CallOptions) -> Release {
         match self.shared.blobs.release(path, id, why).await {
             Ok(())
             | Err(Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer | Fault::Changed) => {
@@ -169,7 +163,7 @@ impl Azure {
     }
 
     async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
-        let why = For { cause: Cause::Break, limit: LOOK };
+        let why = CallOptions { cause: Purpose::Break, limit: LOOK };
         let (path, until) = (self.path(&name), Moment::now() + LOOK);
         let mut retries = self.retries();
         let mut perhaps_done = false;
@@ -209,7 +203,7 @@ impl Azure {
     }
 }
 
-impl LeaseStore for Azure {
+impl LeaseStore for AzureStore {
     fn acquire(&self, claim: Claim) -> Call<Acquire> {
         let store = self.clone();
         Call::pending(async move { store.acquire_lease(claim).await })
@@ -228,7 +222,7 @@ impl LeaseStore for Azure {
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
         let (store, name, path) = (self.clone(), name.clone(), self.path(name));
         Call::pending(async move {
-            let why = For { cause: Cause::Renew, limit: limit(duration) };
+            let why = CallOptions { cause: Purpose::Renew, limit: limit(duration) };
             let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
             Ok(match renewed {
                 Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
@@ -253,7 +247,7 @@ impl LeaseStore for Azure {
             known.hold.take_if(|(held, _)| *held == id);
         });
         Call::pending(async move {
-            let why = For { cause: Cause::Release, limit: limit(SHORTEST) };
+            let why = CallOptions { cause: Purpose::Release, limit: limit(MIN_LEASE_DURATION) };
             Ok(store.release_lease(&path, id, why).await)
         })
     }
@@ -303,7 +297,7 @@ impl LeaseStore for Azure {
 
     fn trouble(&self) -> Option<Error> {
         let why = self.shared.blobs.health.trouble()?;
-        Some(Error::Unavailable { why, retry_after: self.shared.blobs.budget.resting() })
+        Some(Error::Unavailable { why, retry_after: self.shared.blobs.budget.throttled_for() })
     }
 
     fn describe(&self) -> String {

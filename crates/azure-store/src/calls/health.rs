@@ -9,11 +9,11 @@ use super::fault::Fault;
 use leasehold_time::Moment;
 
 /// What passes within this time is no trouble.
-const HICCUP: Duration = Duration::from_secs(3);
+const TRANSIENT_WINDOW: Duration = Duration::from_secs(3);
 
 /// What the last calls found.
 #[derive(Default)]
-pub(super) struct Health(Mutex<Option<Failing>>);
+pub(crate) struct Health(Mutex<Option<Failing>>);
 
 struct Failing {
     since: Moment,
@@ -24,7 +24,7 @@ struct Failing {
 
 impl Health {
     /// A call was answered, or was not.
-    pub(super) fn note(&self, fault: Option<&Fault>) {
+    pub(crate) fn note(&self, fault: Option<&Fault>) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (fault.filter(|fault| fault.is_trouble()), &mut *failing) {
             (None, None) => {}
@@ -40,7 +40,7 @@ impl Health {
             }
             (Some(fault), Some(before)) => {
                 before.why = fault.why();
-                if !before.logged && Moment::now().since(before.since) >= HICCUP {
+                if !before.logged && Moment::now().since(before.since) >= TRANSIENT_WINDOW {
                     before.logged = true;
                     tracing::warn!("{}", before.why);
                 }
@@ -49,9 +49,9 @@ impl Health {
     }
 
     /// Why the account can't be used, if so.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lasting = |failing: &&Failing| Moment::now().since(failing.since) >= HICCUP;
+        let lasting = |failing: &&Failing| Moment::now().since(failing.since) >= TRANSIENT_WINDOW;
         failing.as_ref().filter(lasting).map(|failing| failing.why.clone())
     }
 }

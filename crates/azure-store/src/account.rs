@@ -13,7 +13,7 @@ use leasehold_azure_account::{
     client_options, transport,
 };
 
-use crate::config::Azure;
+use crate::Settings;
 
 /// The account can't be called at all.
 #[derive(Debug, thiserror::Error)]
@@ -38,13 +38,13 @@ pub struct Account {
 
 impl Account {
     /// Sets up the client. Nothing is sent yet.
-    pub fn new(azure: &Azure) -> Result<Self, Error> {
-        Self::over(transport(), azure)
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        Self::over(transport(), settings)
     }
 
     /// The same, for calls that go this way.
-    pub fn over(transport: Transport, azure: &Azure) -> Result<Self, Error> {
-        let Address { mut url, auth } = Address::of(&azure.account())?;
+    pub fn over(transport: Transport, settings: &Settings) -> Result<Self, Error> {
+        let Address { mut url, auth } = Address::of(&settings.account)?;
         let mut client_options = client_options(transport.clone());
         let mut credential: Option<Arc<dyn TokenCredential>> = None;
         let auth = match auth {
@@ -66,7 +66,7 @@ impl Account {
         let options = BlobServiceClientOptions { client_options, version: API_VERSION.to_owned() };
         let service = BlobServiceClient::new(url, credential, Some(options))
             .map_err(|error| Error::Client(error.to_string()))?;
-        let container = service.blob_container_client(&azure.container);
+        let container = service.blob_container_client(&settings.container);
         Ok(Self { service, container, auth })
     }
 
@@ -77,13 +77,13 @@ impl Account {
     }
 
     /// The account's blob service.
-    pub(super) fn service(&self) -> &BlobServiceClient {
+    pub(crate) fn service(&self) -> &BlobServiceClient {
         &self.service
     }
 
     /// Gets a token, if that is what calls are accompanied by: so that a
     /// credential that is slow to give one is not taken for a slow account.
-    pub(super) async fn sign_in(&self) -> azure_core::Result<()> {
+    pub(crate) async fn sign_in(&self) -> azure_core::Result<()> {
         if let AuthMethod::Token(tokens) = &self.auth {
             tokens.get_token(&[SCOPE], None).await?;
         }

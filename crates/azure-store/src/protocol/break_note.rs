@@ -11,7 +11,11 @@ use std::time::Duration;
 
 use azure_core::http::Etag;
 
-use super::{Azure, blob::For, budget::Cause, path, record::Record};
+use super::{path, record::Record};
+use crate::{
+    AzureStore,
+    calls::{blob::CallOptions, limiter::Purpose},
+};
 use leasehold_store::{Breaker, LeaseId};
 use leasehold_time::Moment;
 use leasehold_types::LockName;
@@ -25,20 +29,20 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A note that was written: its path and version.
-pub(super) struct BreakNote {
+pub(crate) struct BreakNote {
     path: String,
     etag: Etag,
 }
 
-impl Azure {
+impl AzureStore {
     /// Writes the note for the present hold of a lock. Without one, the break
     /// goes ahead and the holder is told of a lost lease.
-    pub(super) async fn write_break_note(
+    pub(crate) async fn write_break_note(
         &self,
         name: &LockName,
         breaker: &Breaker,
     ) -> Option<BreakNote> {
-        let why = For { cause: Cause::Break, limit: WRITE_TIMEOUT / 2 };
+        let why = CallOptions { cause: Purpose::Break, limit: WRITE_TIMEOUT / 2 };
         let until = Moment::now() + WRITE_TIMEOUT;
         let seen = self.shared.blobs.read(&self.path(name), why).await.ok()?;
         let record = seen.record.ok().filter(|record| seen.leased && record.token > 0)?;
@@ -65,10 +69,10 @@ impl Azure {
     }
 
     /// Operator that broke the hold with this lease ID, if a note says so.
-    pub(super) async fn read_break_note(&self, name: &LockName, id: LeaseId) -> Option<Breaker> {
+    pub(crate) async fn read_break_note(&self, name: &LockName, id: LeaseId) -> Option<Breaker> {
         let known = self.shared.memory.get(name)?;
         let (_, first) = known.hold.filter(|(held, _)| *held == id)?;
-        let why = For { cause: Cause::Renew, limit: READ_TIMEOUT };
+        let why = CallOptions { cause: Purpose::Renew, limit: READ_TIMEOUT };
         let path = path::break_note(&self.shared.prefix, name);
         let note = self.shared.blobs.read(&path, why).await.ok()?.record.ok()?;
         // A note names the hold by its token: earlier and later holds have others.
@@ -77,9 +81,9 @@ impl Azure {
 
     /// Deletes a note that has served its purpose, unless it was replaced. One
     /// that stays is replaced by the next break, or garbage-collected.
-    pub(super) async fn delete_break_note(&self, note: Option<BreakNote>) {
+    pub(crate) async fn delete_break_note(&self, note: Option<BreakNote>) {
         let Some(BreakNote { path, etag }) = note else { return };
-        let why = For { cause: Cause::Break, limit: WRITE_TIMEOUT };
+        let why = CallOptions { cause: Purpose::Break, limit: WRITE_TIMEOUT };
         _ = self.shared.blobs.delete(&path, &etag, why).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azure_core::http::Etag;
 
-use super::record::Record;
+use crate::protocol::record::Record;
 use leasehold_store::{Breaker, LeaseId, Value};
 use leasehold_time::HashMap;
 use leasehold_types::LockName;
@@ -15,45 +15,45 @@ const GENERATION: usize = 1 << 16;
 
 /// What is remembered of a lock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct CachedLock {
     /// The version of the blob that was seen last, and what it holds.
-    pub(super) version: Option<(Etag, Record)>,
+    pub(crate) version: Option<(Etag, Record)>,
     /// The version at which nobody had the lease: what it says is over.
-    pub(super) over: Option<Etag>,
+    pub(crate) over: Option<Etag>,
     /// The greatest token that was ever seen with it.
-    pub(super) highest: u64,
+    pub(crate) highest: u64,
     /// The value at a version.
-    pub(super) value: Option<(Etag, Value)>,
+    pub(crate) value: Option<(Etag, Value)>,
     /// Version that this process wrote last, under its own lease. While the blob
     /// has this version, no daemon has been granted the lock since.
-    pub(super) written: Option<Etag>,
+    pub(crate) written: Option<Etag>,
     /// Our own hold, if there is one, and its first token.
-    pub(super) hold: Option<(LeaseId, u64)>,
+    pub(crate) hold: Option<(LeaseId, u64)>,
     /// A break that is yet to be noted with it.
-    pub(super) unnoted: Option<Breaker>,
+    pub(crate) unnoted: Option<Breaker>,
 }
 
 /// What is remembered, of a limited number of locks: those that were not
 /// touched for long are forgotten.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Generations>);
+pub(crate) struct LockCache(Mutex<Generations>);
 
 #[derive(Default)]
 struct Generations {
-    young: HashMap<LockName, Known>,
-    old: HashMap<LockName, Known>,
+    young: HashMap<LockName, CachedLock>,
+    old: HashMap<LockName, CachedLock>,
 }
 
-impl Memory {
+impl LockCache {
     /// What is known of a lock.
-    pub(super) fn get(&self, name: &LockName) -> Option<Known> {
+    pub(crate) fn get(&self, name: &LockName) -> Option<CachedLock> {
         let generations = self.generations();
         generations.young.get(name).or_else(|| generations.old.get(name)).cloned()
     }
 
     /// The blob was seen so. If that is older than what was seen before, another
     /// look is needed.
-    pub(super) fn saw(&self, name: &LockName, etag: &Etag, record: &Record) {
+    pub(crate) fn saw(&self, name: &LockName, etag: &Etag, record: &Record) {
         self.change(name, |known| {
             let newest = record.token == 0 || record.token >= known.highest;
             known.highest = known.highest.max(record.token);
@@ -62,12 +62,12 @@ impl Memory {
     }
 
     /// The blob may be different by now, or gone.
-    pub(super) fn doubt(&self, name: &LockName) {
+    pub(crate) fn invalidate(&self, name: &LockName) {
         self.change(name, |known| known.version = None);
     }
 
     /// Changes what is known of a lock.
-    pub(super) fn change(&self, name: &LockName, change: impl FnOnce(&mut Known)) {
+    pub(crate) fn change(&self, name: &LockName, change: impl FnOnce(&mut CachedLock)) {
         let mut generations = self.generations();
         let Generations { young, old } = &mut *generations;
         if !young.contains_key(name) {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_used_is_kept_and_the_rest_is_forgotten_in_time() {
-        let memory = Memory::default();
+        let memory = LockCache::default();
         let name = |n: usize| LockName::parse("", &format!("lock-{n}")).unwrap();
         memory.change(&name(0), |known| known.highest = 7);
         for n in 1..3 * GENERATION {

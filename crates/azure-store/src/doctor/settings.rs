@@ -3,7 +3,7 @@
 use azure_core::http::headers::{HeaderName, Headers};
 
 use super::{limited, probe::Probe};
-use crate::lease::{azure::account::Account, azure::fault::Fault};
+use crate::{account::Account, calls::fault::Fault};
 use leasehold_store::finding::{Finding, Report};
 
 const BROUGHT_BACK: &str = "Don't bring a lock's old blob back: its old token comes with it, and \
@@ -75,7 +75,7 @@ fn replication(sku: Option<&str>) -> Finding {
         )
         .remedy(
             "Stop all daemons before a fail-over and start them after it. One that goes on may \
-             meet a token lower than it saw: it freezes that lock and answers DATA_LOSS. For all \
+             meet a token lower than it saw: it freezes that lock and answers DATA_LOSS. CallOptions all \
              others tokens go on from the service's clock. Leases may be lost as well: for as \
              long as one lasts, only its token tells an old holder from the new one",
         ),

@@ -13,8 +13,9 @@ use azure_storage_blob::{
 
 use super::{first_page, limited};
 use crate::{
-    config,
-    lease::{azure::account::Account, azure::blob::guid, azure::fault::Fault},
+    Settings,
+    account::Account,
+    calls::{blob::guid, fault::Fault},
 };
 use leasehold_store::{LeaseId, finding::Finding};
 use leasehold_time::Entropy;
@@ -49,7 +50,7 @@ impl Step {
 }
 
 /// No further step makes sense.
-struct Hopeless;
+struct Abort;
 
 /// What came of the steps.
 #[derive(Debug)]
@@ -67,14 +68,10 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Tries each step.
-    pub(super) async fn of(
-        account: &Account,
-        azure: &config::Azure,
-        entropy: &mut Entropy,
-    ) -> Self {
-        let slash = if azure.prefix.is_empty() { "" } else { "/" };
+    pub(super) async fn of(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Self {
+        let slash = if settings.prefix.is_empty() { "" } else { "/" };
         let mut probe = Self {
-            path: format!("{}{slash}check/{:032x}", azure.prefix, entropy.bits()),
+            path: format!("{}{slash}check/{:032x}", settings.prefix, entropy.bits()),
             done: Vec::new(),
             failed: Vec::new(),
             left: false,
@@ -96,7 +93,7 @@ impl Probe {
         account: &Account,
         blob: &BlobClient,
         id: &str,
-    ) -> Result<(), Hopeless> {
+    ) -> Result<(), Abort> {
         let created = self.create(blob).await?;
         let listed = self.list(account, created.is_some()).await;
         self.note(Step::List, listed)?;
@@ -126,7 +123,7 @@ impl Probe {
     async fn create(
         &mut self,
         blob: &BlobClient,
-    ) -> Result<Option<BlockBlobClientUploadResult>, Hopeless> {
+    ) -> Result<Option<BlockBlobClientUploadResult>, Abort> {
         let empty = RequestContent::from(Vec::new());
         let options = BlobClientUploadOptions::default().if_not_exists();
         let created = limited(blob.upload(empty, Some(options))).await;
@@ -168,7 +165,7 @@ impl Probe {
 
     /// Notes what came of a step. One that was refused says nothing about the
     /// others.
-    fn note<T>(&mut self, step: Step, outcome: Result<T, Fault>) -> Result<Option<T>, Hopeless> {
+    fn note<T>(&mut self, step: Step, outcome: Result<T, Fault>) -> Result<Option<T>, Abort> {
         match outcome {
             Ok(answer) => {
                 self.done.push(step);
@@ -177,7 +174,7 @@ impl Probe {
             Err(fault) => {
                 let refused = matches!(fault, Fault::Refused { .. });
                 self.failed.push((step, fault));
-                if refused { Ok(None) } else { Err(Hopeless) }
+                if refused { Ok(None) } else { Err(Abort) }
             }
         }
     }

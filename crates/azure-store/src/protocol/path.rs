@@ -9,7 +9,7 @@ use leasehold_types::LockName;
 const ROOT: &str = "locks/";
 
 /// The path of a lock's blob.
-pub(super) fn of(prefix: &str, name: &LockName) -> String {
+pub(crate) fn of(prefix: &str, name: &LockName) -> String {
     let mut path = folder(prefix, name.namespace());
     escape(name.name(), &mut path);
     path
@@ -20,30 +20,30 @@ pub(super) fn of(prefix: &str, name: &LockName) -> String {
 const BREAK_NOTE: &str = "/~break";
 
 /// Path of the break note of a lock.
-pub(super) fn break_note(prefix: &str, name: &LockName) -> String {
+pub(crate) fn break_note(prefix: &str, name: &LockName) -> String {
     of(prefix, name) + BREAK_NOTE
 }
 
 /// Whether a break note is at this path.
-pub(super) fn is_break_note(prefix: &str, path: &str) -> bool {
+pub(crate) fn is_break_note(prefix: &str, path: &str) -> bool {
     path.strip_suffix(BREAK_NOTE).is_some_and(|path| lock(prefix, path).is_some())
 }
 
 /// What the paths of a namespace's locks begin with.
-pub(super) fn folder(prefix: &str, namespace: &str) -> String {
+pub(crate) fn folder(prefix: &str, namespace: &str) -> String {
     let slash = if prefix.is_empty() { "" } else { "/" };
     format!("{prefix}{slash}{ROOT}{namespace}/")
 }
 
 /// What the paths of all locks begin with.
-pub(super) fn root(prefix: &str) -> String {
+pub(crate) fn root(prefix: &str) -> String {
     let slash = if prefix.is_empty() { "" } else { "/" };
     format!("{prefix}{slash}{ROOT}")
 }
 
 /// What the paths of all locks of a namespace whose names begin with `start`
 /// begin with. Others may begin so too.
-pub(super) fn beginning(prefix: &str, namespace: &str, start: &str) -> String {
+pub(crate) fn beginning(prefix: &str, namespace: &str, start: &str) -> String {
     let mut path = folder(prefix, namespace);
     // How these are written depends on what follows.
     escape(start.strip_suffix(['.', '/']).unwrap_or(start), &mut path);
@@ -51,7 +51,7 @@ pub(super) fn beginning(prefix: &str, namespace: &str, start: &str) -> String {
 }
 
 /// The lock whose blob is at this path; none if it is no lock's.
-pub(super) fn lock(prefix: &str, path: &str) -> Option<LockName> {
+pub(crate) fn lock(prefix: &str, path: &str) -> Option<LockName> {
     let (namespace, escaped) = path.strip_prefix(&root(prefix))?.split_once('/')?;
     let name = LockName::parse(namespace, &unescape(escaped)?).ok()?;
     // Another way of writing the same name is not its blob.

@@ -19,12 +19,12 @@ use azure_core::{
 use azure_storage_blob::models::{BlobContainerClientListBlobsOptions, ListBlobsResponse};
 use futures_core::Stream;
 
-use self::{clock::Difference, probe::Probe};
-use super::{
+use self::{clock::ClockSkew, probe::Probe};
+use crate::{
+    Settings,
     account::Account,
-    fault::{Fault, Refusal},
+    calls::fault::{Fault, Refusal},
 };
-use crate::config;
 use leasehold_runtime::sleep;
 use leasehold_store::finding::{Finding, Report};
 use leasehold_time::{Entropy, clock::wall};
@@ -34,20 +34,20 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Checks what the store can't do without: the account, the credential, the
 /// container, which is created if it is not there, and permissions.
-pub async fn check(account: &Account, azure: &config::Azure, entropy: &mut Entropy) -> Report {
-    essentials(account, azure, entropy).await.0
+pub async fn check(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
+    essentials(account, settings, entropy).await.0
 }
 
 /// Checks that and whatever else is worth knowing.
-pub async fn examine(account: &Account, azure: &config::Azure, entropy: &mut Entropy) -> Report {
+pub async fn examine(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
     let mut report = Report::default();
     let (place, by) = (account.display(), account.credential_name());
     report.add(Finding::note("store", format!("{place}, by {by}")));
-    let (found, probe) = essentials(account, azure, entropy).await;
+    let (found, probe) = essentials(account, settings, entropy).await;
     report.extend(found);
     if let Some(probe) = probe {
         settings::look(account, &probe, &mut report).await;
-        report.add(protection::look(account, azure).await);
+        report.add(protection::look(account, settings).await);
     }
     report
 }
@@ -55,7 +55,7 @@ pub async fn examine(account: &Account, azure: &config::Azure, entropy: &mut Ent
 /// Also gives the probe, if it is worth going on.
 async fn essentials(
     account: &Account,
-    azure: &config::Azure,
+    settings: &Settings,
     entropy: &mut Entropy,
 ) -> (Report, Option<Probe>) {
     let mut report = Report::default();
@@ -68,30 +68,30 @@ async fn essentials(
         return (report, None);
     }
     match reached {
-        Ok(()) => report.add(Finding::ok("container", format!("{} is there", azure.container))),
-        Err(Fault::NoContainer) => report.add(create(account, azure).await),
+        Ok(()) => report.add(Finding::ok("container", format!("{} is there", settings.container))),
+        Err(Fault::NoContainer) => report.add(create(account, settings).await),
         // Not allowed to list: the probe finds out what else is not.
         Err(_) => {}
     }
     if report.has_failed() {
         return (report, None);
     }
-    let probe = Probe::of(account, azure, entropy).await;
-    report.add(probe.finding(!azure.collect_after.is_zero()));
+    let probe = Probe::of(account, settings, entropy).await;
+    report.add(probe.finding(!settings.collect_after.is_zero()));
     let worth_it = !report.has_failed();
     (report, worth_it.then_some(probe))
 }
 
 /// One call that every credential for the container allows, and what its
 /// answer tells of the service's clock.
-async fn reach(account: &Account) -> (Result<(), Fault>, Option<Difference>) {
+async fn reach(account: &Account) -> (Result<(), Fault>, Option<ClockSkew>) {
     let now = || OffsetDateTime::from(wall());
     let sent = now();
     let answer = tokio::select! {
         answer = first_page(account, None) => answer,
         () = sleep(LIMIT) => return (Err(late()), None),
     };
-    let difference = |headers: &Headers| Some(Difference::of(sent, clock::date(headers)?, now()));
+    let difference = |headers: &Headers| Some(ClockSkew::of(sent, clock::date(headers)?, now()));
     match answer {
         Ok(page) => (Ok(()), page.and_then(|page| difference(page.headers()))),
         Err(error) => {
@@ -118,16 +118,16 @@ async fn first_page(
 }
 
 /// There is no use in going on.
-struct Pointless;
+struct Abort;
 
 /// What the first call says about account, clock and credential.
 fn judge(
     account: &Account,
     reached: &Result<(), Fault>,
-    difference: Option<Difference>,
+    difference: Option<ClockSkew>,
     report: &mut Report,
-) -> Result<(), Pointless> {
-    let clock = difference.map(Difference::finding);
+) -> Result<(), Abort> {
+    let clock = difference.map(ClockSkew::finding);
     match reached {
         Err(Fault::Refused { refusal: Refusal::Caller | Refusal::Permission, .. })
         | Err(Fault::NoContainer)
@@ -135,39 +135,39 @@ fn judge(
         Err(fault @ Fault::Busy { .. }) => {
             let remedy = "Nothing else could be tried. Try again later";
             report.add(Finding::warning("account", fault.what()).remedy(remedy));
-            return Err(Pointless);
+            return Err(Abort);
         }
         Err(Fault::NoBlob) => {
-            report.add(Finding::failed("account", STRANGER).remedy(CHECK_ADDRESS));
-            return Err(Pointless);
+            report.add(Finding::failed("account", NOT_BLOB_SERVICE).remedy(CHECK_ADDRESS));
+            return Err(Abort);
         }
         Err(fault) => {
             report.add(failed("account", fault));
-            return Err(Pointless);
+            return Err(Abort);
         }
     }
     report.extend(clock);
     if report.has_failed() {
         // Reason enough for whatever was refused.
-        return Err(Pointless);
+        return Err(Abort);
     }
     if let Err(fault @ Fault::Refused { refusal: Refusal::Caller, .. }) = reached {
         report.add(failed("credential", fault));
-        return Err(Pointless);
+        return Err(Abort);
     }
     report.add(Finding::ok("credential", format!("{} is accepted", account.credential_name())));
     Ok(())
 }
 
-const STRANGER: &str = "what answers is no blob service, or has no account of that name";
+const NOT_BLOB_SERVICE: &str = "what answers is no blob service, or has no account of that name";
 
 const CHECK_ADDRESS: &str =
     "Check the account's name and address in azure_account_url or in the connection string";
 
 /// Creates the container, which is not there.
-async fn create(account: &Account, azure: &config::Azure) -> Finding {
+async fn create(account: &Account, settings: &Settings) -> Finding {
     const CHECK: &str = "container";
-    let name = &azure.container;
+    let name = &settings.container;
     match limited(account.container().create(None)).await {
         Ok(_) => Finding::note(CHECK, format!("{name} was not there; it is now")),
         Err(Fault::Changed) => {
@@ -175,7 +175,7 @@ async fn create(account: &Account, azure: &config::Azure) -> Finding {
         }
         Err(Fault::NoContainer) => Finding::failed(CHECK, format!("{name} is being deleted"))
             .remedy(
-                "Try again in a minute: the service takes its time to delete. Or choose another \
+                "Amendment again in a minute: the service takes its time to delete. Or choose another \
                  with azure_container",
             ),
         Err(Fault::Refused { code, .. }) => Finding::failed(

@@ -6,10 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use azure_storage_blob::models::BlobContainerClientAcquireLeaseOptions;
 
-use super::account::Account;
+use crate::{account::Account, calls::fault::Fault};
 use leasehold_runtime::sleep;
 
-pub(super) const DURATION: Duration = Duration::from_secs(60);
+pub(crate) const DURATION: Duration = Duration::from_secs(60);
 
 /// The id of the lease on a container of this name.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn lease_id(container: &str) -> String {
 
 /// Acquires the lease again and again: with the same id that renews it. Never
 /// ends; the lease runs out after the last daemon has.
-pub(super) async fn keep(account: Arc<Account>, name: String) {
+pub(crate) async fn keep(account: Arc<Account>, name: String) {
     let mut failing = false;
     loop {
         let options = BlobContainerClientAcquireLeaseOptions {
@@ -30,7 +30,7 @@ pub(super) async fn keep(account: Arc<Account>, name: String) {
         };
         let acquire = account.container().acquire_lease(DURATION.as_secs() as i32, Some(options));
         let kept = tokio::select! {
-            kept = acquire => kept.map(drop).map_err(|error| super::Fault::from(error).why()),
+            kept = acquire => kept.map(drop).map_err(|error| Fault::from(error).why()),
             () = sleep(DURATION / 6) => Err("no answer".to_owned()),
         };
         if let Err(why) = &kept

@@ -11,18 +11,18 @@ use leasehold_types::{Holder, TokenRange};
 /// How many tokens a hold takes. An epoch, one second of the service's clock,
 /// has room for 1,024 holds: so no lock can outrun that clock, and a blob that
 /// was deleted can begin again at its time.
-pub(super) const SLICE: u64 = 1 << 10;
+pub(crate) const TOKENS_PER_HOLD: u64 = 1 << 10;
 
 /// All metadata of a blob together may have this many bytes.
-const LARGEST: usize = 8 * 1024;
+const MAX_METADATA_BYTES: usize = 8 * 1024;
 
 /// The longest text for people that is read, once it is escaped again: a
 /// breaker's name or reason, with each byte escaped.
-const LONGEST_TEXT: usize = 3 * 256;
+const MAX_TEXT_BYTES: usize = 3 * 256;
 
 /// The same for the name of a daemon. With these limits, whatever was read can
 /// be written again.
-const LONGEST_DAEMON: usize = 200;
+const MAX_DAEMON_BYTES: usize = 200;
 
 /// The same for a daemon's address, and for the host on which it can be used.
 const MAX_ENDPOINT_BYTES: usize = 400;
@@ -33,36 +33,36 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// What is kept with a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The first token of the latest hold; 0 if there was none since the blob
     /// was created.
-    pub(super) token: u64,
+    pub(crate) token: u64,
     /// Says who wrote this: drawn anew for each change. Not the lease id.
-    pub(super) nonce: u128,
+    pub(crate) nonce: u128,
     /// For whom the lease was acquired; in an election, who leads.
-    pub(super) holder: Option<Arc<Holder>>,
+    pub(crate) holder: Option<Arc<Holder>>,
     /// In an election: the leader's token.
-    pub(super) leader: Option<u64>,
+    pub(crate) leader: Option<u64>,
     /// How long the leader's value is, which is the blob's content.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Since when, by the service's clock, in seconds since 1970; 0 if unknown.
     /// For people.
-    pub(super) since: u64,
+    pub(crate) since: u64,
     /// Which daemon wrote this.
-    pub(super) daemon: String,
+    pub(crate) daemon: String,
     /// Address of that daemon, if it has one that others can use.
-    pub(super) endpoint: Option<Endpoint>,
+    pub(crate) endpoint: Option<Endpoint>,
     /// Who broke the lock last, if somebody did.
-    pub(super) broken: Option<Breaker>,
+    pub(crate) broken: Option<Breaker>,
 }
 
 /// Why metadata is no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Garbage(pub(super) String);
+pub(crate) struct InvalidRecord(pub(crate) String);
 
 /// A holder as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Told<'a> {
+struct StoredHolder<'a> {
     #[serde(default, borrow)]
     client: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -77,13 +77,13 @@ struct Told<'a> {
 
 impl Record {
     /// The tokens of the latest hold.
-    pub(super) fn tokens(&self) -> Option<TokenRange> {
-        (self.token > 0).then(|| TokenRange::from(self.token, SLICE))
+    pub(crate) fn tokens(&self) -> Option<TokenRange> {
+        (self.token > 0).then(|| TokenRange::from(self.token, TOKENS_PER_HOLD))
     }
 
     /// As it is stored. Always within what the service takes: a holder's
     /// description and a breaker's texts are limited.
-    pub(super) fn to_metadata(&self) -> HashMap<String, String> {
+    pub(crate) fn to_metadata(&self) -> HashMap<String, String> {
         let mut metadata = HashMap::from([
             ("token".to_owned(), self.token.to_string()),
             ("nonce".to_owned(), format!("{:032x}", self.nonce)),
@@ -99,7 +99,7 @@ impl Record {
         }
         if let Some(holder) = &self.holder {
             let labels = holder.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            let told = Told {
+            let told = StoredHolder {
                 client: holder.client().into(),
                 host: holder.host().into(),
                 pid: holder.pid(),
@@ -119,28 +119,30 @@ impl Record {
             let host = host.as_ref().map(|host| ("endpointhost".to_owned(), escape(host)));
             metadata.extend(host);
         }
-        debug_assert!(size(&metadata) <= LARGEST);
+        debug_assert!(size(&metadata) <= MAX_METADATA_BYTES);
         metadata
     }
 
     /// From what is stored. The token and the nonce must be there; the rest is
     /// for people, and what can't be read of it is left out.
-    pub(super) fn from_metadata(metadata: &HashMap<String, String>) -> Result<Self, Garbage> {
+    pub(crate) fn from_metadata(metadata: &HashMap<String, String>) -> Result<Self, InvalidRecord> {
         let get = |key: &str| entry(metadata, key);
         let needed = |key: &'static str| {
             // Which of them counts must not depend on chance.
             if entries(metadata, key).count() > 1 {
-                return Err(Garbage(format!("it has more than one {key}")));
+                return Err(InvalidRecord(format!("it has more than one {key}")));
             }
-            entry(metadata, key).ok_or_else(|| Garbage(format!("it has no {key}")))
+            entry(metadata, key).ok_or_else(|| InvalidRecord(format!("it has no {key}")))
         };
         let token = needed("token")?;
         let token = decimal(token)
-            .filter(|token| *token == 0 || !TokenRange::from(*token, SLICE).is_empty())
-            .ok_or_else(|| Garbage(format!("its token is {:?}, which is none", clip(token))))?;
+            .filter(|token| *token == 0 || !TokenRange::from(*token, TOKENS_PER_HOLD).is_empty())
+            .ok_or_else(|| {
+                InvalidRecord(format!("its token is {:?}, which is none", clip(token)))
+            })?;
         let nonce = needed("nonce")?;
         let nonce = u128::from_str_radix(nonce, 16)
-            .map_err(|_| Garbage("its nonce is not a number".to_owned()))?;
+            .map_err(|_| InvalidRecord("its nonce is not a number".to_owned()))?;
         let text = |key: &str, longest: usize| {
             let text = get(key).and_then(unescape)?;
             (escape(&text).len() <= longest).then_some(text)
@@ -152,7 +154,7 @@ impl Record {
             let address = text("endpoint", MAX_ENDPOINT_BYTES)?.into();
             Some(Endpoint { address, host })
         };
-        let broken = text("brokenby", LONGEST_TEXT).zip(text("brokenwhy", LONGEST_TEXT));
+        let broken = text("brokenby", MAX_TEXT_BYTES).zip(text("brokenwhy", MAX_TEXT_BYTES));
         Ok(Self {
             token,
             nonce,
@@ -160,7 +162,7 @@ impl Record {
             leader: get("leader").and_then(decimal),
             bytes: get("bytes").and_then(decimal).and_then(|n| n.try_into().ok()).unwrap_or(0),
             since: get("since").and_then(decimal).unwrap_or(0),
-            daemon: text("daemon", LONGEST_DAEMON).unwrap_or_default(),
+            daemon: text("daemon", MAX_DAEMON_BYTES).unwrap_or_default(),
             endpoint: endpoint(),
             broken: broken.map(|(by, reason)| Breaker { by: by.into(), reason: reason.into() }),
         })
@@ -186,7 +188,7 @@ fn decimal(text: &str) -> Option<u64> {
 }
 
 fn holder(text: &str) -> Option<Arc<Holder>> {
-    let Told { client, host, pid, pod, labels } = serde_json::from_str(text).ok()?;
+    let StoredHolder { client, host, pid, pod, labels } = serde_json::from_str(text).ok()?;
     Holder::try_new(&client, &host, pid, &pod, labels).ok().map(Arc::new)
 }
 
@@ -295,7 +297,7 @@ mod tests {
                 ..record()
             };
             let metadata = record.to_metadata();
-            prop_assert!(size(&metadata) <= LARGEST);
+            prop_assert!(size(&metadata) <= MAX_METADATA_BYTES);
             for (key, value) in &metadata {
                 prop_assert!(key.bytes().all(|b| b.is_ascii_lowercase()));
                 prop_assert!(value.bytes().all(|b| b.is_ascii_graphic()));
@@ -313,24 +315,24 @@ mod tests {
 
     #[test]
     fn whatever_is_stored_is_read_alike_and_can_be_written_again_fuzzed() {
-        Fuzz::new("blob-metadata").longest(LARGEST).run(|input| {
+        Fuzz::new("blob-metadata").longest(MAX_METADATA_BYTES).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (metadata, again) = (lines(&text), lines(&text));
             let read = Record::from_metadata(&metadata);
             assert_eq!(read, Record::from_metadata(&again), "it depends on the order");
             let record = match read {
-                Err(Garbage(why)) => {
+                Err(InvalidRecord(why)) => {
                     assert!(why.len() < 200 && !why.chars().any(char::is_control), "{why:?}");
                     return why;
                 }
                 Ok(record) => record,
             };
             if let Some(tokens) = record.tokens() {
-                assert_eq!(tokens.len(), SLICE);
+                assert_eq!(tokens.len(), TOKENS_PER_HOLD);
                 assert!(tokens.bounds().1 < 1 << 53, "{record:?}");
             }
             let written = record.to_metadata();
-            assert!(size(&written) <= LARGEST, "{record:?}");
+            assert!(size(&written) <= MAX_METADATA_BYTES, "{record:?}");
             assert!(written.values().all(|value| value.bytes().all(|b| b.is_ascii_graphic())));
             assert_eq!(Record::from_metadata(&written).as_ref(), Ok(&record));
             let Record { token, holder, leader, bytes, since, daemon, broken, .. } = record;

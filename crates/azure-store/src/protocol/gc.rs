@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::{
-    Azure, LOOK,
-    blob::{For, Listed},
-    budget::Cause,
-    path,
+use super::path;
+use crate::{
+    AzureStore, LOOK,
+    calls::{
+        blob::{CallOptions, ListedBlob},
+        limiter::Purpose,
+    },
 };
 use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime::sleep;
@@ -15,14 +17,14 @@ use leasehold_types::token::SEQ_BITS;
 
 /// A token's epoch must be this far behind the service's clock, so that a blob
 /// that is created anew begins with greater tokens whatever clock it asks.
-const BEHIND: u64 = 60 * 60;
+const MIN_EPOCH_AGE: u64 = 60 * 60;
 
 /// The longest time between two rounds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-impl Azure {
+impl AzureStore {
     /// Collects again and again. Never ends.
-    pub(super) async fn collect(self, idle: Duration) {
+    pub(crate) async fn collect(self, idle: Duration) {
         loop {
             match self.collect_once(idle).await {
                 Ok(0) => {}
@@ -36,7 +38,7 @@ impl Azure {
 
     /// One round; says how many blobs it deleted.
     async fn collect_once(&self, idle: Duration) -> Result<u64, String> {
-        let why = For { cause: Cause::Collect, limit: LOOK };
+        let why = CallOptions { cause: Purpose::Collect, limit: LOOK };
         let root = path::root(&self.shared.prefix);
         let (mut deleted, mut marker) = (0, None);
         loop {
@@ -55,7 +57,7 @@ impl Azure {
                 }
                 // Whoever leased it or wrote to it since keeps it.
                 if self.shared.blobs.delete(&listed.path, &listed.seen.etag, why).await.is_ok() {
-                    self.shared.memory.doubt(&name);
+                    self.shared.memory.invalidate(&name);
                     deleted += 1;
                 }
             }
@@ -70,7 +72,7 @@ impl Azure {
 /// By the service's clock and by ours: one that is ahead for a while must not
 /// have what has tokens of that while deleted. And never what can't be read:
 /// that is for an operator to look at.
-fn is_idle(listed: &Listed, idle: Duration) -> bool {
+fn is_idle(listed: &ListedBlob, idle: Duration) -> bool {
     let one_clock = mutant::is(Mutant::CollectByOneClock);
     let ours = if one_clock { u64::MAX } else { unix_seconds() };
     let now = listed.seen.date.map(|date| date.min(ours));
@@ -80,7 +82,7 @@ fn is_idle(listed: &Listed, idle: Duration) -> bool {
     };
     !listed.seen.leased
         && now.saturating_sub(written_at) >= idle.as_secs()
-        && ((record.token >> SEQ_BITS) + BEHIND < now || mutant::is(Mutant::CollectAnyEpoch))
+        && ((record.token >> SEQ_BITS) + MIN_EPOCH_AGE < now || mutant::is(Mutant::CollectAnyEpoch))
 }
 
 #[cfg(test)]
@@ -88,15 +90,23 @@ mod tests {
     use azure_core::http::Etag;
 
     use super::*;
-    use crate::lease::{azure::blob::Seen, azure::record::Garbage, azure::record::Record};
+    use crate::{
+        calls::blob::BlobState,
+        protocol::record::{InvalidRecord, Record},
+    };
 
     const NOW: u64 = 1_700_000_000;
 
-    fn listed(leased: bool, age: u64, epoch: u64) -> Listed {
+    fn listed(leased: bool, age: u64, epoch: u64) -> ListedBlob {
         let record = Record { token: epoch << 20, nonce: 1, ..Record::default() };
-        Listed {
+        ListedBlob {
             path: "locks/default/a".to_owned(),
-            seen: Seen { etag: Etag::from("\"1\""), record: Ok(record), leased, date: Some(NOW) },
+            seen: BlobState {
+                etag: Etag::from("\"1\""),
+                record: Ok(record),
+                leased,
+                date: Some(NOW),
+            },
             written_at: Some(NOW - age),
         }
     }
@@ -108,9 +118,9 @@ mod tests {
         assert!(idle(listed(false, day, NOW - day)));
         assert!(!idle(listed(true, day, NOW - day)), "leased");
         assert!(!idle(listed(false, day - 1, NOW - day)), "used of late");
-        assert!(!idle(listed(false, day, NOW - BEHIND)), "its epoch is near");
+        assert!(!idle(listed(false, day, NOW - MIN_EPOCH_AGE)), "its epoch is near");
         let mut unknown = listed(false, day, NOW - day);
-        unknown.seen.record = Err(Garbage(String::new()));
+        unknown.seen.record = Err(InvalidRecord(String::new()));
         assert!(!idle(unknown), "it can't be read");
         let mut undated = listed(false, day, NOW - day);
         undated.seen.date = None;

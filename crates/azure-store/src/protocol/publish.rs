@@ -5,32 +5,36 @@ use std::{sync::Arc, time::Duration};
 use backon::{BackoffBuilder, ExponentialBuilder};
 
 use super::{
-    Azure, LOOK, SHORTEST,
     amend::{Written, frozen},
-    blob::{For, Seen},
-    budget::Cause,
-    fault::Fault,
     record::Record,
+};
+use crate::{
+    AzureStore, LOOK, MIN_LEASE_DURATION,
+    calls::{
+        blob::{BlobState, CallOptions},
+        fault::Fault,
+        limiter::Purpose,
+    },
 };
 use leasehold_runtime::sleep;
 use leasehold_store::{Breaker, Error, LeaseId, LeaseInfo, Publication, Publish, Value};
 use leasehold_types::{LockName, Token};
 
 /// How often a value is asked for that changes all the time.
-const TRIES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// How often it is tried again to note a break: for some minutes.
 const NOTES: usize = 10;
 
-impl Azure {
+impl AzureStore {
     /// See [`LeaseStore::publish`](leasehold_store::LeaseStore::publish).
-    pub(super) async fn publish_hold(
+    pub(crate) async fn publish_hold(
         &self,
         name: LockName,
         id: LeaseId,
         publication: Publication,
     ) -> Result<Publish, Error> {
-        let attempt = self.attempt(&name, Some(id), Cause::Show, SHORTEST);
+        let attempt = self.attempt(&name, Some(id), Purpose::Show, MIN_LEASE_DURATION);
         let Publication { holder, token, held_for, value } = publication;
         let since = self.shared.blobs.service_seconds().saturating_sub(held_for.as_secs());
         let amended = self.amend_latest(&attempt, |record, _| {
@@ -40,7 +44,7 @@ impl Azure {
             Ok(value.clone().or_else(|| (record.bytes > 0).then(Value::default)))
         });
         match amended.await {
-            Ok(Written::Yes(_)) => Ok(Publish::Published),
+            Ok(Written::Stored(_)) => Ok(Publish::Published),
             Ok(Written::NotOurs(_)) => Ok(Publish::Lost),
             Ok(Written::Unknown(why)) => Ok(Publish::Unknown { why }),
             Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
@@ -50,7 +54,7 @@ impl Azure {
     /// Notes a break unless that is done: after `first`, and for a while again
     /// and again, because it can't be done while somebody else has the lease.
     /// After that it is done with our next hold, if there is one.
-    pub(super) async fn note_later(self, name: LockName, breaker: Breaker, first: Duration) {
+    pub(crate) async fn note_later(self, name: LockName, breaker: Breaker, first: Duration) {
         let waits = ExponentialBuilder::default()
             .with_min_delay(Duration::from_secs(1))
             .with_max_delay(Duration::from_secs(60))
@@ -67,13 +71,13 @@ impl Azure {
 
     /// Notes a break with a lock, under our lease or none. If it is somebody
     /// else's by now, it is not noted.
-    pub(super) async fn note(
+    pub(crate) async fn note(
         &self,
         name: LockName,
         breaker: Breaker,
         id: Option<LeaseId>,
     ) -> Result<(), Error> {
-        let attempt = self.attempt(&name, id, Cause::Break, SHORTEST);
+        let attempt = self.attempt(&name, id, Purpose::Break, MIN_LEASE_DURATION);
         let amended = self.amend_latest(&attempt, |record, _| {
             if id.is_none() {
                 // Who held it does so no more, also at the version that this makes.
@@ -83,17 +87,17 @@ impl Azure {
             Ok(None)
         });
         match amended.await {
-            Ok(Written::Yes(_) | Written::NotOurs(_)) => Ok(()),
+            Ok(Written::Stored(_) | Written::NotOurs(_)) => Ok(()),
             Ok(Written::Unknown(why)) => Err(Error::Unavailable { why, retry_after: None }),
             Err(corrupt) => Err(self.data_loss(&attempt, &corrupt)),
         }
     }
 
     /// See [`LeaseStore::inspect`](leasehold_store::LeaseStore::inspect).
-    pub(super) async fn look_at(&self, name: LockName) -> Result<Option<LeaseInfo>, Error> {
-        let why = For { cause: Cause::Look, limit: LOOK };
+    pub(crate) async fn look_at(&self, name: LockName) -> Result<Option<LeaseInfo>, Error> {
+        let why = CallOptions { cause: Purpose::Look, limit: LOOK };
         let path = self.path(&name);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let seen = match self.shared.blobs.read(&path, why).await {
                 Ok(seen) => self.unless_over(&name, seen),
                 Err(Fault::NoBlob) => return Ok(None),
@@ -118,7 +122,7 @@ impl Azure {
     /// Whoever acquires a lease writes its record a moment later. Until then the
     /// record is that of an earlier hold, whose end was seen if the same version
     /// was seen without a lease.
-    pub(super) fn unless_over(&self, name: &LockName, mut seen: Seen) -> Seen {
+    pub(crate) fn unless_over(&self, name: &LockName, mut seen: BlobState) -> BlobState {
         let known = self.shared.memory.get(name).and_then(|known| known.over);
         let over = known.is_some_and(|over| over == seen.etag);
         if !seen.leased && !over {
@@ -137,14 +141,14 @@ impl Azure {
 
     /// Who holds a lease that was just seen; none if a leader's value can't be
     /// had, because a leader is not shown without it.
-    pub(super) async fn held_by(
+    pub(crate) async fn held_by(
         &self,
         name: &LockName,
-        mut seen: Seen,
-        why: For,
+        mut seen: BlobState,
+        why: CallOptions,
     ) -> Option<Arc<LeaseInfo>> {
         let path = self.path(name);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             seen = self.unless_over(name, seen);
             match self.value(name, &path, &seen, why).await {
                 Ok(value) => return Some(Arc::new(self.info(name.clone(), seen, value))),
@@ -162,8 +166,8 @@ impl Azure {
         &self,
         name: &LockName,
         path: &str,
-        seen: &Seen,
-        why: For,
+        seen: &BlobState,
+        why: CallOptions,
     ) -> Result<Option<Value>, Fault> {
         let Some(record) = seen.record.as_ref().ok().filter(|_| seen.leased) else {
             return Ok(None);
@@ -184,7 +188,7 @@ impl Azure {
         Ok(Some(value))
     }
 
-    pub(super) fn info(&self, name: LockName, seen: Seen, value: Option<Value>) -> LeaseInfo {
+    pub(crate) fn info(&self, name: LockName, seen: BlobState, value: Option<Value>) -> LeaseInfo {
         let place = Some(self.path(&name));
         let record = seen.record.ok();
         let held = record.as_ref().filter(|_| seen.leased);

@@ -9,7 +9,7 @@ use leasehold_store as lease;
 
 /// Why a call did not do what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// There is no such blob.
     NoBlob,
     /// There is no such container.
@@ -56,7 +56,7 @@ pub(super) enum Fault {
 
 /// What the service said no to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// To whoever called, whatever the call.
     Caller,
     /// To this call by this caller.
@@ -67,12 +67,12 @@ pub(super) enum Refusal {
 
 impl Fault {
     /// Whether it may have been done all the same.
-    pub(super) const fn is_unclear(&self) -> bool {
+    pub(crate) const fn is_unclear(&self) -> bool {
         matches!(self, Self::Unclear { .. } | Self::Busy { .. })
     }
 
     /// Whether the account can't be used at present, whatever the blob.
-    pub(super) const fn is_trouble(&self) -> bool {
+    pub(crate) const fn is_trouble(&self) -> bool {
         matches!(
             self,
             Self::NoContainer
@@ -85,7 +85,7 @@ impl Fault {
     }
 
     /// For people: what happened, and what to do about it.
-    pub(super) fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         match self.remedy() {
             Some(remedy) => format!("{}. {remedy}", self.what()),
             None => self.what(),
@@ -93,7 +93,7 @@ impl Fault {
     }
 
     /// For people: what happened.
-    pub(super) fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         match self {
             Self::NoBlob => "the lock's blob is not there".to_owned(),
             Self::NoContainer => "the container is not there: it was deleted".to_owned(),
@@ -108,7 +108,7 @@ impl Fault {
 
     /// For people: what to do about it, in whole sentences without the last
     /// full stop.
-    pub(super) fn remedy(&self) -> Option<&'static str> {
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NoContainer => Some(
                 "Create it again (`leasehold doctor` does), and locks are granted again, with \
@@ -121,7 +121,7 @@ impl Fault {
     }
 
     /// What a store says that did nothing.
-    pub(super) fn into_error(self) -> lease::Error {
+    pub(crate) fn into_error(self) -> lease::Error {
         let retry_after = match self {
             Self::Busy { retry_after } => retry_after,
             _ => None,

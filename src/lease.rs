@@ -1,3 +1,0 @@
-//! Stores of leases.
-
-pub mod azure;
