@@ -17,7 +17,8 @@ use leasehold_runtime::sleep_until_any;
 use leasehold_store as lease;
 use leasehold_store::{CallCount, LeaseInfo, Page};
 #[cfg(feature = "simulation")]
-use leasehold_time::{ClockPair, Moment};
+use leasehold_time::ClockPair;
+use leasehold_time::Moment;
 use leasehold_types::LockName;
 
 impl Driver {
@@ -37,7 +38,7 @@ impl Driver {
             while let Some(name) = self.next_to_look_at() {
                 let driver = self.clone();
                 task::spawn(async move {
-                    let since = driver.state().observed.stamp();
+                    let since = driver.state().observed.generation();
                     let seen = driver.shared.store.inspect(&name).await;
                     driver.looked(&name, seen, since);
                 });
@@ -57,7 +58,7 @@ impl Driver {
             if missed || !state.sessions.knows(&name) {
                 return Some(name);
             }
-            state.observed.missed(&name, now);
+            state.observed.record_failed_poll(&name, now);
         }
     }
 
@@ -66,11 +67,11 @@ impl Driver {
         let mut state = self.state();
         match seen {
             Ok(info) => {
-                if state.observed.saw(name, info.map(Arc::new), since, now) {
+                if state.observed.record_poll(name, info.map(Arc::new), since, now) {
                     state.watches.changed(name);
                 }
             }
-            Err(_) => state.observed.missed(name, now),
+            Err(_) => state.observed.record_failed_poll(name, now),
         }
         // It may have become ours while it was looked at.
         if state.sessions.is_ours(name) {
@@ -87,7 +88,7 @@ impl Driver {
         if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
             return Ok(view);
         }
-        let since = self.state().observed.stamp();
+        let since = self.state().observed.generation();
         let stored = self.shared.store.inspect(name).await?;
         let view = self.overlay(stored.as_ref(), name, true);
         self.looked(name, Ok(stored), since);
@@ -115,7 +116,7 @@ impl Driver {
         let stored = self.shared.store.list(page).await?;
         let mut names: BTreeMap<_, _> =
             stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
-        let stranded = self.settled().sessions.stranded(page);
+        let stranded = self.settled().sessions.blocked(page);
         for name in stranded {
             names.entry(name).or_default();
         }

@@ -16,8 +16,8 @@ use leasehold_core::{
 };
 use leasehold_embedded_store::Embedded;
 use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Page,
-    Publication, Publish, Release, Renew,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo, LeaseStore,
+    Page, Publication, Publish, Release, Renew,
 };
 use leasehold_time::Entropy;
 use leasehold_types::{Holder, LockName};
@@ -40,7 +40,7 @@ impl Panicking {
 }
 
 impl LeaseStore for Panicking {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         Self::unless(&self.acquires, || self.store.acquire(claim))
     }
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {

@@ -8,7 +8,7 @@ use super::{PROTOCOL_VERSIONS, pb};
 use leasehold_core::{
     error::Problem,
     lock::Handle,
-    session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
+    session::{MIN_HOLD_TIME, Open, Request, Secret, Settings},
 };
 use leasehold_store::{Breaker, DURATIONS, LONGEST_VALUE, Value};
 use leasehold_types::{Holder, LockName, Reason, name::check_text};
@@ -139,8 +139,8 @@ fn number(request: u64) -> Result<u64, Problem> {
 
 fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
-    if longest_hold.is_some_and(|hold| hold < SHORTEST_HOLD) {
-        let [asked, least] = [longest_hold.unwrap_or_default(), SHORTEST_HOLD].map(format_duration);
+    if longest_hold.is_some_and(|hold| hold < MIN_HOLD_TIME) {
+        let [asked, least] = [longest_hold.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
         let problem = format_args!("{asked} is too short; the minimum is {least}");
         return Err(Problem::invalid("longest_hold_ms", problem));
     }

@@ -17,7 +17,9 @@ use super::{
     record::{Record, SLICE},
 };
 use leasehold_rules::mutant::{self, Mutant};
-use leasehold_store::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Value};
+use leasehold_store::{
+    Acquire, AcquireParams, Acquired, Error, LeaseId, LeaseInfo, Release, Value,
+};
 use leasehold_time::{Moment, clock};
 use leasehold_types::{LockName, TokenRange, token::SEQ_BITS};
 
@@ -44,7 +46,7 @@ enum Leasing {
 
 impl Azure {
     /// See [`LeaseStore::acquire`](leasehold_store::LeaseStore::acquire).
-    pub(super) async fn acquire_lease(&self, claim: Claim) -> Result<Acquire, Error> {
+    pub(super) async fn acquire_lease(&self, claim: AcquireParams) -> Result<Acquire, Error> {
         if claim.again
             && let Some(held) = self.look_first(&claim).await?
         {
@@ -120,7 +122,7 @@ impl Azure {
 
     /// A lease that was held a moment ago most likely still is: a read says
     /// so, and by whom, for a fraction of the price.
-    async fn look_first(&self, claim: &Claim) -> Result<Option<Acquire>, Error> {
+    async fn look_first(&self, claim: &AcquireParams) -> Result<Option<Acquire>, Error> {
         if let Some(rest) = self.shared.blobs.budget.resting() {
             return Err(Fault::Busy { retry_after: Some(rest) }.into_error());
         }

@@ -47,7 +47,7 @@ use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, DURATIONS, Endpoint, Error, LeaseId,
     LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_time::{Entropy, Moment};
@@ -219,7 +219,7 @@ impl Azure {
 }
 
 impl LeaseStore for Azure {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         let store = self.clone();
         Call::pending(async move { store.acquire_lease(claim).await })
     }

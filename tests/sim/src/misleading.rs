@@ -9,7 +9,7 @@ use std::{
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo, LeaseStore, Page,
+    Acquire, Break, Breaker, Call, CallCount, AcquireParams, Error, LeaseId, LeaseInfo, LeaseStore, Page,
     Publication, Publish, Release, Renew,
 };
 use leasehold_types::LockName;
@@ -98,7 +98,7 @@ impl<S: LeaseStore> LeaseStore for Misleading<S> {
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         if is(Wrapped::StaleRead) { self.stale(name) } else { self.store.inspect(name) }
     }
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         self.store.acquire(claim)
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {

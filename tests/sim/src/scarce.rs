@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    Acquire, Acquired, Break, Breaker, Call, CallCount, AcquireParams, Error, LeaseId, LeaseInfo,
     LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_types::LockName;
@@ -31,7 +31,7 @@ impl<S> Scarce<S> {
 }
 
 impl<S: LeaseStore> LeaseStore for Scarce<S> {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         self.few(self.store.acquire(claim))
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Action, ExpiredSession, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId,
-    Sessions, StreamId, view,
+    Sessions, StreamId, wording,
 };
 use crate::{
     error::Problem,
@@ -20,13 +20,13 @@ impl Sessions {
     pub(super) fn tick(&mut self, now: Moment, out: &mut Vec<Action>) {
         let mut expired = Vec::new();
         while let Some(key) = self.schedule.pop(now) {
-            let Some(session) = self.sessions.get_mut(key.0 as usize) else { continue };
+            let Some(session) = self.sessions.get_mut(key.index()) else { continue };
             session.armed = None;
             if session.deadline() <= now {
                 expired.push(key);
             } else {
-                if session.untold && session.quiet_until <= now {
-                    self.tell_unasked(key, now, out);
+                if session.push_pending && session.next_push_at <= now {
+                    self.push_keep_alive(key, now, out);
                 }
                 self.arm(key);
             }
@@ -45,7 +45,7 @@ impl Sessions {
     /// have arrived since, it is armed anew. So a ping does not touch the
     /// schedule.
     pub(super) fn arm(&mut self, key: SessionKey) {
-        if let Some(session) = self.sessions.get_mut(key.0 as usize) {
+        if let Some(session) = self.sessions.get_mut(key.index()) {
             let due = session.due();
             self.schedule.rearm(key, &mut session.armed, Some(due));
         }
@@ -87,8 +87,8 @@ impl Sessions {
             numbers: RequestNumbers::default(),
             limited: 0,
             armed: None,
-            quiet_until: now,
-            untold: false,
+            next_push_at: now,
+            push_pending: false,
         };
         let opened = self.opened(&session, Some(session.secret));
         let secret = session.secret;
@@ -136,7 +136,7 @@ impl Sessions {
             );
             return out.push(Action::End(stream, Some(Box::new(problem))));
         };
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         if ping <= session.ping {
             let last = session.ping;
             let problem = not_higher("ping", ping, last, "of this session");
@@ -151,7 +151,7 @@ impl Sessions {
             out.push(Action::Supersede(old));
         }
         self.bind(stream, Some(key));
-        let session = &self.sessions[key.0 as usize];
+        let session = &self.sessions[key.index()];
         out.push(Action::Send(stream, self.opened(session, None)));
         for held in session.grants.values() {
             if let Some(granted) = self.granted(session, held.lock) {
@@ -160,14 +160,14 @@ impl Sessions {
         }
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
         for (request, (lock, ticket)) in &waits {
-            if let Some(position) = self.locks.position_news(*lock, *ticket, true) {
+            if let Some(position) = self.locks.take_position(*lock, *ticket) {
                 let queued = self.queued(key, *request, *lock, position, now);
                 out.push(Action::Send(stream, queued));
             }
         }
         out.push(Action::Send(stream, Message::Restored));
-        self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
-        self.warn_of_step_down(&self.sessions[key.0 as usize], now, out);
+        self.warn_of_stop(&self.sessions[key.index()], now, out);
+        self.warn_of_step_down(&self.sessions[key.index()], now, out);
         for (_, (lock, ticket)) in waits {
             self.locks(lock::Event::Present(lock, ticket, true), now, out);
         }
@@ -176,7 +176,7 @@ impl Sessions {
     /// The answer to the acquire that holds a lock, with the validity since the
     /// session's last keep-alive. None if its grant is lost.
     pub(super) fn granted(&self, session: &Session, lock: LockId) -> Option<Message> {
-        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        let grant = self.locks.active_grant(lock)?;
         Some(Message::Granted {
             request: grant.request,
             token: grant.token,
@@ -195,7 +195,7 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let session = self.sessions.get(key.0 as usize);
+        let session = self.sessions.get(key.index());
         let Some(stream) = session.and_then(|session| session.stream) else { return };
         out.push(Action::End(stream, Some(Box::new(problem))));
         self.detached(stream, now, out);
@@ -203,7 +203,7 @@ impl Sessions {
 
     pub(super) fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
         let Some(key) = self.bind(stream, None) else { return };
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         session.stream = None;
         if ends_with_stream(session.fenced) {
             return self.end_session(key, None, now, out);
@@ -226,10 +226,10 @@ impl Sessions {
     pub(super) fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
         for held in session.grants.values() {
-            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            if let Some(grant) = self.locks.active_grant(held.lock)
                 && let Some(name) = self.locks.name(held.lock)
             {
-                let message = view::stopping(grant.handle, name, until.since(now));
+                let message = wording::stopping(grant.handle, name, until.since(now));
                 out.push(Action::Send(stream, message));
             }
         }
@@ -239,13 +239,13 @@ impl Sessions {
     fn warn_of_step_down(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let Some(stream) = session.stream else { return };
         for held in session.grants.values() {
-            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            if let Some(grant) = self.locks.active_grant(held.lock)
                 && let Some(until) = grant.hold_until
-                && let Some(Cause::SteppedDown { by, reason }) = grant.over_because.as_deref()
+                && let Some(Cause::SteppedDown { by, reason }) = grant.end_cause.as_deref()
                 && let Some(name) = self.locks.name(held.lock)
             {
                 let ends_in = until.since(now);
-                let message = view::asked_to_step_down(grant.handle, name, by, reason, ends_in);
+                let message = wording::asked_to_step_down(grant.handle, name, by, reason, ends_in);
                 out.push(Action::Send(stream, message));
             }
         }
@@ -283,11 +283,11 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let Some(grant) = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none()) else {
+        let Some(grant) = self.locks.active_grant(lock) else {
             return;
         };
         let (key, handle) = (grant.session, grant.handle);
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         if let Some(held) = session.grants.get_mut(&handle)
             && !held.limited
         {
@@ -295,7 +295,8 @@ impl Sessions {
             session.limited += 1;
         }
         if let Some(name) = self.locks.name(lock).cloned() {
-            let message = view::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
+            let message =
+                wording::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
             self.send(key, message, out);
         }
         let cause = Cause::SteppedDown { by, reason };
@@ -303,7 +304,7 @@ impl Sessions {
     }
 
     pub(super) fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {
             self.locks(lock::Event::Leave(lock, ticket), now, out);
         }
@@ -317,11 +318,11 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         self.schedule.rearm(key, &mut session.armed, None);
         self.secrets.remove(&session.secret);
         self.leave_queues(key, now, out);
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         let grants = std::mem::take(&mut session.grants);
         if cause == Some(Cause::Expired) && !grants.is_empty() {
             let locks = grants.values().filter_map(|held| self.locks.name(held.lock).cloned());
@@ -329,15 +330,10 @@ impl Sessions {
             let expired = ExpiredSession { id, holder, ttl, locks: locks.collect() };
             out.push(Action::Expired(Box::new(expired)));
         }
-        for (handle, held) in grants {
-            if let Some(cause) = &cause
-                && let Some(name) = self.locks.name(held.lock).cloned()
-            {
-                self.send(key, view::lost(handle, &name, cause), out);
-            }
-            self.locks(lock::Event::Free(held.lock), now, out);
+        for held in grants.into_values() {
+            self.locks(lock::Event::Free(held.lock, cause.clone()), now, out);
         }
-        let session = self.sessions.remove(key.0 as usize);
+        let session = self.sessions.remove(key.index());
         if let Some(stream) = session.stream {
             self.bind(stream, None);
             let problem = cause.map(|_| {

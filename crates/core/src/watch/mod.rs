@@ -1,11 +1,15 @@
-//! Who wants to be told of changes. A slow reader gets the latest state of each
-//! lock that changed, not a backlog.
+//! Watchers: subscriptions to changes of locks, and in [`PollSchedule`] the polls of
+//! locks that peers may hold. A slow reader gets the latest state of each lock that
+//! changed, not a backlog.
+
+mod polls;
 
 use std::{
     collections::BTreeSet,
     task::{Context, Poll, Waker},
 };
 
+pub use polls::PollSchedule;
 use slab::Slab;
 
 use crate::error::Problem;
@@ -15,15 +19,15 @@ use leasehold_types::{
     name::{LockName, Namespace},
 };
 
-/// So many locks may have changed before a reader that has not looked is sent
-/// away.
-const MOST_UNREAD: usize = 10_000;
+/// Maximum number of changed locks that a reader has not read; beyond it the watch
+/// ends.
+const MAX_PENDING_CHANGES: usize = 10_000;
 
-/// So many may watch one lock or another at a time.
-const MOST_WATCHERS: usize = 10_000;
+/// Maximum number of watches of single locks.
+const MAX_WATCHERS: usize = 10_000;
 
-/// So many may watch a prefix: each of them looks at every change.
-const MOST_PREFIXES: usize = 256;
+/// Maximum number of watches of prefixes; each is compared with every change.
+const MAX_PREFIXES: usize = 256;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -67,8 +71,8 @@ impl Watches {
     /// Begins to collect changes.
     pub fn add(&mut self, target: Target) -> Result<WatchId, Problem> {
         let (count, most) = match &target {
-            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MOST_WATCHERS),
-            Target::Prefix(..) => (self.prefixes.len(), MOST_PREFIXES),
+            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MAX_WATCHERS),
+            Target::Prefix(..) => (self.prefixes.len(), MAX_PREFIXES),
         };
         if count >= most {
             let message = format!("at most {most} may watch in this way at a time");
@@ -109,9 +113,9 @@ impl Watches {
         for watch in by_name.iter().chain(&self.prefixes) {
             let Some(watcher) = self.watchers.get_mut(*watch) else { continue };
             if watcher.target.covers(name) && watcher.end.is_none() {
-                if watcher.changed.len() >= MOST_UNREAD {
+                if watcher.changed.len() >= MAX_PENDING_CHANGES {
                     let message = format!(
-                        "{MOST_UNREAD} locks changed and were not read: watch again, or watch less"
+                        "{MAX_PENDING_CHANGES} locks changed and were not read: watch again, or watch less"
                     );
                     watcher.changed.clear();
                     watcher.end = Some(Some(Problem::new(Reason::Limit, message)));
@@ -190,7 +194,7 @@ mod tests {
         let mut watches = Watches::default();
         let namespace = Namespace::parse("").unwrap();
         let watch = watches.add(Target::Prefix(namespace, String::new())).unwrap();
-        for n in 0..=MOST_UNREAD {
+        for n in 0..=MAX_PENDING_CHANGES {
             watches.changed(&name(&n.to_string()));
         }
         let Poll::Ready(Some(Err(problem))) = next(&mut watches, watch) else { panic!() };
