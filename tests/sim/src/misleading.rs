@@ -9,8 +9,8 @@ use std::{
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, AcquireParams, Error, LeaseId, LeaseInfo, LeaseStore, Page,
-    Publication, Publish, Release, Renew,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo, LeaseStore,
+    Page, Publication, Publish, Release, Renew,
 };
 use leasehold_types::LockName;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Call, CallCount, AcquireParams, Error, LeaseId, LeaseInfo,
+    Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
     LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_types::LockName;
