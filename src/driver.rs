@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use self::stream::Outbox;
 pub use self::{look::Watch, stream::Stream};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     lock::{self, LockId},
     session::{Action, Event, ExpiredSession, LockView, Sessions, Settings},
     watch::{PollSchedule, Watches},
@@ -228,7 +228,7 @@ impl Driver {
 
     /// Ends all streams and watches.
     pub fn end_streams(&self) {
-        let problem = Problem::new(Reason::ShuttingDown, "the daemon has stopped");
+        let problem = RequestError::new(Reason::ShuttingDown, "the daemon has stopped");
         let mut state = self.state();
         for (_, outbox) in &mut state.streams {
             outbox.end(Some(Box::new(problem.clone())));

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Driver, State};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{HeldView, LockView},
     watch::{Target, WatchId},
 };
@@ -157,7 +157,7 @@ impl Driver {
 
     /// Begins to collect changes. Of a single lock also those that happen at
     /// other daemons.
-    pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
+    pub fn watch(&self, target: Target) -> Result<Watch, RequestError> {
         let mut state = self.state();
         let name = match &target {
             Target::Name(name) => Some(name.clone()),
@@ -224,7 +224,7 @@ pub struct Watch {
 
 impl Watch {
     /// The next lock that has changed, as it is now.
-    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, Problem>>> {
+    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, RequestError>>> {
         let mut state = self.driver.state();
         state
             .watches

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::route::Refusal;
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{HeldView, LockView},
 };
 use leasehold_store as lease;
@@ -138,7 +138,7 @@ pub(super) fn refused(refusal: Refusal) -> Answer {
             with(answer, ALLOW, HeaderValue::from_static("GET, HEAD"))
         }
         Refusal::Invalid(invalid) => {
-            let Problem { field, message, .. } = invalid.into();
+            let RequestError { field, message, .. } = invalid.into();
             failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
         }
     }

@@ -18,7 +18,7 @@ use super::{
     pb::{self, attach_request::Message},
 };
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{MIN_HOLD_TIME, MIN_TTL, Request, Settings},
 };
 use leasehold_types::Reason;
@@ -144,8 +144,8 @@ fn every_message_is_taken_or_refused_in_words() {
 }
 
 /// A problem names its field, and fits on a screen that obeys nothing.
-fn told(problem: &Problem) -> String {
-    let Problem { reason, message, field, .. } = problem;
+fn told(problem: &RequestError) -> String {
+    let RequestError { reason, message, field, .. } = problem;
     assert_eq!(field.is_some(), *reason == Reason::Invalid, "{problem:?}");
     assert!(message.starts_with(field.unwrap_or_default()), "{problem:?}");
     assert!(!message.is_empty() && message.len() < 2000, "{problem:?}");

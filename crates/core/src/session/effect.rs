@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Action, Held, Message, Sessions, wording};
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{self, Effect, Locks, SessionKey},
 };
 use leasehold_time::Moment;
@@ -111,7 +111,7 @@ impl Sessions {
         &self,
         key: SessionKey,
         request: u64,
-        problem: Problem,
+        problem: RequestError,
         out: &mut Vec<Action>,
     ) {
         self.send(key, Message::Refused { request, problem: Box::new(problem) }, out);

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Message, Secret};
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{Handle, LockId},
 };
 use leasehold_store::{LeaseId, StoreAnswer, StoreCall, Value};
@@ -88,7 +88,7 @@ pub enum Request {
         /// The client's number for this request.
         request: u64,
         /// What is wrong with it.
-        problem: Box<Problem>,
+        problem: Box<RequestError>,
     },
 }
 
@@ -141,7 +141,7 @@ pub enum Action {
     /// Tell a stream.
     Send(StreamId, Message),
     /// End a stream, after what it was sent before.
-    End(StreamId, Option<Box<Problem>>),
+    End(StreamId, Option<Box<RequestError>>),
     /// End a stream whose session goes on elsewhere, with nothing more sent.
     Supersede(StreamId),
     /// Ask the store; the answer comes back as [`Event::Answered`].

@@ -8,7 +8,7 @@ use super::{
     Sessions, StreamId, wording,
 };
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{self, Cause, LockId, SessionKey},
 };
 use leasehold_rules::ends_with_stream;
@@ -59,14 +59,14 @@ impl Sessions {
         out: &mut Vec<Action>,
     ) {
         if self.draining.is_some() {
-            let problem = Problem::new(Reason::ShuttingDown, "the daemon is shutting down");
+            let problem = RequestError::new(Reason::ShuttingDown, "the daemon is shutting down");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         if self.sessions.len() >= self.settings.max_sessions {
             let most = self.settings.max_sessions;
-            let problem = Problem {
+            let problem = RequestError {
                 retry_after: Some(self.settings.default_ttl),
-                ..Problem::new(
+                ..RequestError::new(
                     Reason::Limit,
                     format!("session refused: the daemon has reached max_sessions ({most})"),
                 )
@@ -129,7 +129,7 @@ impl Sessions {
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.secrets.get(&secret).copied() else {
-            let problem = Problem::new(
+            let problem = RequestError::new(
                 Reason::UnknownSession,
                 "this session has expired or was closed, or the daemon was restarted: what it \
                  held is lost; open a new one",
@@ -191,7 +191,7 @@ impl Sessions {
     pub(super) fn fail_stream(
         &mut self,
         key: SessionKey,
-        problem: Problem,
+        problem: RequestError,
         now: Moment,
         out: &mut Vec<Action>,
     ) {
@@ -339,7 +339,7 @@ impl Sessions {
             let problem = cause.map(|_| {
                 let ttl = humantime::format_duration(session.ttl);
                 let message = format!("the session expired: no keep-alive within its TTL ({ttl})");
-                Box::new(Problem::new(Reason::Expired, message))
+                Box::new(RequestError::new(Reason::Expired, message))
             });
             out.push(Action::End(stream, problem));
         }
@@ -347,6 +347,9 @@ impl Sessions {
 }
 
 /// A keep-alive or request number that does not increase.
-pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> Problem {
-    Problem::violation(field, format_args!("{number} is not higher than {last}, the last {of}"))
+pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> RequestError {
+    RequestError::violation(
+        field,
+        format_args!("{number} is not higher than {last}, the last {of}"),
+    )
 }

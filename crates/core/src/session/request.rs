@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Action, Message, Request, Session, Sessions, lifecycle::not_higher, numbers::Number};
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{self, Handle, SessionKey, WaitLimit},
 };
 use leasehold_rules::mutant::{self, Mutant};
@@ -77,7 +77,7 @@ impl Sessions {
     fn cancel(&mut self, key: SessionKey, request: u64, now: Moment, out: &mut Vec<Action>) {
         let session = self.sessions.get_mut(key.index());
         if let Some((lock, ticket)) = session.and_then(|session| session.waits.remove(&request)) {
-            let problem = Problem::new(Reason::Cancelled, "the acquire was cancelled");
+            let problem = RequestError::new(Reason::Cancelled, "the acquire was cancelled");
             self.refuse(key, request, problem, out);
             self.locks(lock::Event::Leave(lock, ticket), now, out);
         }
@@ -107,7 +107,7 @@ impl Sessions {
                 self.release_by_name(handle, now, out);
             }
             None => {
-                let problem = Problem::new(
+                let problem = RequestError::new(
                     Reason::UnknownHandle,
                     "handle: names no grant of this session; it was released or lost \
                      before, or it is another session's. Nothing was released",
@@ -131,7 +131,7 @@ impl Sessions {
         match held.map(|held| held.lock).filter(|lock| self.locks.active_grant(*lock).is_some()) {
             Some(lock) => self.locks(lock::Event::Proclaim(lock, request, value), now, out),
             None => {
-                let problem = Problem::new(
+                let problem = RequestError::new(
                     Reason::UnknownHandle,
                     "handle: names no grant of this session that stands: it does not \
                      lead, or not any more. Nothing was proclaimed",
@@ -190,8 +190,10 @@ impl Sessions {
             let message = format!(
                 "lock {name} refused: the session has reached max_locks_per_session ({most})"
             );
-            let problem =
-                Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };
+            let problem = RequestError {
+                lock: Some(acquire.name),
+                ..RequestError::new(Reason::Limit, message)
+            };
             return self.refuse(key, request, problem, out);
         }
         self.locks(lock::Event::Acquire(acquire), now, out);
@@ -221,7 +223,7 @@ impl Sessions {
         };
         if self.locks.name(lock) != Some(&acquire.name) {
             let message = format_args!("{request} is the number of an acquire of another lock");
-            let problem = Problem::violation("request", message);
+            let problem = RequestError::violation("request", message);
             return self.fail_stream(key, problem, now, out);
         }
         if let Some((lock, ticket)) = waiting {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Problem;
+use crate::error::RequestError;
 
 /// Minimum TTL.
 pub const MIN_TTL: Duration = Duration::from_secs(1);
@@ -25,14 +25,14 @@ pub struct Settings {
 
 impl Settings {
     /// The ttl that a session gets; zero asks for the default.
-    pub fn ttl(&self, asked: Duration) -> Result<Duration, Problem> {
+    pub fn ttl(&self, asked: Duration) -> Result<Duration, RequestError> {
         if asked.is_zero() {
             return Ok(self.default_ttl);
         }
         if asked < MIN_TTL || asked > self.longest_ttl {
             let [asked, least, most] =
                 [asked, MIN_TTL, self.longest_ttl].map(humantime::format_duration);
-            return Err(Problem::invalid(
+            return Err(RequestError::invalid(
                 "ttl_ms",
                 format_args!("{asked} is out of range: this daemon allows {least} to {most}"),
             ));

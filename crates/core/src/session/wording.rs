@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use super::{HeldView, Message, Sessions, view::held_by_peer};
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{Blocker, Cause, Handle, Refusal, SessionKey},
 };
 use leasehold_store as lease;
@@ -21,7 +21,7 @@ impl Sessions {
         name: LockName,
         why: Refusal,
         now: Moment,
-    ) -> Problem {
+    ) -> RequestError {
         // Once nobody waits the lock is forgotten, and what was in the way with
         // it.
         let held = match &why {
@@ -31,13 +31,13 @@ impl Sessions {
         let same_session =
             self.locks.find(&name).is_some_and(|lock| self.is_held_by(session, lock));
         let (reason, message, retry_after) = explain(&name, why, held.as_ref(), same_session);
-        Problem {
+        RequestError {
             lock: Some(name),
             holder: held.as_ref().and_then(|held| held.holder.clone()),
             held_for: held.and_then(|held| held.held_for),
             held_by_same_session: same_session,
             retry_after,
-            ..Problem::new(reason, message)
+            ..RequestError::new(reason, message)
         }
     }
 }
@@ -179,11 +179,11 @@ pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Mes
 }
 
 /// The answer to a proclaim that observers will not see.
-pub(super) fn not_proclaimed(too_many: bool) -> Problem {
+pub(super) fn not_proclaimed(too_many: bool) -> RequestError {
     if too_many {
-        Problem::new(Reason::Limit, "too many values wait to be stored; wait for the answers")
+        RequestError::new(Reason::Limit, "too many values wait to be stored; wait for the answers")
     } else {
-        Problem::new(
+        RequestError::new(
             Reason::UnknownHandle,
             "the lead was given up or lost before others could see the new value",
         )

@@ -12,7 +12,7 @@ use std::{
 pub use polls::PollSchedule;
 use slab::Slab;
 
-use crate::error::Problem;
+use crate::error::RequestError;
 use leasehold_time::HashMap;
 use leasehold_types::{
     Reason,
@@ -64,19 +64,19 @@ struct Watcher {
     changed: BTreeSet<LockName>,
     waker: Option<Waker>,
     /// The daemon stops, or the reader is too slow.
-    end: Option<Option<Problem>>,
+    end: Option<Option<RequestError>>,
 }
 
 impl Watches {
     /// Begins to collect changes.
-    pub fn add(&mut self, target: Target) -> Result<WatchId, Problem> {
+    pub fn add(&mut self, target: Target) -> Result<WatchId, RequestError> {
         let (count, most) = match &target {
             Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MAX_WATCHERS),
             Target::Prefix(..) => (self.prefixes.len(), MAX_PREFIXES),
         };
         if count >= most {
             let message = format!("at most {most} may watch in this way at a time");
-            return Err(Problem::new(Reason::Limit, message));
+            return Err(RequestError::new(Reason::Limit, message));
         }
         let slot = self.watchers.vacant_entry();
         match &target {
@@ -118,7 +118,7 @@ impl Watches {
                         "{MAX_PENDING_CHANGES} locks changed and were not read: watch again, or watch less"
                     );
                     watcher.changed.clear();
-                    watcher.end = Some(Some(Problem::new(Reason::Limit, message)));
+                    watcher.end = Some(Some(RequestError::new(Reason::Limit, message)));
                 } else {
                     watcher.changed.insert(name.clone());
                 }
@@ -128,7 +128,7 @@ impl Watches {
     }
 
     /// Ends all watches.
-    pub fn end(&mut self, problem: &Problem) {
+    pub fn end(&mut self, problem: &RequestError) {
         for (_, watcher) in &mut self.watchers {
             watcher.end = Some(Some(problem.clone()));
             watcher.wake();
@@ -140,7 +140,7 @@ impl Watches {
         &mut self,
         watch: WatchId,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<LockName, Problem>>> {
+    ) -> Poll<Option<Result<LockName, RequestError>>> {
         let Some(watcher) = self.watchers.get_mut(watch) else { return Poll::Ready(None) };
         if let Some(name) = watcher.changed.pop_first() {
             return Poll::Ready(Some(Ok(name)));
@@ -171,7 +171,7 @@ mod tests {
         LockName::parse("", name).unwrap()
     }
 
-    fn next(watches: &mut Watches, watch: WatchId) -> Poll<Option<Result<LockName, Problem>>> {
+    fn next(watches: &mut Watches, watch: WatchId) -> Poll<Option<Result<LockName, RequestError>>> {
         watches.poll_changed(watch, &Context::from_waker(Waker::noop()))
     }
 

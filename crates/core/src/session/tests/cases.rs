@@ -1,7 +1,7 @@
 //! What must hold in that world: whatever happens, and step by step.
 
 use super::*;
-use crate::error::Problem;
+use crate::error::RequestError;
 
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
@@ -185,7 +185,7 @@ fn acquires_of_one_session_exclude_each_other() {
 }
 
 /// The problem with which the daemon ended the stream.
-fn ended(actions: &[Action]) -> &Problem {
+fn ended(actions: &[Action]) -> &RequestError {
     match actions.first() {
         Some(Action::End(_, Some(problem))) => problem,
         other => panic!("{other:?}"),
