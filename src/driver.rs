@@ -26,17 +26,16 @@ use tokio::sync::Notify;
 use self::stream::Outbox;
 pub use self::{stream::Stream, watch::Watch};
 use leasehold_core::{
-    error::Problem,
-    lock::{self, Answer, LockId},
-    observe::Observed,
-    session::{Action, Event, ExpiredSession, Sessions, Settings, StoreCall},
-    watch::Watches,
+    error::RequestError,
+    lock::{self, LockId},
+    session::{Action, Event, ExpiredSession, Sessions, Settings},
+    watch::{PollSchedule, Watches},
 };
 use leasehold_rules::{JumpDetector, next_clock_check};
 use leasehold_runtime as task;
 use leasehold_runtime::{sleep_until, sleep_until_any};
 use leasehold_store as lease;
-use leasehold_store::{Call, LeaseId, LeaseStore};
+use leasehold_store::{Call, LeaseId, LeaseStore, StoreAnswer, StoreCall};
 use leasehold_time::{ClockPair, Entropy, Moment};
 use leasehold_types::Reason;
 
@@ -65,7 +64,7 @@ struct State {
     sessions: Sessions,
     streams: Slab<Outbox>,
     watches: Watches,
-    observed: Observed,
+    observed: PollSchedule,
     /// The stamp of what was known when the call was sent that is being answered.
     asked: Option<u64>,
     leaps: JumpDetector,
@@ -88,7 +87,7 @@ impl Driver {
             sessions: Sessions::new(settings, locks, entropy),
             streams: Slab::new(),
             watches: Watches::default(),
-            observed: Observed::new(locks.poll_interval, for_looks),
+            observed: PollSchedule::new(locks.poll_interval, for_looks),
             asked: None,
             leaps: JumpDetector::since(ClockPair::now()),
             timer: None,
@@ -163,7 +162,7 @@ impl Driver {
 
     /// Ends all streams and watches.
     pub fn end_streams(&self) {
-        let problem = Problem::new(Reason::ShuttingDown, "the daemon has stopped");
+        let problem = RequestError::new(Reason::ShuttingDown, "the daemon has stopped");
         let mut state = self.state();
         for (_, outbox) in &mut state.streams {
             outbox.end(Some(Box::new(problem.clone())));
@@ -197,7 +196,7 @@ impl Driver {
         let here = ClockPair::now();
         if let Some(leap) = state.leaps.check(here) {
             tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
-            self.step(state, Event::Leapt(leap), here.at());
+            self.step(state, Event::ClockJumped(leap), here.at());
         }
         self.step(state, event, here.at());
 
@@ -236,7 +235,7 @@ impl Driver {
                         }
                     }
                     Action::Call(lock, call) => {
-                        more.extend(self.call(lock, call, state.observed.stamp()));
+                        more.extend(self.call(lock, call, state.observed.generation()));
                     }
                     Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
@@ -254,30 +253,30 @@ impl Driver {
     fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
         let store = &self.shared.store;
         match call {
-            StoreCall::Acquire(claim) => {
-                let id = claim.id;
+            StoreCall::Acquire(params) => {
+                let id = params.id;
                 let unclear = |why| lease::Acquire::Unknown { why };
-                self.start(lock, id, store.acquire(claim), Answer::Acquire, unclear, since)
+                self.start(lock, id, store.acquire(params), StoreAnswer::Acquire, unclear, since)
             }
             StoreCall::NextTokens(name, id) => {
                 let unclear = |why| lease::Acquire::Unknown { why };
                 let call = store.next_tokens(&name, id);
-                self.start(lock, id, call, Answer::NextTokens, unclear, since)
+                self.start(lock, id, call, StoreAnswer::NextTokens, unclear, since)
             }
             StoreCall::Renew(name, id, duration) => {
                 let unclear = |why| lease::Renew::Unknown { why };
                 let call = store.renew(&name, id, duration);
-                self.start(lock, id, call, Answer::Renew, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Renew, unclear, since)
             }
             StoreCall::Release(name, id) => {
                 let unclear = |why| lease::Release::Unknown { why };
                 let call = store.release(&name, id);
-                self.start(lock, id, call, Answer::Release, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Release, unclear, since)
             }
             StoreCall::Publish(name, id, publication) => {
                 let unclear = |why| lease::Publish::Unknown { why };
                 let call = store.publish(&name, id, publication);
-                self.start(lock, id, call, Answer::Publish, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Publish, unclear, since)
             }
         }
     }
@@ -287,7 +286,7 @@ impl Driver {
         lock: LockId,
         id: LeaseId,
         call: Call<T>,
-        answer: fn(Result<T, lease::Error>) -> Answer,
+        answer: fn(Result<T, lease::Error>) -> StoreAnswer,
         unclear: fn(String) -> T,
         since: u64,
     ) -> Option<Event> {
@@ -331,7 +330,7 @@ struct PanicReporter<'d, T> {
     driver: &'d Driver,
     lock: LockId,
     id: LeaseId,
-    answer: fn(Result<T, lease::Error>) -> Answer,
+    answer: fn(Result<T, lease::Error>) -> StoreAnswer,
     unclear: fn(String) -> T,
 }
 

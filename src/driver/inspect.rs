@@ -18,7 +18,7 @@ impl Driver {
         if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
             return Ok(view);
         }
-        let since = self.state().observed.stamp();
+        let since = self.state().observed.generation();
         let stored = self.shared.store.inspect(name).await?;
         let view = self.overlay(stored.as_ref(), name, true);
         self.on_poll_result(name, Ok(stored), since);
@@ -46,7 +46,7 @@ impl Driver {
         let stored = self.shared.store.list(page).await?;
         let mut names: BTreeMap<_, _> =
             stored.into_iter().map(|info| (info.name.clone(), Some(info))).collect();
-        let stranded = self.state_after_timers().sessions.stranded(page);
+        let stranded = self.state_after_timers().sessions.blocked(page);
         for name in stranded {
             names.entry(name).or_default();
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::Driver;
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{Event, Message, Open, Request, Secret, StreamId},
 };
 use leasehold_types::Reason;
@@ -21,7 +21,7 @@ const SPARE_STREAMS: usize = 1000;
 #[derive(Default)]
 pub(super) struct Outbox {
     messages: VecDeque<Message>,
-    end: Option<Option<Box<Problem>>>,
+    end: Option<Option<Box<RequestError>>>,
     waker: Option<Waker>,
 }
 
@@ -33,7 +33,7 @@ impl Outbox {
     }
 
     /// The stream ends when all is sent, unless it was to end before.
-    pub(super) fn end(&mut self, problem: Option<Box<Problem>>) {
+    pub(super) fn end(&mut self, problem: Option<Box<RequestError>>) {
         self.end.get_or_insert(problem);
         self.wake();
     }
@@ -42,7 +42,7 @@ impl Outbox {
     /// stream any more.
     pub(super) fn supersede(&mut self) {
         tracing::debug!("a session was resumed on another stream");
-        let problem = Problem::new(
+        let problem = RequestError::new(
             Reason::ResumedElsewhere,
             "the session was resumed on another stream; do not resume it again, open a new one",
         );
@@ -60,12 +60,12 @@ impl Outbox {
 
 impl Driver {
     /// A new stream, without a session yet.
-    pub fn attach(&self) -> Result<Stream, Problem> {
+    pub fn attach(&self) -> Result<Stream, RequestError> {
         let mut state = self.state();
         let most = self.shared.settings.max_sessions + SPARE_STREAMS;
         if state.streams.len() >= most {
             let message = format!("this daemon keeps at most {most} streams (max_sessions)");
-            return Err(Problem::new(Reason::Limit, message));
+            return Err(RequestError::new(Reason::Limit, message));
         }
         let id = StreamId(state.streams.insert(Outbox::default()) as u32);
         Ok(Stream { driver: self.clone(), id })
@@ -100,7 +100,7 @@ impl Stream {
     }
 
     /// The next message to send; none once the stream has ended.
-    pub fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Result<Message, Problem>>> {
+    pub fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Result<Message, RequestError>>> {
         let mut state = self.driver.state();
         let Some(outbox) = state.streams.get_mut(self.id.0 as usize) else {
             return Poll::Ready(None);

@@ -15,7 +15,9 @@ use leasehold_core::{
     session::{Message, Open, Request, Settings},
 };
 use leasehold_embedded_store::Embedded;
-use leasehold_store::{Acquire, Call, Claim, LeaseId, LeaseStore, Release, delegate::Delegate};
+use leasehold_store::{
+    Acquire, AcquireParams, Call, LeaseId, LeaseStore, Release, delegate::Delegate,
+};
 use leasehold_time::Entropy;
 use leasehold_types::{Holder, LockName};
 
@@ -40,7 +42,7 @@ impl Delegate for Panicking {
     fn inner(&self) -> &dyn LeaseStore {
         &self.store
     }
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         Self::unless(&self.acquires, || self.store.acquire(claim))
     }
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Driver, State};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::LockView,
     watch::{Target, WatchId},
 };
@@ -23,7 +23,7 @@ use leasehold_types::LockName;
 impl Driver {
     /// Begins to collect changes; of a single lock also those that happen at
     /// other daemons.
-    pub fn watch(&self, target: Target) -> Result<Watch, Problem> {
+    pub fn watch(&self, target: Target) -> Result<Watch, RequestError> {
         let mut state = self.state();
         let name = match &target {
             Target::Name(name) => Some(name.clone()),
@@ -53,7 +53,7 @@ impl Driver {
             while let Some(name) = self.next_to_poll() {
                 let driver = self.clone();
                 task::spawn(async move {
-                    let since = driver.state().observed.stamp();
+                    let since = driver.state().observed.generation();
                     let seen = driver.shared.store.inspect(&name).await;
                     driver.on_poll_result(&name, seen, since);
                 });
@@ -74,7 +74,7 @@ impl Driver {
             if missed || !state.sessions.knows(&name) {
                 return Some(name);
             }
-            state.observed.missed(&name, now);
+            state.observed.record_failed_poll(&name, now);
         }
     }
 
@@ -89,11 +89,11 @@ impl Driver {
         let mut state = self.state();
         match seen {
             Ok(info) => {
-                if state.observed.saw(name, info.map(Arc::new), since, now) {
+                if state.observed.record_poll(name, info.map(Arc::new), since, now) {
                     state.watches.changed(name);
                 }
             }
-            Err(_) => state.observed.missed(name, now),
+            Err(_) => state.observed.record_failed_poll(name, now),
         }
         // It may have become ours while it was polled.
         if state.sessions.is_ours(name) {
@@ -131,7 +131,7 @@ pub struct Watch {
 
 impl Watch {
     /// The next lock that has changed, as it is now.
-    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, Problem>>> {
+    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, RequestError>>> {
         let mut state = self.driver.state();
         state
             .watches

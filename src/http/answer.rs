@@ -14,7 +14,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{HeldView, LockView},
 };
 use leasehold_store as lease;
@@ -139,7 +139,7 @@ pub(super) fn method_not_allowed() -> Answer {
 
 /// A part of the path or of the query is invalid.
 pub(super) fn invalid(invalid: InvalidName) -> Answer {
-    let Problem { field, message, .. } = invalid.into();
+    let RequestError { field, message, .. } = invalid.into();
     failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
 }
 

@@ -6,9 +6,9 @@ use humantime::format_duration;
 
 use super::{PROTOCOL_VERSIONS, pb};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     lock::Handle,
-    session::{Open, Request, SHORTEST_HOLD, Secret, Settings},
+    session::{MIN_HOLD_TIME, Open, Request, Secret, Settings},
 };
 use leasehold_store::{Breaker, DURATIONS, LONGEST_VALUE, Value};
 use leasehold_types::{Holder, LockName, Reason, name::check_text};
@@ -23,7 +23,10 @@ pub(super) enum First {
     Resume(Secret, u64),
 }
 
-pub(super) fn first(message: pb::AttachRequest, settings: &Settings) -> Result<First, Problem> {
+pub(super) fn first(
+    message: pb::AttachRequest,
+    settings: &Settings,
+) -> Result<First, RequestError> {
     use pb::attach_request::Message;
     match message.message {
         Some(Message::Open(open)) => {
@@ -36,25 +39,25 @@ pub(super) fn first(message: pb::AttachRequest, settings: &Settings) -> Result<F
             version(resume.protocol_version, resume.oldest_protocol_version)?;
             let secret = Secret::from_bytes(&resume.resume_secret).ok_or_else(|| {
                 let bytes = resume.resume_secret.len();
-                Problem::invalid(
+                RequestError::invalid(
                     "resume_secret",
                     format_args!("has {bytes} bytes; it must have 16"),
                 )
             })?;
             Ok(First::Resume(secret, resume.ping))
         }
-        _ => Err(Problem::new(
+        _ => Err(RequestError::new(
             Reason::Protocol,
             "the first message of a stream must be `open` or `resume`",
         )),
     }
 }
 
-fn version(newest: u32, oldest: u32) -> Result<(), Problem> {
+fn version(newest: u32, oldest: u32) -> Result<(), RequestError> {
     let oldest = if oldest == 0 { newest } else { oldest };
     let (ours_oldest, ours_newest) = (*PROTOCOL_VERSIONS.start(), *PROTOCOL_VERSIONS.end());
     if cmp::min(newest, ours_newest) < cmp::max(oldest, ours_oldest) {
-        return Err(Problem::new(
+        return Err(RequestError::new(
             Reason::ProtocolVersion,
             format!(
                 "the client speaks versions {oldest} to {newest} of the protocol, this daemon \
@@ -66,14 +69,14 @@ fn version(newest: u32, oldest: u32) -> Result<(), Problem> {
     Ok(())
 }
 
-fn holder(holder: pb::Holder) -> Result<Holder, Problem> {
+fn holder(holder: pb::Holder) -> Result<Holder, RequestError> {
     let pb::Holder { client, host, pid, pod, labels } = holder;
     Ok(Holder::try_new(&client, &host, pid, &pod, labels)?)
 }
 
 /// A later message of a stream. A request that has a number is answered by it;
 /// anything else that is wrong ends the stream.
-pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
+pub(super) fn request(message: pb::AttachRequest) -> Result<Request, RequestError> {
     use pb::attach_request::Message;
     match message.message {
         Some(Message::KeepAlive(pb::KeepAlive { ping })) => Ok(Request::KeepAlive { ping }),
@@ -98,51 +101,51 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, Problem> {
                 let handle = self::handle(&handle)?;
                 Ok(Request::Proclaim { request, handle, value: self::value(value)? })
             };
-            Ok(proclaim().unwrap_or_else(|problem: Problem| Request::Malformed {
+            Ok(proclaim().unwrap_or_else(|problem: RequestError| Request::Malformed {
                 request,
                 problem: Box::new(problem),
             }))
         }
         Some(Message::Close(pb::Close {})) => Ok(Request::Close),
-        Some(Message::Open(_) | Message::Resume(_)) => Err(Problem::new(
+        Some(Message::Open(_) | Message::Resume(_)) => Err(RequestError::new(
             Reason::Protocol,
             "`open` and `resume` are allowed only as the first message of a stream",
         )),
-        None => Err(Problem::new(
+        None => Err(RequestError::new(
             Reason::Protocol,
             "a message of a kind that this daemon does not know, or an empty one",
         )),
     }
 }
 
-fn handle(bytes: &[u8]) -> Result<Handle, Problem> {
+fn handle(bytes: &[u8]) -> Result<Handle, RequestError> {
     Handle::from_bytes(bytes).ok_or_else(|| {
-        Problem::invalid("handle", format_args!("has {} bytes; it must have 16", bytes.len()))
+        RequestError::invalid("handle", format_args!("has {} bytes; it must have 16", bytes.len()))
     })
 }
 
-fn value(bytes: Bytes) -> Result<Value, Problem> {
+fn value(bytes: Bytes) -> Result<Value, RequestError> {
     if bytes.len() > LONGEST_VALUE {
         let problem =
             format_args!("has {} bytes; at most {LONGEST_VALUE} are allowed", bytes.len());
-        return Err(Problem::invalid("value", problem));
+        return Err(RequestError::invalid("value", problem));
     }
     Ok(Value::from(&*bytes))
 }
 
-fn number(request: u64) -> Result<u64, Problem> {
+fn number(request: u64) -> Result<u64, RequestError> {
     if request == 0 {
-        return Err(Problem::invalid("request", "is 0; requests are numbered from 1"));
+        return Err(RequestError::invalid("request", "is 0; requests are numbered from 1"));
     }
     Ok(request)
 }
 
-fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
+fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
     let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
-    if longest_hold.is_some_and(|hold| hold < SHORTEST_HOLD) {
-        let [asked, least] = [longest_hold.unwrap_or_default(), SHORTEST_HOLD].map(format_duration);
+    if longest_hold.is_some_and(|hold| hold < MIN_HOLD_TIME) {
+        let [asked, least] = [longest_hold.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
         let problem = format_args!("{asked} is too short; the minimum is {least}");
-        return Err(Problem::invalid("longest_hold_ms", problem));
+        return Err(RequestError::invalid("longest_hold_ms", problem));
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
@@ -150,7 +153,7 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     {
         let [asked, least, most] =
             [asked, *DURATIONS.start(), *DURATIONS.end()].map(format_duration);
-        return Err(Problem::invalid(
+        return Err(RequestError::invalid(
             "lease_duration_ms",
             format_args!("{asked} is out of range: use whole seconds from {least} to {most}"),
         ));
@@ -165,23 +168,23 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, Problem> {
     })
 }
 
-pub(super) fn lock(lock: Option<pb::LockRef>) -> Result<LockName, Problem> {
+pub(super) fn lock(lock: Option<pb::LockRef>) -> Result<LockName, RequestError> {
     named("lock", lock)
 }
 
-pub(super) fn election(election: Option<pb::LockRef>) -> Result<LockName, Problem> {
+pub(super) fn election(election: Option<pb::LockRef>) -> Result<LockName, RequestError> {
     named("election", election)
 }
 
-fn named(field: &'static str, lock: Option<pb::LockRef>) -> Result<LockName, Problem> {
-    let lock = lock.ok_or_else(|| Problem::invalid(field, "is missing"))?;
+fn named(field: &'static str, lock: Option<pb::LockRef>) -> Result<LockName, RequestError> {
+    let lock = lock.ok_or_else(|| RequestError::invalid(field, "is missing"))?;
     Ok(LockName::parse(&lock.namespace, &lock.name)?)
 }
 
 /// An operator, and why.
-pub(super) fn breaker(by: String, reason: String) -> Result<Breaker, Problem> {
+pub(super) fn breaker(by: String, reason: String) -> Result<Breaker, RequestError> {
     if reason.is_empty() {
-        return Err(Problem::invalid("reason", "is empty; say why"));
+        return Err(RequestError::invalid("reason", "is empty; say why"));
     }
     check_text("reason", &reason, LONGEST_REASON)?;
     check_text("by", &by, LONGEST_REASON)?;

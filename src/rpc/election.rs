@@ -14,7 +14,7 @@ use super::{
     status::{status, store_status},
 };
 use crate::driver::{Driver, Watch};
-use leasehold_core::{error::Problem, session::LockView, watch::Target};
+use leasehold_core::{error::RequestError, session::LockView, watch::Target};
 use leasehold_store::{Breaker, Value};
 use leasehold_types::Token;
 
@@ -73,7 +73,7 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
         let within = if within_ms == 0 { usual } else { within_ms };
         if !(least..=most).contains(&within) {
             let problem = format_args!("{within} is not within {least} to {most}");
-            return Err(status(Problem::invalid("within_ms", problem)));
+            return Err(status(RequestError::invalid("within_ms", problem)));
         }
         let within = Duration::from_millis(within.into());
         let asked = self.driver.step_down(name, Breaker { by, reason }, within).await;

@@ -6,7 +6,7 @@ use leasehold_protocol::reason_to_wire;
 
 use super::{PROTOCOL_VERSIONS, pb};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     lock::Handle,
     session::{HeldView, LockView, Message, Opened, Queued},
 };
@@ -79,7 +79,7 @@ fn kept_alive(ping: u64, valid_for: Duration, limits: Vec<(Handle, Duration)>) -
     }
 }
 
-fn refused(request: u64, problem: Problem) -> pb::Refused {
+fn refused(request: u64, problem: RequestError) -> pb::Refused {
     pb::Refused {
         request,
         reason: reason_to_wire(problem.reason).into(),

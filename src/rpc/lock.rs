@@ -15,7 +15,7 @@ use super::{
 };
 use crate::driver::{Driver, Watch};
 use leasehold_core::{
-    error::Problem,
+    error::RequestError,
     session::{HeldView, LockView},
     watch::Target,
 };
@@ -108,7 +108,7 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
                 let pages = Pages::new(self.driver.clone(), namespace, prefix);
                 Watching { states: VecDeque::new(), pages: Some(pages), watch }
             }
-            None => return Err(status(Problem::invalid("target", "is missing"))),
+            None => return Err(status(RequestError::invalid("target", "is missing"))),
         };
         Ok(Response::new(watching))
     }
@@ -161,20 +161,20 @@ fn check(held: &HeldView, token: u64) -> pb::TokenState {
     }
 }
 
-fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), Problem> {
+fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), RequestError> {
     let namespace = Namespace::parse(namespace)?;
     check_text("prefix", prefix, leasehold_types::name::LONGEST_NAME)?;
     Ok((namespace, prefix.to_owned()))
 }
 
 /// The page that a request asks for, without its limit.
-fn page(request: &pb::ListRequest) -> Result<Page, Problem> {
+fn page(request: &pb::ListRequest) -> Result<Page, RequestError> {
     let pb::ListRequest { namespace, prefix, page_token, all_namespaces, .. } = request;
     if *all_namespaces && !namespace.is_empty() {
-        return Err(Problem::invalid("namespace", "must be empty with all_namespaces"));
+        return Err(RequestError::invalid("namespace", "must be empty with all_namespaces"));
     }
     let (namespace, prefix) = target(namespace, prefix)?;
-    let foreign = || Problem::invalid("page_token", "is not from a page of this listing");
+    let foreign = || RequestError::invalid("page_token", "is not from a page of this listing");
     let after = if page_token.is_empty() {
         None
     } else {

@@ -15,7 +15,7 @@ use super::{
     status::{status, store_problem, unreadable},
 };
 use crate::driver::{self, Driver};
-use leasehold_core::{error::Problem, session::Open};
+use leasehold_core::{error::RequestError, session::Open};
 use leasehold_runtime::sleep;
 use leasehold_store::Call;
 use leasehold_time::Moment;
@@ -154,7 +154,7 @@ where
                     && first_message_timeout.as_mut().poll(cx).is_ready()
                 {
                     // The client is to try again.
-                    let problem = Problem::new(
+                    let problem = RequestError::new(
                         Reason::Limit,
                         format!("nothing was said on this stream for {FIRST_MESSAGE_TIMEOUT:?}"),
                     );

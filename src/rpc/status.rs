@@ -8,7 +8,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use leasehold_protocol::reason_to_wire;
 
-use leasehold_core::error::Problem;
+use leasehold_core::error::RequestError;
 use leasehold_store as lease;
 use leasehold_types::Reason;
 
@@ -34,7 +34,7 @@ const fn code(reason: Reason) -> Code {
 }
 
 /// The status for a problem.
-pub(super) fn status(problem: Problem) -> Status {
+pub(super) fn status(problem: RequestError) -> Status {
     let mut metadata = HashMap::new();
     if let Some(lock) = &problem.lock {
         metadata.insert("namespace".to_owned(), lock.namespace().to_owned());
@@ -59,16 +59,17 @@ pub(super) fn status(problem: Problem) -> Status {
 }
 
 /// What a store that says no means for those who only look.
-pub(super) fn store_problem(error: lease::Error) -> Problem {
+pub(super) fn store_problem(error: lease::Error) -> RequestError {
     let message = error.to_string();
     match error {
         lease::Error::Unavailable { retry_after, .. } => {
-            Problem { retry_after, ..Problem::new(Reason::StoreUnavailable, message) }
+            RequestError { retry_after, ..RequestError::new(Reason::StoreUnavailable, message) }
         }
-        lease::Error::Recovering { remaining } => {
-            Problem { retry_after: Some(remaining), ..Problem::new(Reason::Recovering, message) }
-        }
-        lease::Error::DataLoss { .. } => Problem::new(Reason::DataLoss, message),
+        lease::Error::Recovering { remaining } => RequestError {
+            retry_after: Some(remaining),
+            ..RequestError::new(Reason::Recovering, message)
+        },
+        lease::Error::DataLoss { .. } => RequestError::new(Reason::DataLoss, message),
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) fn store_status(error: lease::Error) -> Status {
 
 pub(super) fn unreadable(error: Status) -> Status {
     match error.code() {
-        Code::OutOfRange => status(Problem::invalid(
+        Code::OutOfRange => status(RequestError::invalid(
             "message",
             format_args!(
                 "is larger than {} bytes, the most that is allowed ({})",
@@ -87,7 +88,7 @@ pub(super) fn unreadable(error: Status) -> Status {
                 error.message()
             ),
         )),
-        Code::Internal if error.message().contains("decode") => status(Problem::invalid(
+        Code::Internal if error.message().contains("decode") => status(RequestError::invalid(
             "message",
             format_args!("can't be decoded: {}", error.message()),
         )),

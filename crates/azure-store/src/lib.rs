@@ -32,7 +32,7 @@ use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, DURATIONS, Endpoint, Error, LeaseId,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, DURATIONS, Endpoint, Error, LeaseId,
     LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_time::{Entropy, Moment};
@@ -204,7 +204,7 @@ impl AzureStore {
 }
 
 impl LeaseStore for AzureStore {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         let store = self.clone();
         Call::pending(async move { store.acquire_lease(claim).await })
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a request, in terms of what to do about it.
+//! Requests that failed, in terms of what to do about it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use leasehold_types::{Holder, LockName, Reason, name::InvalidName};
 /// A request that did not do what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Problem {
+pub struct RequestError {
     /// Why, for programs.
     pub reason: Reason,
     /// What happened, to which lock, and what to do.
@@ -26,8 +26,8 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
 }
 
-impl Problem {
-    /// A problem with nothing but a message.
+impl RequestError {
+    /// Creates an error with a reason and a message only.
     #[must_use]
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
@@ -47,9 +47,7 @@ impl Problem {
     pub fn invalid(field: &'static str, problem: impl std::fmt::Display) -> Self {
         Self { field: Some(field), ..Self::new(Reason::Invalid, format!("{field}: {problem}")) }
     }
-}
 
-impl Problem {
     /// A field whose value violates the order that the protocol requires.
     #[must_use]
     pub fn violation(field: &'static str, problem: impl std::fmt::Display) -> Self {
@@ -57,7 +55,7 @@ impl Problem {
     }
 }
 
-impl From<InvalidName> for Problem {
+impl From<InvalidName> for RequestError {
     fn from(invalid: InvalidName) -> Self {
         Self::invalid(invalid.field, invalid.problem)
     }

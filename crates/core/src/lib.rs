@@ -4,15 +4,13 @@
 //!
 //! - [`session`]: liveness of clients; what each holds and waits for.
 //! - [`lock`]: leases, grants and wait queues.
-//! - [`watch`], [`observe`]: subscriptions, and when to poll a lock that a peer
-//!   holds.
+//! - [`watch`]: subscriptions, and when to poll a lock that a peer holds.
 //! - [`schedule`]: deadlines, in the order in which they fall due.
 //! - [`error`]: requests that failed.
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod lock;
-pub mod observe;
 pub mod schedule;
 pub mod session;
 pub mod watch;

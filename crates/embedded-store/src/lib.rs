@@ -39,7 +39,7 @@ use tokio::sync::oneshot;
 
 use leasehold_runtime as task;
 use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
     LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_time::Moment;
@@ -151,7 +151,7 @@ impl Embedded {
     }
 
     /// Answers at once if that needs neither a write nor a wait.
-    fn acquire_now(&self, claim: &Claim) -> Result<Result<Acquire, Error>, Need> {
+    fn acquire_now(&self, claim: &AcquireParams) -> Result<Result<Acquire, Error>, Need> {
         let mut state = self.shared.state();
         if let Some(refusal) = self.refusal(&mut state) {
             return Ok(Err(refusal));
@@ -370,7 +370,7 @@ fn unavailable(why: String) -> Error {
 }
 
 impl LeaseStore for Embedded {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         let mut need = match self.acquire_now(&claim) {
             Ok(answer) => return Call::Done(answer),
             Err(need) => need,

@@ -15,9 +15,9 @@ fn name(number: u64) -> LockName {
     LockName::parse("", &format!("lock-{number}")).unwrap()
 }
 
-fn claim(number: u64, id: u128) -> Claim {
+fn claim(number: u64, id: u128) -> AcquireParams {
     let duration = Duration::from_secs(30);
-    Claim {
+    AcquireParams {
         name: name(number),
         id: LeaseId::new(id),
         duration,

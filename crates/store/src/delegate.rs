@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Acquire, Break, Breaker, Call, CallCount, Claim, Endpoint, Error, LeaseId, LeaseInfo,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, Endpoint, Error, LeaseId, LeaseInfo,
     LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_types::LockName;
@@ -15,7 +15,7 @@ pub trait Delegate: Send + Sync + 'static {
     /// The store that receives the forwarded calls.
     fn inner(&self) -> &dyn LeaseStore;
 
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         self.inner().acquire(claim)
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
@@ -66,7 +66,7 @@ pub trait Delegate: Send + Sync + 'static {
 }
 
 impl<D: Delegate> LeaseStore for D {
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         Delegate::acquire(self, claim)
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {

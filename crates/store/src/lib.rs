@@ -4,6 +4,7 @@
 //! it works with any store; everything that a store must do is checked by one
 //! conformance suite, `tests/support/src/store_conformance.rs`.
 
+mod call;
 #[cfg(feature = "delegate")]
 pub mod delegate;
 pub mod finding;
@@ -15,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+pub use call::{StoreAnswer, StoreCall};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Namespace, Token, TokenRange, secret};
 
@@ -48,9 +50,9 @@ pub struct Publication {
     pub value: Option<Value>,
 }
 
-/// What is asked for when a lease is acquired.
+/// Arguments of a lease acquisition.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct AcquireParams {
     /// The lock.
     pub name: LockName,
     /// This acquisition.
@@ -358,7 +360,7 @@ impl<T: Send + 'static> IntoFuture for Call<T> {
 pub trait LeaseStore: Send + Sync + 'static {
     /// Acquires the lease and makes tokens durable. Asking again with the same
     /// id while holding it is answered like the first time.
-    fn acquire(&self, claim: Claim) -> Call<Acquire>;
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire>;
     /// More tokens for a hold that has used up its own. [`Acquire::Held`] if
     /// the lease is not ours any more.
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire>;

@@ -18,8 +18,8 @@ use super::{
     pb::{self, attach_request::Message},
 };
 use leasehold_core::{
-    error::Problem,
-    session::{Request, SHORTEST_HOLD, SHORTEST_TTL, Settings},
+    error::RequestError,
+    session::{MIN_HOLD_TIME, MIN_TTL, Request, Settings},
 };
 use leasehold_types::Reason;
 
@@ -113,11 +113,7 @@ fn every_message_is_taken_or_refused_in_words() {
         let Ok(message) = pb::AttachRequest::decode(input) else { return "unreadable".to_owned() };
         let first = match decode::first(message.clone(), &SETTINGS) {
             Ok(First::Open(open)) => {
-                assert!(
-                    (SHORTEST_TTL..=SETTINGS.longest_ttl).contains(&open.ttl),
-                    "{:?}",
-                    open.ttl
-                );
+                assert!((MIN_TTL..=SETTINGS.longest_ttl).contains(&open.ttl), "{:?}", open.ttl);
                 let labels = open.holder.labels().count().min(2);
                 format!("open {} {labels} labels {}", open.fenced, open.holder.pid() > 0)
             }
@@ -130,7 +126,7 @@ fn every_message_is_taken_or_refused_in_words() {
                 told(&problem)
             }
             Ok(Request::Acquire { request, wait, longest_hold, lease_duration, value, .. }) => {
-                assert!(request > 0 && longest_hold.is_none_or(|hold| hold >= SHORTEST_HOLD));
+                assert!(request > 0 && longest_hold.is_none_or(|hold| hold >= MIN_HOLD_TIME));
                 let lease = lease_duration.is_some();
                 format!("acquire {wait:?} {longest_hold:?} {lease} {}", value.is_some())
             }
@@ -148,8 +144,8 @@ fn every_message_is_taken_or_refused_in_words() {
 }
 
 /// A problem names its field, and fits on a screen that obeys nothing.
-fn told(problem: &Problem) -> String {
-    let Problem { reason, message, field, .. } = problem;
+fn told(problem: &RequestError) -> String {
+    let RequestError { reason, message, field, .. } = problem;
     assert_eq!(field.is_some(), *reason == Reason::Invalid, "{problem:?}");
     assert!(message.starts_with(field.unwrap_or_default()), "{problem:?}");
     assert!(!message.is_empty() && message.len() < 2000, "{problem:?}");

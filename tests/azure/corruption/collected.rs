@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use azure_core::time::{OffsetDateTime, to_rfc7231};
-use leasehold_store::{Acquire, Claim, LeaseId};
+use leasehold_store::{Acquire, AcquireParams, LeaseId};
 use leasehold_test_support::proxy::{Fault, Kind, Match};
 use leasehold_time::clock;
 use leasehold_types::{Holder, LockName};
@@ -11,8 +11,8 @@ use leasehold_types::{Holder, LockName};
 use super::record::{edited, rewrite};
 use crate::scene::{DURATION, Scene, comes};
 
-fn claim(lock: &str, id: u128) -> Claim {
-    Claim {
+fn claim(lock: &str, id: u128) -> AcquireParams {
+    AcquireParams {
         name: LockName::parse("", lock).unwrap(),
         id: LeaseId::new(id << 64 | 1),
         duration: DURATION,

@@ -15,7 +15,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::scene::{DURATION, Together};
-use leasehold_store::{Acquire, Claim, Error, LeaseId, LeaseStore, Renew};
+use leasehold_store::{Acquire, AcquireParams, Error, LeaseId, LeaseStore, Renew};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Token};
 
@@ -65,8 +65,8 @@ fn id(number: u128) -> LeaseId {
 }
 
 impl Locks {
-    fn claim(&self, number: u128) -> Claim {
-        Claim {
+    fn claim(&self, number: u128) -> AcquireParams {
+        AcquireParams {
             name: self.lock.clone(),
             id: id(number),
             duration: DURATION,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold_store::{Acquire, Breaker, Claim, Publication, Publish};
+use leasehold_store::{Acquire, AcquireParams, Breaker, Publication, Publish};
 use leasehold_test_support::proxy::{Fault, Kind, Refusal};
 
 use super::{Locks, id, lock};
@@ -11,7 +11,7 @@ use crate::scene::Scene;
 impl Locks {
     /// Leads with a value.
     async fn lead(&self, value: &str) -> Publication {
-        let claim = Claim { value: Some(value.as_bytes().into()), ..self.claim(1) };
+        let claim = AcquireParams { value: Some(value.as_bytes().into()), ..self.claim(1) };
         let holder = Arc::clone(&claim.holder);
         let Ok(Acquire::Acquired(mut acquired)) = self.store.acquire(claim).await else { panic!() };
         let token = acquired.tokens.take().unwrap();
@@ -20,7 +20,7 @@ impl Locks {
 
     /// Looks again, as those do who wait: whether a leader is shown, and its value.
     async fn sees(&self) -> Option<Option<Vec<u8>>> {
-        let claim = Claim { again: true, ..self.claim(2) };
+        let claim = AcquireParams { again: true, ..self.claim(2) };
         let Ok(Acquire::Held { by }) = self.store.acquire(claim).await else { panic!() };
         let leader = by.filter(|info| info.leader.is_some())?;
         Some(leader.value.as_ref().map(|value| value.to_vec()))

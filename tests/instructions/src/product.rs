@@ -4,15 +4,14 @@
 pub(crate) use leasehold::{driver::Driver, rpc};
 pub(crate) use leasehold_client::Client;
 pub(crate) use leasehold_core::{
-    lock::{Answer, Handle, LockId, Settings as LockSettings},
+    lock::{Handle, LockId, Settings as LockSettings},
     session::{
-        Action, Event, Message, Open, Request, Sessions, Settings as SessionSettings, StoreCall,
-        StreamId,
+        Action, Event, Message, Open, Request, Sessions, Settings as SessionSettings, StreamId,
     },
 };
 pub(crate) use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-    LeaseStore, Page, Publication, Publish, Release, Renew,
+    Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew, StoreAnswer, StoreCall,
 };
 pub(crate) use leasehold_time::{Entropy, Moment};
 pub(crate) use leasehold_types::{Holder, LockName, TokenRange};

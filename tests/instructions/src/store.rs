@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::product::{
-    Acquire, Acquired, Answer, Break, Breaker, Call, CallCount, Claim, Error, Event, LeaseId,
+    Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, Event, LeaseId,
     LeaseInfo, LeaseStore, LockId, LockName, LockSettings, Page, Publication, Publish, Release,
-    Renew, SessionSettings, StoreCall, TokenRange,
+    Renew, SessionSettings, StoreAnswer, StoreCall, TokenRange,
 };
 
 /// A store with one new token per hold and per handoff.
@@ -28,17 +28,19 @@ impl MemoryStore {
     pub(crate) fn call(&self, lock: LockId, call: StoreCall) -> Event {
         let (id, answer) = match call {
             StoreCall::Acquire(claim) => {
-                (claim.id, Answer::Acquire(done(LeaseStore::acquire(self, claim))))
+                (claim.id, StoreAnswer::Acquire(done(LeaseStore::acquire(self, claim))))
             }
             StoreCall::NextTokens(name, id) => {
-                (id, Answer::NextTokens(done(self.next_tokens(&name, id))))
+                (id, StoreAnswer::NextTokens(done(self.next_tokens(&name, id))))
             }
             StoreCall::Renew(name, id, duration) => {
-                (id, Answer::Renew(done(self.renew(&name, id, duration))))
+                (id, StoreAnswer::Renew(done(self.renew(&name, id, duration))))
             }
-            StoreCall::Release(name, id) => (id, Answer::Release(done(self.release(&name, id)))),
+            StoreCall::Release(name, id) => {
+                (id, StoreAnswer::Release(done(self.release(&name, id))))
+            }
             StoreCall::Publish(name, id, publication) => {
-                (id, Answer::Publish(done(self.publish(&name, id, publication))))
+                (id, StoreAnswer::Publish(done(self.publish(&name, id, publication))))
             }
         };
         Event::Answered(lock, id, answer)
@@ -53,7 +55,7 @@ fn done<T>(call: Call<T>) -> Result<T, Error> {
 }
 
 impl LeaseStore for MemoryStore {
-    fn acquire(&self, _: Claim) -> Call<Acquire> {
+    fn acquire(&self, _: AcquireParams) -> Call<Acquire> {
         self.take()
     }
 

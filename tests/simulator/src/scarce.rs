@@ -1,6 +1,8 @@
 //! A store that gives out few tokens at a time, so that holds run out of them.
 
-use leasehold_store::{Acquire, Acquired, Call, Claim, LeaseId, LeaseStore, delegate::Delegate};
+use leasehold_store::{
+    Acquire, AcquireParams, Acquired, Call, LeaseId, LeaseStore, delegate::Delegate,
+};
 use leasehold_types::LockName;
 
 /// Only so many of the tokens that a store gives are passed on.
@@ -29,7 +31,7 @@ impl<S: LeaseStore> Delegate for Scarce<S> {
     fn inner(&self) -> &dyn LeaseStore {
         &self.store
     }
-    fn acquire(&self, claim: Claim) -> Call<Acquire> {
+    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
         self.few(self.store.acquire(claim))
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {

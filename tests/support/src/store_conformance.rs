@@ -2,7 +2,7 @@
 //! [`Shelf`] and a call of `store_conformance!`.
 
 use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Claim, LeaseId, LeaseStore, Page, Release, Renew,
+    Acquire, AcquireParams, Acquired, Break, Breaker, LeaseId, LeaseStore, Page, Release, Renew,
 };
 use leasehold_types::{Holder, LockName, Namespace, Token};
 use std::{sync::Arc, time::Duration};
@@ -55,8 +55,8 @@ fn id(number: u128) -> LeaseId {
     LeaseId::new(number << 64 | 0xabad_1dea)
 }
 
-fn claim(lock: &LockName, number: u128, client: &str) -> Claim {
-    Claim {
+fn claim(lock: &LockName, number: u128, client: &str) -> AcquireParams {
+    AcquireParams {
         name: lock.clone(),
         id: id(number),
         duration: DURATION,
@@ -281,7 +281,7 @@ pub async fn strange_names_are_kept_apart(shelf: &impl Shelf) {
 pub async fn one_that_asks_again_gets_it_once_it_is_free(shelf: &impl Shelf) {
     let store = shelf.open().await;
     let lock = name("a");
-    let again = |number| Claim { again: true, ..claim(&lock, number, "waiter") };
+    let again = |number| AcquireParams { again: true, ..claim(&lock, number, "waiter") };
     token(&store, &lock, 1).await;
     let Acquire::Held { by } = store.acquire(again(2)).await.unwrap() else {
         panic!("two holders")
@@ -290,7 +290,7 @@ pub async fn one_that_asks_again_gets_it_once_it_is_free(shelf: &impl Shelf) {
     store.release(&lock, id(1)).await.unwrap();
     let answer = store.acquire(again(3)).await.unwrap();
     assert!(matches!(answer, Acquire::Acquired(_)), "{answer:?}");
-    let new = Claim { again: true, ..claim(&name("new"), 4, "waiter") };
+    let new = AcquireParams { again: true, ..claim(&name("new"), 4, "waiter") };
     assert!(matches!(store.acquire(new).await.unwrap(), Acquire::Acquired(_)));
 }
 

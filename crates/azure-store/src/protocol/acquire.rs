@@ -21,7 +21,9 @@ use crate::{
     limit,
 };
 use leasehold_rules::mutant::{self, Mutant};
-use leasehold_store::{Acquire, Acquired, Claim, Error, LeaseId, LeaseInfo, Release, Value};
+use leasehold_store::{
+    Acquire, AcquireParams, Acquired, Error, LeaseId, LeaseInfo, Release, Value,
+};
 use leasehold_time::{Moment, clock};
 use leasehold_types::{LockName, TokenRange, token::SEQ_BITS};
 
@@ -48,7 +50,7 @@ enum LeaseOutcome {
 
 impl AzureStore {
     /// See [`LeaseStore::acquire`](leasehold_store::LeaseStore::acquire).
-    pub(crate) async fn acquire_lease(&self, claim: Claim) -> Result<Acquire, Error> {
+    pub(crate) async fn acquire_lease(&self, claim: AcquireParams) -> Result<Acquire, Error> {
         if claim.again
             && let Some(held) = self.poll_before_acquire(&claim).await?
         {
@@ -124,7 +126,7 @@ impl AzureStore {
 
     /// A lease that was held a moment ago most likely still is: a read says
     /// so, and by whom, for a fraction of the price.
-    async fn poll_before_acquire(&self, claim: &Claim) -> Result<Option<Acquire>, Error> {
+    async fn poll_before_acquire(&self, claim: &AcquireParams) -> Result<Option<Acquire>, Error> {
         if let Some(rest) = self.shared.blobs.budget.throttled_for() {
             return Err(Fault::Busy { retry_after: Some(rest) }.into_error());
         }

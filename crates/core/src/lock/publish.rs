@@ -3,17 +3,21 @@
 //! One write is under way at most; what has changed meanwhile is written after
 //! it. A plain lock is not shown anew when it goes from hand to hand.
 
-use super::{
-    Call, Cx, Effect,
-    grant::SessionKey,
-    state::{Lease, Lock, backoff},
-};
-use leasehold_store as lease;
-use leasehold_store::{LeaseId, Value};
+use std::sync::Arc;
+
+use leasehold_store::{Error, LeaseId, Publication, Publish, StoreCall, Value};
 use leasehold_time::Moment;
 
-/// So many proclaims may wait until others can see them.
-const MOST_ASKED: usize = 64;
+use super::{
+    Effect,
+    grant::SessionKey,
+    lease::{Lease, backoff},
+    state::Lock,
+    table::Cx,
+};
+
+/// Maximum number of proclaims of one lock that wait for the store.
+const MAX_PENDING_PROCLAIMS: usize = 64;
 
 /// What is yet to be shown of a hold.
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ impl Publishing {
 impl Lock {
     /// The holder shows another value.
     pub(super) fn proclaim(&mut self, request: u64, value: Value, cx: &mut Cx<'_>) {
-        let Some(grant) = self.grant.as_mut().filter(|grant| grant.ends_at.is_none()) else {
+        let Some(grant) = self.grant.as_mut().filter(|grant| grant.is_active()) else {
             return;
         };
         let session = grant.session;
@@ -49,7 +53,7 @@ impl Lock {
             return cx.out.push(Effect::NotProclaimed { session, request, too_many: false });
         };
         let publishing = publishing.get_or_insert_default();
-        if publishing.asked.len() >= MOST_ASKED {
+        if publishing.asked.len() >= MAX_PENDING_PROCLAIMS {
             return cx.out.push(Effect::NotProclaimed { session, request, too_many: true });
         }
         publishing.state += 1;
@@ -73,17 +77,22 @@ impl Lock {
     /// again later.
     fn publish(&mut self, cx: &mut Cx<'_>) {
         let Some(grant) = &self.grant else { return };
-        let (session, token, since) = (grant.session, grant.token, grant.since);
-        let value = grant.value.clone();
         let Some(id) = self.held_id() else { return };
-        if let Some(Some(publishing)) = self.publishing()
+        let Lease::Held { publishing, .. } = &mut self.lease else { return };
+        if let Some(publishing) = publishing
             && publishing.underway.is_none()
             && publishing.retry_at.is_none()
             && publishing.shown < publishing.state
         {
             publishing.underway = Some(publishing.state);
-            let call = Call::Publish { id, session, token, since, value };
-            cx.out.push(Effect::Call { lock: cx.lock, call });
+            let publication = Publication {
+                holder: Arc::clone(&grant.holder),
+                token: grant.token,
+                held_for: cx.now.since(grant.since),
+                value: grant.value.clone(),
+            };
+            let call = StoreCall::Publish(self.name.clone(), id, publication);
+            cx.out.push(Effect::Call(cx.lock, call));
         }
     }
 
@@ -96,11 +105,11 @@ impl Lock {
         }
     }
 
-    /// What the store answered to [`Call::Publish`].
+    /// Handles the answer to [`StoreCall::Publish`].
     pub(super) fn published(
         &mut self,
         id: LeaseId,
-        answer: &Result<lease::Publish, lease::Error>,
+        answer: &Result<Publish, Error>,
         cx: &mut Cx<'_>,
     ) {
         if self.held_id() != Some(id) {
@@ -109,7 +118,7 @@ impl Lock {
         let Some(Some(publishing)) = self.publishing() else { return };
         let Some(state) = publishing.underway.take() else { return };
         match answer {
-            Ok(lease::Publish::Published) => {
+            Ok(Publish::Published) => {
                 publishing.shown = state;
                 publishing.failures = 0;
                 for (session, request, _) in
@@ -119,7 +128,7 @@ impl Lock {
                 }
             }
             // If the lease is lost, a renewal will say so.
-            Ok(lease::Publish::Lost | lease::Publish::Unknown { .. }) | Err(_) => {
+            Ok(Publish::Lost | Publish::Unknown { .. }) | Err(_) => {
                 publishing.retry_at = Some(cx.now + backoff(publishing.failures, cx));
                 publishing.failures += 1;
             }

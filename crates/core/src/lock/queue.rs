@@ -1,14 +1,16 @@
 //! Who waits for a lock: strictly first come, first served. Pure.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::grant::SessionKey;
 use leasehold_store::Value;
 use leasehold_time::Moment;
+use leasehold_types::Holder;
+
+use super::grant::SessionKey;
 
 /// How long a waiter waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitLimit {
     /// Not at all: it takes the lock if that is possible now.
     None,
     /// Until then.
@@ -26,12 +28,14 @@ pub struct Ticket(pub u64);
 pub(super) struct Waiter {
     /// Its place.
     pub(super) ticket: Ticket,
-    /// Who asks.
+    /// The session that waits.
     pub(super) session: SessionKey,
+    /// Description of the session's client.
+    pub(super) holder: Arc<Holder>,
     /// The session's number for the request.
     pub(super) request: u64,
     /// How long it waits.
-    pub(super) patience: Patience,
+    pub(super) wait_limit: WaitLimit,
     /// The longest hold that it asks for.
     pub(super) longest_hold: Option<Duration>,
     /// The duration of the lease, if it must be acquired for this one.
@@ -41,9 +45,9 @@ pub(super) struct Waiter {
     /// Whether its session has a stream now. One that has none keeps its place
     /// but is passed over: it may be dead.
     pub(super) present: bool,
-    /// The position that it was last told; 0 before the first time.
-    pub(super) told: u32,
-    /// When its patience ends, as the schedule knows it.
+    /// The position that its client was last sent; 0 before the first time.
+    pub(super) last_sent_position: u32,
+    /// End of its wait, as the schedule knows it.
     pub(super) armed: Option<Moment>,
 }
 
@@ -51,15 +55,15 @@ pub(super) struct Waiter {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     waiters: VecDeque<Waiter>,
-    /// How many have no patience.
-    impatient: usize,
+    /// Number of waiters with [`WaitLimit::None`].
+    without_wait: usize,
 }
 
 impl Queue {
     /// Adds a waiter at the end. Its ticket must be greater than all others.
     pub(super) fn push(&mut self, waiter: Waiter) {
         debug_assert!(self.waiters.back().is_none_or(|last| last.ticket < waiter.ticket));
-        self.impatient += usize::from(waiter.patience == Patience::None);
+        self.without_wait += usize::from(waiter.wait_limit == WaitLimit::None);
         self.waiters.push_back(waiter);
     }
 
@@ -115,24 +119,25 @@ impl Queue {
         self.remove_at(at)
     }
 
-    /// Takes out the first that has no patience.
-    pub(super) fn remove_impatient(&mut self) -> Option<Waiter> {
-        if self.impatient == 0 {
+    /// Takes out the first with [`WaitLimit::None`].
+    pub(super) fn remove_without_wait(&mut self) -> Option<Waiter> {
+        if self.without_wait == 0 {
             return None;
         }
-        let at = self.waiters.iter().position(|waiter| waiter.patience == Patience::None)?;
+        let at = self.waiters.iter().position(|waiter| waiter.wait_limit == WaitLimit::None)?;
         self.remove_at(at)
     }
 
-    /// Those who joined last and have not been told their position.
-    pub(super) fn untold(&mut self) -> impl Iterator<Item = (u32, &mut Waiter)> {
-        let told = self.waiters.iter().rposition(|waiter| waiter.told != 0).map_or(0, |at| at + 1);
-        self.waiters.iter_mut().enumerate().skip(told).map(|(at, waiter)| (at as u32 + 1, waiter))
+    /// The waiters that joined last and have not been sent their position.
+    pub(super) fn unnotified(&mut self) -> impl Iterator<Item = (u32, &mut Waiter)> {
+        let notified = |waiter: &Waiter| waiter.last_sent_position != 0;
+        let first = self.waiters.iter().rposition(notified).map_or(0, |at| at + 1);
+        self.waiters.iter_mut().enumerate().skip(first).map(|(at, waiter)| (at as u32 + 1, waiter))
     }
 
     fn remove_at(&mut self, at: usize) -> Option<Waiter> {
         let waiter = self.waiters.remove(at)?;
-        self.impatient -= usize::from(waiter.patience == Patience::None);
+        self.without_wait -= usize::from(waiter.wait_limit == WaitLimit::None);
         Some(waiter)
     }
 
@@ -149,13 +154,14 @@ mod tests {
         Waiter {
             ticket: Ticket(ticket),
             session: SessionKey(ticket as u32),
+            holder: Arc::default(),
             request: 1,
-            patience: Patience::Forever,
+            wait_limit: WaitLimit::Forever,
             longest_hold: None,
             lease_duration: Duration::from_secs(30),
             value: None,
             present,
-            told: 0,
+            last_sent_position: 0,
             armed: None,
         }
     }

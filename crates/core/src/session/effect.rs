@@ -1,38 +1,45 @@
 //! What comes of locks: bookkeeping, messages to clients, calls to the store.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use super::{Action, Held, Message, Sessions, StoreCall, view};
+use super::{Action, Held, Message, Sessions, wording};
 use crate::{
-    error::Problem,
-    lock::{self, Effect, LockId, SessionKey},
+    error::RequestError,
+    lock::{self, Effect, Locks, SessionKey},
 };
-use leasehold_store::{Claim, Publication};
 use leasehold_time::Moment;
-use leasehold_types::Reason;
 
-/// How long a session is told nothing unasked after it was told something.
-const QUIET: Duration = Duration::from_millis(100);
+/// Minimum time between two unsolicited keep-alives of a session.
+const MIN_PUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much room is kept for effects after a crowd has gone.
-const KEPT: usize = 1024;
+/// Capacity of the list of effects that is kept after a burst.
+const EFFECTS_CAPACITY: usize = 1024;
 
 impl Sessions {
     /// Lets the locks act, and passes on what comes of it.
     pub(super) fn locks(&mut self, event: lock::Event, now: Moment, out: &mut Vec<Action>) {
+        self.with_locks(now, out, |locks, effects| locks.on(event, now, effects));
+    }
+
+    pub(super) fn with_locks(
+        &mut self,
+        now: Moment,
+        out: &mut Vec<Action>,
+        act: impl FnOnce(&mut Locks, &mut Vec<Effect>),
+    ) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.locks.on(event, now, &mut effects);
+        act(&mut self.locks, &mut effects);
         for effect in effects.drain(..) {
             self.effect(effect, now, out);
         }
-        effects.shrink_to(KEPT);
+        effects.shrink_to(EFFECTS_CAPACITY);
         self.effects = effects;
     }
 
-    pub(super) fn effect(&mut self, effect: Effect, now: Moment, out: &mut Vec<Action>) {
+    fn effect(&mut self, effect: Effect, now: Moment, out: &mut Vec<Action>) {
         match effect {
             Effect::Waits { session, request, lock, ticket } => {
-                if let Some(session) = self.sessions.get_mut(session.0 as usize) {
+                if let Some(session) = self.sessions.get_mut(session.index()) {
                     session.waits.insert(request, (lock, ticket));
                 }
             }
@@ -41,7 +48,7 @@ impl Sessions {
                 self.send(session, queued, out);
             }
             Effect::Granted { session: key, request, lock, handle, token, limit } => {
-                let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+                let Some(session) = self.sessions.get_mut(key.index()) else { return };
                 session.waits.remove(&request);
                 let held = Held { lock, limited: limit.is_some() };
                 if session.grants.insert(handle, held).is_none() {
@@ -52,105 +59,68 @@ impl Sessions {
                 self.send(key, granted, out);
             }
             Effect::Refused { session: key, request, name, why } => {
-                if let Some(session) = self.sessions.get_mut(key.0 as usize) {
+                if let Some(session) = self.sessions.get_mut(key.index()) {
                     session.waits.remove(&request);
                 }
                 let problem = self.refusal(key, name, why, now);
                 self.refuse(key, request, problem, out);
             }
             Effect::AtRisk { session, handle, name, until } => {
-                self.send(session, view::at_risk(handle, &name, until.since(now)), out);
+                self.send(session, wording::at_risk(handle, &name, until.since(now)), out);
             }
             Effect::OutOfRisk { session: key } => {
-                let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
-                if now < session.quiet_until {
-                    session.untold = true;
+                let Some(session) = self.sessions.get_mut(key.index()) else { return };
+                if now < session.next_push_at {
+                    session.push_pending = true;
                     self.arm(key);
                 } else {
-                    self.tell_unasked(key, now, out);
+                    self.push_keep_alive(key, now, out);
                 }
             }
             Effect::Lost { session, handle, name, cause } => {
-                self.send(session, view::lost(handle, &name, &cause), out);
+                self.send(session, wording::lost(handle, &name, &cause), out);
             }
             Effect::Ended { session, handle } => {
-                if let Some(session) = self.sessions.get_mut(session.0 as usize) {
+                if let Some(session) = self.sessions.get_mut(session.index()) {
                     session.forget_grant(handle);
                 }
             }
             Effect::Proclaimed { session, request } => {
                 self.send(session, Message::Proclaimed { request }, out);
             }
-            Effect::NotProclaimed { session, request, too_many: false } => {
-                let problem = Problem::new(
-                    Reason::UnknownHandle,
-                    "the lead was given up or lost before others could see the new value",
-                );
-                self.refuse(session, request, problem, out);
+            Effect::NotProclaimed { session, request, too_many } => {
+                self.refuse(session, request, wording::not_proclaimed(too_many), out);
             }
-            Effect::NotProclaimed { session, request, too_many: true } => {
-                let problem = Problem::new(
-                    Reason::Limit,
-                    "too many values wait to be stored; wait for the answers",
-                );
-                self.refuse(session, request, problem, out);
-            }
-            Effect::Call { lock, call } => {
-                if let Some(call) = self.store_call(lock, call, now) {
-                    out.push(Action::Call(lock, call));
-                }
-            }
+            Effect::Call(lock, call) => out.push(Action::Call(lock, call)),
             Effect::Changed(name) => out.push(Action::Changed(name)),
         }
     }
 
-    /// Tells a session what it may count on: without this it might not ask before
-    /// the deadline that it knows. After an outage all that it holds is renewed
-    /// within moments, and each such message may list all of it.
-    pub(super) fn tell_unasked(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
-        session.untold = false;
-        session.quiet_until = now + QUIET;
-        let session = &self.sessions[key.0 as usize];
+    /// Sends an unsolicited keep-alive: otherwise the client might not send one
+    /// before the deadline that it knows. After an outage all grants are renewed
+    /// within moments, and each such message may list all of them.
+    pub(super) fn push_keep_alive(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
+        session.push_pending = false;
+        session.next_push_at = now + MIN_PUSH_INTERVAL;
+        let session = &self.sessions[key.index()];
         self.send(key, self.kept_alive(session), out);
-    }
-
-    pub(super) fn store_call(
-        &self,
-        lock: LockId,
-        call: lock::Call,
-        now: Moment,
-    ) -> Option<StoreCall> {
-        let name = self.locks.name(lock)?.clone();
-        Some(match call {
-            lock::Call::Acquire { id, session, duration, again, value } => {
-                let holder = Arc::clone(&self.sessions.get(session.0 as usize)?.holder);
-                StoreCall::Acquire(Claim { name, id, duration, holder, value, again })
-            }
-            lock::Call::NextTokens { id } => StoreCall::NextTokens(name, id),
-            lock::Call::Renew { id, duration } => StoreCall::Renew(name, id, duration),
-            lock::Call::Release { id } => StoreCall::Release(name, id),
-            lock::Call::Publish { id, session, token, since, value } => {
-                let holder = Arc::clone(&self.sessions.get(session.0 as usize)?.holder);
-                let held_for = now.since(since);
-                StoreCall::Publish(name, id, Publication { holder, token, held_for, value })
-            }
-        })
     }
 
     pub(super) fn refuse(
         &self,
         key: SessionKey,
         request: u64,
-        problem: Problem,
+        problem: RequestError,
         out: &mut Vec<Action>,
     ) {
         self.send(key, Message::Refused { request, problem: Box::new(problem) }, out);
     }
 
-    /// To a session without a stream nothing is said: it learns on resuming.
+    /// Drops the message if the session has no stream. The client receives the
+    /// current state when it resumes.
     pub(super) fn send(&self, key: SessionKey, message: Message, out: &mut Vec<Action>) {
-        let stream = self.sessions.get(key.0 as usize).and_then(|session| session.stream);
+        let stream = self.sessions.get(key.index()).and_then(|session| session.stream);
         if let Some(stream) = stream {
             out.push(Action::Send(stream, message));
         }

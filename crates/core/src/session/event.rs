@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Message, Secret};
 use crate::{
-    error::Problem,
-    lock::{Answer, Handle, LockId},
+    error::RequestError,
+    lock::{Handle, LockId},
 };
-use leasehold_store::{Claim, LeaseId, Publication, Value};
+use leasehold_store::{LeaseId, StoreAnswer, StoreCall, Value};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName};
 
@@ -23,43 +23,6 @@ pub struct SessionId(pub(super) u64);
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
-    }
-}
-
-/// What sessions must know of the configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// The ttl of those who ask for none.
-    pub default_ttl: Duration,
-    /// The longest that may be asked for.
-    pub longest_ttl: Duration,
-    /// How many sessions there may be.
-    pub max_sessions: usize,
-    /// How many locks one session may hold or wait for.
-    pub max_locks_per_session: usize,
-}
-
-/// The shortest ttl.
-pub const SHORTEST_TTL: Duration = Duration::from_secs(1);
-
-/// The shortest longest hold.
-pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
-
-impl Settings {
-    /// The ttl that a session gets; zero asks for the default.
-    pub fn ttl(&self, asked: Duration) -> Result<Duration, Problem> {
-        if asked.is_zero() {
-            return Ok(self.default_ttl);
-        }
-        if asked < SHORTEST_TTL || asked > self.longest_ttl {
-            let [asked, least, most] =
-                [asked, SHORTEST_TTL, self.longest_ttl].map(humantime::format_duration);
-            return Err(Problem::invalid(
-                "ttl_ms",
-                format_args!("{asked} is out of range: this daemon allows {least} to {most}"),
-            ));
-        }
-        Ok(asked)
     }
 }
 
@@ -125,7 +88,7 @@ pub enum Request {
         /// The client's number for this request.
         request: u64,
         /// What is wrong with it.
-        problem: Box<Problem>,
+        problem: Box<RequestError>,
     },
 }
 
@@ -161,13 +124,13 @@ pub enum Event {
         until: Moment,
     },
     /// The store answered.
-    Answered(LockId, LeaseId, Answer),
+    Answered(LockId, LeaseId, StoreAnswer),
     /// The daemon will stop at that moment: grant nothing more, warn holders.
     Drain(Moment),
     /// The time for holders to let go is over: what they hold is lost.
     EndDrain,
     /// The wall clock has run ahead of ours by this much.
-    Leapt(Duration),
+    ClockJumped(Duration),
     /// Time has passed.
     Tick,
 }
@@ -178,7 +141,7 @@ pub enum Action {
     /// Tell a stream.
     Send(StreamId, Message),
     /// End a stream, after what it was sent before.
-    End(StreamId, Option<Box<Problem>>),
+    End(StreamId, Option<Box<RequestError>>),
     /// End a stream whose session goes on elsewhere, with nothing more sent.
     Supersede(StreamId),
     /// Ask the store; the answer comes back as [`Event::Answered`].
@@ -200,19 +163,4 @@ pub struct ExpiredSession {
     pub ttl: Duration,
     /// Locks that it held, in no particular order.
     pub locks: Vec<LockName>,
-}
-
-/// What to ask the store.
-#[derive(Clone, Debug)]
-pub enum StoreCall {
-    /// Acquire the lease.
-    Acquire(Claim),
-    /// Get more tokens.
-    NextTokens(LockName, LeaseId),
-    /// Renew the lease.
-    Renew(LockName, LeaseId, Duration),
-    /// Release the lease.
-    Release(LockName, LeaseId),
-    /// Show others who holds the lock.
-    Publish(LockName, LeaseId, Publication),
 }

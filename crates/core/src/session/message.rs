@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::SessionId;
-use crate::{error::Problem, lock::Handle};
+use crate::{error::RequestError, lock::Handle};
 use leasehold_store::Breaker;
 use leasehold_types::{Holder, Reason, Token, secret};
 
@@ -40,7 +40,7 @@ pub enum Message {
         /// The request.
         request: u64,
         /// Why.
-        problem: Box<Problem>,
+        problem: Box<RequestError>,
     },
     /// A waiting acquire's place.
     Queued(Box<Queued>),

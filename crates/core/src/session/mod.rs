@@ -8,37 +8,33 @@
 
 mod effect;
 mod event;
-mod life;
+mod lifecycle;
 mod message;
 mod numbers;
 mod request;
+mod settings;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod view;
+mod wording;
 
 use std::{sync::Arc, time::Duration};
 
-// Its hasher is fast; what is looked up by it is chosen by the daemon or
-// concerns one session only.
-
-pub use event::{
-    Action, Event, ExpiredSession, Open, Request, SHORTEST_HOLD, SHORTEST_TTL, SessionId, Settings,
-    StoreCall, StreamId,
-};
+pub use event::{Action, Event, ExpiredSession, Open, Request, SessionId, StreamId};
 pub use message::{Message, Opened, Queued, Secret};
 use numbers::RequestNumbers;
+pub use settings::{MIN_HOLD_TIME, MIN_TTL, Settings};
 use slab::Slab;
 pub use view::{HeldView, LockView};
 
 use crate::{
-    lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
+    lock::{self, Blocker, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
     schedule::Schedule,
 };
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::{free_at, session_validity};
 use leasehold_store::Page;
 use leasehold_time::{Entropy, HashMap, Moment};
 use leasehold_types::{Holder, LockName};
-
-/// Clocks may drift apart by this part of a length (a five-hundredth).
-const DRIFT: u32 = 500;
 
 #[derive(Debug)]
 struct Session {
@@ -59,11 +55,11 @@ struct Session {
     limited: usize,
     /// When the schedule looks at this session: not after its deadline.
     armed: Option<Moment>,
-    /// Before this it is not told unasked what it may count on: all that is
-    /// renewed meanwhile is told at once.
-    quiet_until: Moment,
+    /// Earliest time of the next unsolicited keep-alive: all renewals until then are
+    /// batched.
+    next_push_at: Moment,
     /// There is something to tell it then.
-    untold: bool,
+    push_pending: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +78,7 @@ impl Session {
     /// When there is something to be done for it.
     fn due(&self) -> Moment {
         let deadline = self.deadline();
-        if self.untold { deadline.min(self.quiet_until) } else { deadline }
+        if self.push_pending { deadline.min(self.next_push_at) } else { deadline }
     }
 
     /// How long its client may count on it, from when it sent the last ping.
@@ -95,7 +91,7 @@ impl Session {
     /// before the limit.
     fn valid_until(&self, limit: Option<Moment>) -> Duration {
         let length = limit.map_or(self.ttl, |limit| limit.since(self.pinged_at).min(self.ttl));
-        if mutant::is(Mutant::NoRoomForDrift) { length } else { length - length / DRIFT }
+        session_validity(length)
     }
 
     fn forget_grant(&mut self, handle: Handle) -> Option<LockId> {
@@ -149,8 +145,8 @@ impl Sessions {
     /// rule 5).
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Action>) {
         // What is due next may depend on it.
-        if let Event::Leapt(by) = event {
-            self.locks(lock::Event::Leapt(by), now, out);
+        if let Event::ClockJumped(by) = event {
+            self.with_locks(now, out, |locks, effects| locks.clock_jumped(by, now, effects));
         }
         if self.next_due().is_some_and(|due| due <= now) {
             self.tick(now, out);
@@ -176,20 +172,17 @@ impl Sessions {
                 }
             }
             Event::Answered(lock, id, answer) => {
-                self.locks(lock::Event::Answered(lock, id, answer), now, out);
+                self.with_locks(now, out, |locks, effects| {
+                    locks.answered(lock, id, answer, now, effects);
+                });
             }
             Event::Drain(until) => self.drain(until, now, out),
             Event::EndDrain => {
                 for lock in self.held() {
-                    #[cfg(feature = "simulation")]
-                    if mutant::is(Mutant::HastyStop) {
-                        self.free_at_once(lock, now, out);
-                        continue;
-                    }
                     self.end_grant(lock, Cause::ShuttingDown, now, out);
                 }
             }
-            Event::Leapt(_) | Event::Tick => {}
+            Event::ClockJumped(_) | Event::Tick => {}
         }
     }
 
@@ -211,28 +204,14 @@ impl Sessions {
     /// Locks of a page that have waiters while their lease is unavailable, in
     /// order. The store does not list them.
     #[must_use]
-    pub fn stranded(&self, page: &Page) -> Vec<LockName> {
-        self.locks.stranded(page)
+    pub fn blocked(&self, page: &Page) -> Vec<LockName> {
+        self.locks.blocked(page)
     }
 
     /// Whether this daemon has the lease of a lock.
     #[must_use]
     pub fn is_ours(&self, name: &LockName) -> bool {
         self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
-    }
-
-    /// The first token of a hold, and until when its lease can be counted on.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
-        self.locks.hold(name)
-    }
-
-    /// In which state a lock is, as numbers.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn lock_state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
-        self.locks.state(name)
     }
 
     /// Whether this daemon knows who holds a lock without being asked: its own
@@ -251,9 +230,9 @@ impl Sessions {
     /// Who holds a lock through another daemon, if a session waits for it.
     #[must_use]
     pub fn held_elsewhere(&self, name: &LockName) -> Option<&Arc<leasehold_store::LeaseInfo>> {
-        match self.locks.obstacle(self.locks.find(name)?)? {
-            lock::Obstacle::Elsewhere { by } => by.as_ref(),
-            lock::Obstacle::Trouble(_) => None,
+        match self.locks.blocker(self.locks.find(name)?)? {
+            Blocker::HeldByPeer { by } => by.as_ref(),
+            Blocker::StoreError(_) => None,
         }
     }
 
@@ -269,18 +248,19 @@ impl Sessions {
     #[must_use]
     pub fn step_down_by(&self, name: &LockName, within: Duration, now: Moment) -> Option<Moment> {
         let lock = self.locks.find(name)?;
-        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
-        let until = self.free_by(lock)?.max(now + within);
+        let grant = self.locks.active_grant(lock)?;
+        let until = self.free_by(lock, now)?.max(now + within);
         // It ends by itself before, if it was asked before or has a longest hold.
         Some(grant.hold_until.map_or(until, |hold_until| until.min(hold_until)))
     }
 
     /// When the lock is free at the latest if its grant is ended now.
-    fn free_by(&self, lock: LockId) -> Option<Moment> {
+    fn free_by(&self, lock: LockId, now: Moment) -> Option<Moment> {
         let grant = self.locks.grant(lock)?;
-        let session = self.sessions.get(grant.session.0 as usize)?;
+        let session = self.sessions.get(grant.session.index())?;
         let at = grant.ends_at.unwrap_or_else(|| session.deadline());
-        Some(self.locks.promised_until(lock).map_or(at, |until| until.min(at)))
+        let at = self.locks.promised_until(lock).map_or(at, |until| until.min(at));
+        Some(free_at(now, at))
     }
 }
 

@@ -1,13 +1,14 @@
 //! What a client asks for on its stream.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{Action, Message, Request, Session, Sessions, life::not_higher, numbers::Number};
+use super::{Action, Message, Request, Session, Sessions, lifecycle::not_higher, numbers::Number};
 use crate::{
-    error::Problem,
-    lock::{self, Patience, SessionKey},
+    error::RequestError,
+    lock::{self, Handle, SessionKey, WaitLimit},
 };
 use leasehold_rules::mutant::{self, Mutant};
+use leasehold_store::Value;
 use leasehold_time::Moment;
 use leasehold_types::Reason;
 
@@ -28,7 +29,7 @@ impl Sessions {
         };
         let mut is_repeat = false;
         if let Some(number) = number {
-            let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+            let Some(session) = self.sessions.get_mut(key.index()) else { return };
             match session.numbers.next(number) {
                 Number::New => {}
                 Number::Repeated => is_repeat = true,
@@ -41,16 +42,18 @@ impl Sessions {
         match request {
             Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
             Request::Acquire { request, name, wait, longest_hold, lease_duration, value } => {
-                let patience = match wait {
-                    None => Patience::Forever,
-                    Some(Duration::ZERO) => Patience::None,
-                    Some(wait) => Patience::Until(now + wait),
+                let Some(session) = self.sessions.get(key.index()) else { return };
+                let wait_limit = match wait {
+                    None => WaitLimit::Forever,
+                    Some(Duration::ZERO) => WaitLimit::None,
+                    Some(wait) => WaitLimit::Until(now + wait),
                 };
                 let acquire = lock::Acquire {
                     name,
                     session: key,
+                    holder: Arc::clone(&session.holder),
                     request,
-                    patience,
+                    wait_limit,
                     longest_hold,
                     lease_duration,
                     value,
@@ -61,61 +64,80 @@ impl Sessions {
                     self.acquire(acquire, now, out);
                 }
             }
-            Request::Cancel { request } => {
-                let session = self.sessions.get_mut(key.0 as usize);
-                if let Some((lock, ticket)) =
-                    session.and_then(|session| session.waits.remove(&request))
-                {
-                    let problem = Problem::new(Reason::Cancelled, "the acquire was cancelled");
-                    self.refuse(key, request, problem, out);
-                    self.locks(lock::Event::Leave(lock, ticket), now, out);
-                }
-            }
-            Request::Release { request, handle } => {
-                let session = self.sessions.get_mut(key.0 as usize);
-                match session.and_then(|session| session.forget_grant(handle)) {
-                    Some(lock) => {
-                        #[cfg(feature = "simulation")]
-                        self.remember_released(handle, lock);
-                        self.send(key, Message::Released { request }, out);
-                        self.locks(lock::Event::Free(lock), now, out);
-                    }
-                    #[cfg(feature = "simulation")]
-                    None if mutant::is(Mutant::ReleaseByName) => {
-                        self.release_by_name(handle, now, out);
-                    }
-                    None => {
-                        let problem = Problem::new(
-                            Reason::UnknownHandle,
-                            "handle: names no grant of this session; it was released or lost \
-                             before, or it is another session's. Nothing was released",
-                        );
-                        self.refuse(key, request, problem, out);
-                    }
-                }
-            }
+            Request::Cancel { request } => self.cancel(key, request, now, out),
+            Request::Release { request, handle } => self.release(key, request, handle, now, out),
             Request::Proclaim { request, handle, value } => {
-                let session = self.sessions.get(key.0 as usize);
-                let lock = session.and_then(|session| session.grants.get(&handle));
-                let lock = lock.map(|held| held.lock).filter(|lock| {
-                    self.locks.grant(*lock).is_some_and(|grant| grant.ends_at.is_none())
-                });
-                match lock {
-                    Some(lock) => {
-                        self.locks(lock::Event::Proclaim(lock, request, value), now, out);
-                    }
-                    None => {
-                        let problem = Problem::new(
-                            Reason::UnknownHandle,
-                            "handle: names no grant of this session that stands: it does not \
-                             lead, or not any more. Nothing was proclaimed",
-                        );
-                        self.refuse(key, request, problem, out);
-                    }
-                }
+                self.proclaim(key, request, handle, value, now, out);
             }
             Request::Close => self.end_session(key, None, now, out),
             Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
+        }
+    }
+
+    fn cancel(&mut self, key: SessionKey, request: u64, now: Moment, out: &mut Vec<Action>) {
+        let session = self.sessions.get_mut(key.index());
+        if let Some((lock, ticket)) = session.and_then(|session| session.waits.remove(&request)) {
+            let problem = RequestError::new(Reason::Cancelled, "the acquire was cancelled");
+            self.refuse(key, request, problem, out);
+            self.locks(lock::Event::Leave(lock, ticket), now, out);
+        }
+    }
+
+    fn release(
+        &mut self,
+        key: SessionKey,
+        request: u64,
+        handle: Handle,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let session = self.sessions.get_mut(key.index());
+        match session.and_then(|session| session.forget_grant(handle)) {
+            Some(lock) => {
+                #[cfg(feature = "simulation")]
+                self.remember_released(handle, lock);
+                // The session has forgotten the grant, so the release is certain. It is
+                // answered before the lock acts on it: the next grant may go to a waiter
+                // of this session, whose client reads its messages in order.
+                self.send(key, Message::Released { request }, out);
+                self.locks(lock::Event::Free(lock, None), now, out);
+            }
+            #[cfg(feature = "simulation")]
+            None if mutant::is(Mutant::ReleaseByName) => {
+                self.release_by_name(handle, now, out);
+            }
+            None => {
+                let problem = RequestError::new(
+                    Reason::UnknownHandle,
+                    "handle: names no grant of this session; it was released or lost \
+                     before, or it is another session's. Nothing was released",
+                );
+                self.refuse(key, request, problem, out);
+            }
+        }
+    }
+
+    fn proclaim(
+        &mut self,
+        key: SessionKey,
+        request: u64,
+        handle: Handle,
+        value: Value,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) {
+        let session = self.sessions.get(key.index());
+        let held = session.and_then(|session| session.grants.get(&handle));
+        match held.map(|held| held.lock).filter(|lock| self.locks.active_grant(*lock).is_some()) {
+            Some(lock) => self.locks(lock::Event::Proclaim(lock, request, value), now, out),
+            None => {
+                let problem = RequestError::new(
+                    Reason::UnknownHandle,
+                    "handle: names no grant of this session that stands: it does not \
+                     lead, or not any more. Nothing was proclaimed",
+                );
+                self.refuse(key, request, problem, out);
+            }
         }
     }
 
@@ -126,18 +148,18 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         if ping <= session.ping {
             let problem = not_higher("ping", ping, session.ping, "of this session");
             return self.fail_stream(key, problem, now, out);
         }
         session.ping = ping;
         session.pinged_at = now;
-        let session = &self.sessions[key.0 as usize];
+        let session = &self.sessions[key.index()];
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
         self.send(key, self.kept_alive(session), out);
         for (request, (lock, ticket)) in waits {
-            if let Some(position) = self.locks.position_news(lock, ticket, false) {
+            if let Some(position) = self.locks.take_position_change(lock, ticket) {
                 let queued = self.queued(key, request, lock, position, now);
                 self.send(key, queued, out);
             }
@@ -161,15 +183,17 @@ impl Sessions {
 
     pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
         let (key, request) = (acquire.session, acquire.request);
-        let Some(session) = self.sessions.get(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get(key.index()) else { return };
         let most = self.settings.max_locks_per_session;
         if session.grants.len() + session.waits.len() >= most {
             let name = &acquire.name;
             let message = format!(
                 "lock {name} refused: the session has reached max_locks_per_session ({most})"
             );
-            let problem =
-                Problem { lock: Some(acquire.name), ..Problem::new(Reason::Limit, message) };
+            let problem = RequestError {
+                lock: Some(acquire.name),
+                ..RequestError::new(Reason::Limit, message)
+            };
             return self.refuse(key, request, problem, out);
         }
         self.locks(lock::Event::Acquire(acquire), now, out);
@@ -179,13 +203,13 @@ impl Sessions {
     /// answered with its current state, and does not compete a second time.
     fn acquire_again(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
         let (key, request) = (acquire.session, acquire.request);
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         let waiting = session.waits.get(&request).copied();
         let granted = session.numbers.grant(request, || {
             let grants = session.grants.values();
             let active = grants.filter_map(|held| {
-                let grant = self.locks.grant(held.lock)?;
-                grant.ends_at.is_none().then_some((grant.request, held.lock))
+                let grant = self.locks.active_grant(held.lock)?;
+                Some((grant.request, held.lock))
             });
             active.collect()
         });
@@ -199,16 +223,16 @@ impl Sessions {
         };
         if self.locks.name(lock) != Some(&acquire.name) {
             let message = format_args!("{request} is the number of an acquire of another lock");
-            let problem = Problem::violation("request", message);
+            let problem = RequestError::violation("request", message);
             return self.fail_stream(key, problem, now, out);
         }
         if let Some((lock, ticket)) = waiting {
-            if let Some(position) = self.locks.position_news(lock, ticket, true) {
+            if let Some(position) = self.locks.take_position(lock, ticket) {
                 let queued = self.queued(key, request, lock, position, now);
                 self.send(key, queued, out);
             }
         } else if let Some(granted) =
-            self.sessions.get(key.0 as usize).and_then(|session| self.granted(session, lock))
+            self.sessions.get(key.index()).and_then(|session| self.granted(session, lock))
         {
             self.send(key, granted, out);
         }
@@ -237,9 +261,9 @@ impl Sessions {
     pub(super) fn free_at_once(&mut self, lock: lock::LockId, now: Moment, out: &mut Vec<Action>) {
         let Some(grant) = self.locks.grant(lock) else { return };
         let (session, handle) = (grant.session, grant.handle);
-        if let Some(session) = self.sessions.get_mut(session.0 as usize) {
+        if let Some(session) = self.sessions.get_mut(session.index()) {
             session.forget_grant(handle);
         }
-        self.locks(lock::Event::Free(lock), now, out);
+        self.locks(lock::Event::Free(lock, None), now, out);
     }
 }

@@ -8,9 +8,8 @@ mod cases;
 use proptest::prelude::*;
 
 use super::*;
-use crate::lock::Answer;
 use leasehold_store as lease;
-use leasehold_store::{Acquired, Claim, LeaseId, Value};
+use leasehold_store::{AcquireParams, Acquired, LeaseId, StoreAnswer, StoreCall, Value};
 use leasehold_types::Reason;
 use leasehold_types::{Token, TokenRange};
 
@@ -474,7 +473,7 @@ impl World {
             }
             Op::Leap(daemon, millis) => {
                 let daemon = daemon % self.daemons.len();
-                self.event(daemon, Event::Leapt(Duration::from_millis(millis)));
+                self.event(daemon, Event::ClockJumped(Duration::from_millis(millis)));
             }
         }
     }
@@ -525,7 +524,7 @@ impl Store {
         fate: Fate,
         sent: Moment,
         now: Moment,
-    ) -> (LeaseId, Answer) {
+    ) -> (LeaseId, StoreAnswer) {
         let applied = matches!(fate, Fate::Answered | Fate::AnswerLost);
         let unavailable = || lease::Error::Unavailable { why: "x".into(), retry_after: None };
         let why = || "no answer".to_owned();
@@ -533,7 +532,7 @@ impl Store {
         | StoreCall::Renew(name, id, _)
         | StoreCall::Release(name, id)
         | StoreCall::Publish(name, id, _)
-        | StoreCall::Acquire(Claim { name, id, .. })) = call;
+        | StoreCall::Acquire(AcquireParams { name, id, .. })) = call;
         let blob = self.blobs.entry(name.clone()).or_default();
         let free = blob.lease.is_none_or(|(held, expires)| held == *id || expires <= now);
         let ours = blob.lease.is_some_and(|(held, expires)| held == *id && expires > now);
@@ -560,17 +559,21 @@ impl Store {
             _ => {}
         }
         let answer = match (call, fate) {
-            (StoreCall::Acquire(_), Fate::Refused) => Answer::Acquire(Err(unavailable())),
-            (StoreCall::NextTokens(..), Fate::Refused) => Answer::NextTokens(Err(unavailable())),
-            (StoreCall::Renew(..), Fate::Refused) => Answer::Renew(Err(unavailable())),
-            (StoreCall::Release(..), Fate::Refused) => Answer::Release(Err(unavailable())),
-            (StoreCall::Publish(..), Fate::Refused) => Answer::Publish(Err(unavailable())),
-            (StoreCall::Publish(..), Fate::Answered) if ours => {
-                Answer::Publish(Ok(lease::Publish::Published))
+            (StoreCall::Acquire(_), Fate::Refused) => StoreAnswer::Acquire(Err(unavailable())),
+            (StoreCall::NextTokens(..), Fate::Refused) => {
+                StoreAnswer::NextTokens(Err(unavailable()))
             }
-            (StoreCall::Publish(..), Fate::Answered) => Answer::Publish(Ok(lease::Publish::Lost)),
+            (StoreCall::Renew(..), Fate::Refused) => StoreAnswer::Renew(Err(unavailable())),
+            (StoreCall::Release(..), Fate::Refused) => StoreAnswer::Release(Err(unavailable())),
+            (StoreCall::Publish(..), Fate::Refused) => StoreAnswer::Publish(Err(unavailable())),
+            (StoreCall::Publish(..), Fate::Answered) if ours => {
+                StoreAnswer::Publish(Ok(lease::Publish::Published))
+            }
+            (StoreCall::Publish(..), Fate::Answered) => {
+                StoreAnswer::Publish(Ok(lease::Publish::Lost))
+            }
             (StoreCall::Publish(..), _) => {
-                Answer::Publish(Ok(lease::Publish::Unknown { why: why() }))
+                StoreAnswer::Publish(Ok(lease::Publish::Unknown { why: why() }))
             }
             (StoreCall::Acquire(_) | StoreCall::NextTokens(..), Fate::Answered) => {
                 // Few tokens at a time, so that they run out.
@@ -582,28 +585,32 @@ impl Store {
                     None => lease::Acquire::Held { by: None },
                 };
                 match call {
-                    StoreCall::Acquire(_) => Answer::Acquire(Ok(answer)),
-                    _ => Answer::NextTokens(Ok(answer)),
+                    StoreCall::Acquire(_) => StoreAnswer::Acquire(Ok(answer)),
+                    _ => StoreAnswer::NextTokens(Ok(answer)),
                 }
             }
             (StoreCall::Renew(..), Fate::Answered) if ours => {
-                Answer::Renew(Ok(lease::Renew::Renewed { deadline: Some(lease_deadline(sent)) }))
+                StoreAnswer::Renew(Ok(lease::Renew::Renewed {
+                    deadline: Some(lease_deadline(sent)),
+                }))
             }
             (StoreCall::Renew(..), Fate::Answered) => {
-                Answer::Renew(Ok(lease::Renew::Lost { why: why(), broken: None }))
+                StoreAnswer::Renew(Ok(lease::Renew::Lost { why: why(), broken: None }))
             }
             (StoreCall::Release(..), Fate::Answered) => {
-                Answer::Release(Ok(lease::Release::Released))
+                StoreAnswer::Release(Ok(lease::Release::Released))
             }
             (StoreCall::Acquire(_), _) => {
-                Answer::Acquire(Ok(lease::Acquire::Unknown { why: why() }))
+                StoreAnswer::Acquire(Ok(lease::Acquire::Unknown { why: why() }))
             }
             (StoreCall::NextTokens(..), _) => {
-                Answer::NextTokens(Ok(lease::Acquire::Unknown { why: why() }))
+                StoreAnswer::NextTokens(Ok(lease::Acquire::Unknown { why: why() }))
             }
-            (StoreCall::Renew(..), _) => Answer::Renew(Ok(lease::Renew::Unknown { why: why() })),
+            (StoreCall::Renew(..), _) => {
+                StoreAnswer::Renew(Ok(lease::Renew::Unknown { why: why() }))
+            }
             (StoreCall::Release(..), _) => {
-                Answer::Release(Ok(lease::Release::Unknown { why: why() }))
+                StoreAnswer::Release(Ok(lease::Release::Unknown { why: why() }))
             }
         };
         (*id, answer)

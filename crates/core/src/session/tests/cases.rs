@@ -1,7 +1,7 @@
 //! What must hold in that world: whatever happens, and step by step.
 
 use super::*;
-use crate::error::Problem;
+use crate::error::RequestError;
 
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
@@ -185,7 +185,7 @@ fn acquires_of_one_session_exclude_each_other() {
 }
 
 /// The problem with which the daemon ended the stream.
-fn ended(actions: &[Action]) -> &Problem {
+fn ended(actions: &[Action]) -> &RequestError {
     match actions.first() {
         Some(Action::End(_, Some(problem))) => problem,
         other => panic!("{other:?}"),
@@ -656,7 +656,7 @@ fn nothing_is_granted_on_a_lease_that_a_leap_may_have_outlived() {
     let (daemon, lock, call, sent) = world.store.asked.remove(0);
     // The store does it, and the answer waits in a buffer while the machine is frozen.
     let (id, answer) = world.store.answer(&call, Fate::Answered, sent, world.now);
-    world.event(0, Event::Leapt(Duration::from_secs(60)));
+    world.event(0, Event::ClockJumped(Duration::from_secs(60)));
     world.event(daemon, Event::Answered(lock, id, answer));
     assert_eq!(world.grants, 0, "granted on a lease of 15 s after a leap of 60 s");
 }
@@ -672,7 +672,7 @@ fn a_store_that_asks_for_no_rest_is_not_asked_at_full_speed() {
             let StoreCall::Acquire(claim) = call else { panic!() };
             let error =
                 lease::Error::Unavailable { why: "busy".into(), retry_after: Some(Duration::ZERO) };
-            world.event(daemon, Event::Answered(lock, claim.id, Answer::Acquire(Err(error))));
+            world.event(daemon, Event::Answered(lock, claim.id, StoreAnswer::Acquire(Err(error))));
             polls += 1;
         }
         world.pass(Duration::from_millis(1));
@@ -690,7 +690,7 @@ fn a_store_that_asks_for_a_day_of_rest_is_asked_again_before() {
         why: "busy".into(),
         retry_after: Some(Duration::from_secs(86400)),
     };
-    world.event(daemon, Event::Answered(lock, claim.id, Answer::Acquire(Err(error))));
+    world.event(daemon, Event::Answered(lock, claim.id, StoreAnswer::Acquire(Err(error))));
     for _ in 0..600 {
         world.pass(Duration::from_secs(1));
         world.apply(Op::Ping(0, 0));

@@ -6,7 +6,7 @@ use leasehold::config::{self, SecretText};
 use leasehold_azure_store::{AzureStore, account::Account, doctor};
 use leasehold_fuzz::Fuzz;
 use leasehold_runtime::sleep;
-use leasehold_store::{Acquire, Breaker, Claim, LeaseId, LeaseStore, Page, Publication};
+use leasehold_store::{Acquire, AcquireParams, Breaker, LeaseId, LeaseStore, Page, Publication};
 use leasehold_time::Entropy;
 use leasehold_types::{LockName, Namespace, Token};
 
@@ -108,7 +108,7 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
     let name = LockName::parse("", "a").unwrap();
     let id = LeaseId::new(0x0123_4567);
     let breaker = Breaker { by: "ops".into(), reason: "fuzz".into() };
-    let claim = |again| Claim {
+    let claim = |again| AcquireParams {
         name: name.clone(),
         id,
         duration: LEASE,

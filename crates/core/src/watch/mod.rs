@@ -1,29 +1,33 @@
-//! Who wants to be told of changes. A slow reader gets the latest state of each
-//! lock that changed, not a backlog.
+//! Watchers: subscriptions to changes of locks, and in [`PollSchedule`] the polls of
+//! locks that peers may hold. A slow reader gets the latest state of each lock that
+//! changed, not a backlog.
+
+mod polls;
 
 use std::{
     collections::BTreeSet,
     task::{Context, Poll, Waker},
 };
 
+pub use polls::PollSchedule;
 use slab::Slab;
 
-use crate::error::Problem;
+use crate::error::RequestError;
 use leasehold_time::HashMap;
 use leasehold_types::{
     Reason,
     name::{LockName, Namespace},
 };
 
-/// So many locks may have changed before a reader that has not looked is sent
-/// away.
-const MOST_UNREAD: usize = 10_000;
+/// Maximum number of changed locks that a reader has not read; beyond it the watch
+/// ends.
+const MAX_PENDING_CHANGES: usize = 10_000;
 
-/// So many may watch one lock or another at a time.
-const MOST_WATCHERS: usize = 10_000;
+/// Maximum number of watches of single locks.
+const MAX_WATCHERS: usize = 10_000;
 
-/// So many may watch a prefix: each of them looks at every change.
-const MOST_PREFIXES: usize = 256;
+/// Maximum number of watches of prefixes; each is compared with every change.
+const MAX_PREFIXES: usize = 256;
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -60,19 +64,19 @@ struct Watcher {
     changed: BTreeSet<LockName>,
     waker: Option<Waker>,
     /// The daemon stops, or the reader is too slow.
-    end: Option<Option<Problem>>,
+    end: Option<Option<RequestError>>,
 }
 
 impl Watches {
     /// Begins to collect changes.
-    pub fn add(&mut self, target: Target) -> Result<WatchId, Problem> {
+    pub fn add(&mut self, target: Target) -> Result<WatchId, RequestError> {
         let (count, most) = match &target {
-            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MOST_WATCHERS),
-            Target::Prefix(..) => (self.prefixes.len(), MOST_PREFIXES),
+            Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MAX_WATCHERS),
+            Target::Prefix(..) => (self.prefixes.len(), MAX_PREFIXES),
         };
         if count >= most {
             let message = format!("at most {most} may watch in this way at a time");
-            return Err(Problem::new(Reason::Limit, message));
+            return Err(RequestError::new(Reason::Limit, message));
         }
         let slot = self.watchers.vacant_entry();
         match &target {
@@ -109,12 +113,12 @@ impl Watches {
         for watch in by_name.iter().chain(&self.prefixes) {
             let Some(watcher) = self.watchers.get_mut(*watch) else { continue };
             if watcher.target.covers(name) && watcher.end.is_none() {
-                if watcher.changed.len() >= MOST_UNREAD {
+                if watcher.changed.len() >= MAX_PENDING_CHANGES {
                     let message = format!(
-                        "{MOST_UNREAD} locks changed and were not read: watch again, or watch less"
+                        "{MAX_PENDING_CHANGES} locks changed and were not read: watch again, or watch less"
                     );
                     watcher.changed.clear();
-                    watcher.end = Some(Some(Problem::new(Reason::Limit, message)));
+                    watcher.end = Some(Some(RequestError::new(Reason::Limit, message)));
                 } else {
                     watcher.changed.insert(name.clone());
                 }
@@ -124,7 +128,7 @@ impl Watches {
     }
 
     /// Ends all watches.
-    pub fn end(&mut self, problem: &Problem) {
+    pub fn end(&mut self, problem: &RequestError) {
         for (_, watcher) in &mut self.watchers {
             watcher.end = Some(Some(problem.clone()));
             watcher.wake();
@@ -136,7 +140,7 @@ impl Watches {
         &mut self,
         watch: WatchId,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<LockName, Problem>>> {
+    ) -> Poll<Option<Result<LockName, RequestError>>> {
         let Some(watcher) = self.watchers.get_mut(watch) else { return Poll::Ready(None) };
         if let Some(name) = watcher.changed.pop_first() {
             return Poll::Ready(Some(Ok(name)));
@@ -167,7 +171,7 @@ mod tests {
         LockName::parse("", name).unwrap()
     }
 
-    fn next(watches: &mut Watches, watch: WatchId) -> Poll<Option<Result<LockName, Problem>>> {
+    fn next(watches: &mut Watches, watch: WatchId) -> Poll<Option<Result<LockName, RequestError>>> {
         watches.poll_changed(watch, &Context::from_waker(Waker::noop()))
     }
 
@@ -190,7 +194,7 @@ mod tests {
         let mut watches = Watches::default();
         let namespace = Namespace::parse("").unwrap();
         let watch = watches.add(Target::Prefix(namespace, String::new())).unwrap();
-        for n in 0..=MOST_UNREAD {
+        for n in 0..=MAX_PENDING_CHANGES {
             watches.changed(&name(&n.to_string()));
         }
         let Poll::Ready(Some(Err(problem))) = next(&mut watches, watch) else { panic!() };

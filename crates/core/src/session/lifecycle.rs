@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::{
     Action, ExpiredSession, Message, Open, Opened, RequestNumbers, Secret, Session, SessionId,
-    Sessions, StreamId, view,
+    Sessions, StreamId, wording,
 };
 use crate::{
-    error::Problem,
+    error::RequestError,
     lock::{self, Cause, LockId, SessionKey},
 };
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::ends_with_stream;
 use leasehold_store::DURATIONS;
 use leasehold_time::{HashMap, Moment};
 use leasehold_types::Reason;
@@ -20,13 +20,13 @@ impl Sessions {
     pub(super) fn tick(&mut self, now: Moment, out: &mut Vec<Action>) {
         let mut expired = Vec::new();
         while let Some(key) = self.schedule.pop(now) {
-            let Some(session) = self.sessions.get_mut(key.0 as usize) else { continue };
+            let Some(session) = self.sessions.get_mut(key.index()) else { continue };
             session.armed = None;
             if session.deadline() <= now {
                 expired.push(key);
             } else {
-                if session.untold && session.quiet_until <= now {
-                    self.tell_unasked(key, now, out);
+                if session.push_pending && session.next_push_at <= now {
+                    self.push_keep_alive(key, now, out);
                 }
                 self.arm(key);
             }
@@ -45,7 +45,7 @@ impl Sessions {
     /// have arrived since, it is armed anew. So a ping does not touch the
     /// schedule.
     pub(super) fn arm(&mut self, key: SessionKey) {
-        if let Some(session) = self.sessions.get_mut(key.0 as usize) {
+        if let Some(session) = self.sessions.get_mut(key.index()) {
             let due = session.due();
             self.schedule.rearm(key, &mut session.armed, Some(due));
         }
@@ -59,14 +59,14 @@ impl Sessions {
         out: &mut Vec<Action>,
     ) {
         if self.draining.is_some() {
-            let problem = Problem::new(Reason::ShuttingDown, "the daemon is shutting down");
+            let problem = RequestError::new(Reason::ShuttingDown, "the daemon is shutting down");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         if self.sessions.len() >= self.settings.max_sessions {
             let most = self.settings.max_sessions;
-            let problem = Problem {
+            let problem = RequestError {
                 retry_after: Some(self.settings.default_ttl),
-                ..Problem::new(
+                ..RequestError::new(
                     Reason::Limit,
                     format!("session refused: the daemon has reached max_sessions ({most})"),
                 )
@@ -87,8 +87,8 @@ impl Sessions {
             numbers: RequestNumbers::default(),
             limited: 0,
             armed: None,
-            quiet_until: now,
-            untold: false,
+            next_push_at: now,
+            push_pending: false,
         };
         let opened = self.opened(&session, Some(session.secret));
         let secret = session.secret;
@@ -129,14 +129,14 @@ impl Sessions {
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.secrets.get(&secret).copied() else {
-            let problem = Problem::new(
+            let problem = RequestError::new(
                 Reason::UnknownSession,
                 "this session has expired or was closed, or the daemon was restarted: what it \
                  held is lost; open a new one",
             );
             return out.push(Action::End(stream, Some(Box::new(problem))));
         };
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         if ping <= session.ping {
             let last = session.ping;
             let problem = not_higher("ping", ping, last, "of this session");
@@ -151,7 +151,7 @@ impl Sessions {
             out.push(Action::Supersede(old));
         }
         self.bind(stream, Some(key));
-        let session = &self.sessions[key.0 as usize];
+        let session = &self.sessions[key.index()];
         out.push(Action::Send(stream, self.opened(session, None)));
         for held in session.grants.values() {
             if let Some(granted) = self.granted(session, held.lock) {
@@ -160,14 +160,14 @@ impl Sessions {
         }
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
         for (request, (lock, ticket)) in &waits {
-            if let Some(position) = self.locks.position_news(*lock, *ticket, true) {
+            if let Some(position) = self.locks.take_position(*lock, *ticket) {
                 let queued = self.queued(key, *request, *lock, position, now);
                 out.push(Action::Send(stream, queued));
             }
         }
         out.push(Action::Send(stream, Message::Restored));
-        self.warn_of_stop(&self.sessions[key.0 as usize], now, out);
-        self.warn_of_step_down(&self.sessions[key.0 as usize], now, out);
+        self.warn_of_stop(&self.sessions[key.index()], now, out);
+        self.warn_of_step_down(&self.sessions[key.index()], now, out);
         for (_, (lock, ticket)) in waits {
             self.locks(lock::Event::Present(lock, ticket, true), now, out);
         }
@@ -176,7 +176,7 @@ impl Sessions {
     /// The answer to the acquire that holds a lock, with the validity since the
     /// session's last keep-alive. None if its grant is lost.
     pub(super) fn granted(&self, session: &Session, lock: LockId) -> Option<Message> {
-        let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
+        let grant = self.locks.active_grant(lock)?;
         Some(Message::Granted {
             request: grant.request,
             token: grant.token,
@@ -191,11 +191,11 @@ impl Sessions {
     pub(super) fn fail_stream(
         &mut self,
         key: SessionKey,
-        problem: Problem,
+        problem: RequestError,
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let session = self.sessions.get(key.0 as usize);
+        let session = self.sessions.get(key.index());
         let Some(stream) = session.and_then(|session| session.stream) else { return };
         out.push(Action::End(stream, Some(Box::new(problem))));
         self.detached(stream, now, out);
@@ -203,14 +203,10 @@ impl Sessions {
 
     pub(super) fn detached(&mut self, stream: StreamId, now: Moment, out: &mut Vec<Action>) {
         let Some(key) = self.bind(stream, None) else { return };
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         session.stream = None;
-        let fenced = session.fenced && !mutant::is(Mutant::FencedOutlivesStream);
-        if fenced || mutant::is(Mutant::FreedWithStream) {
+        if ends_with_stream(session.fenced) {
             return self.end_session(key, None, now, out);
-        }
-        if mutant::is(Mutant::AbsentIsServed) {
-            return;
         }
         let waits: Vec<_> = session.waits.values().copied().collect();
         for (lock, ticket) in waits {
@@ -230,10 +226,10 @@ impl Sessions {
     pub(super) fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
         for held in session.grants.values() {
-            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            if let Some(grant) = self.locks.active_grant(held.lock)
                 && let Some(name) = self.locks.name(held.lock)
             {
-                let message = view::stopping(grant.handle, name, until.since(now));
+                let message = wording::stopping(grant.handle, name, until.since(now));
                 out.push(Action::Send(stream, message));
             }
         }
@@ -243,13 +239,13 @@ impl Sessions {
     fn warn_of_step_down(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let Some(stream) = session.stream else { return };
         for held in session.grants.values() {
-            if let Some(grant) = self.locks.grant(held.lock).filter(|grant| grant.ends_at.is_none())
+            if let Some(grant) = self.locks.active_grant(held.lock)
                 && let Some(until) = grant.hold_until
-                && let Some(Cause::SteppedDown { by, reason }) = grant.over_because.as_deref()
+                && let Some(Cause::SteppedDown { by, reason }) = grant.end_cause.as_deref()
                 && let Some(name) = self.locks.name(held.lock)
             {
                 let ends_in = until.since(now);
-                let message = view::asked_to_step_down(grant.handle, name, by, reason, ends_in);
+                let message = wording::asked_to_step_down(grant.handle, name, by, reason, ends_in);
                 out.push(Action::Send(stream, message));
             }
         }
@@ -271,7 +267,7 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        if let Some(at) = self.free_by(lock) {
+        if let Some(at) = self.free_by(lock, now) {
             self.locks(lock::Event::End(lock, at, cause), now, out);
         }
     }
@@ -287,11 +283,11 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let Some(grant) = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none()) else {
+        let Some(grant) = self.locks.active_grant(lock) else {
             return;
         };
         let (key, handle) = (grant.session, grant.handle);
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         if let Some(held) = session.grants.get_mut(&handle)
             && !held.limited
         {
@@ -299,7 +295,8 @@ impl Sessions {
             session.limited += 1;
         }
         if let Some(name) = self.locks.name(lock).cloned() {
-            let message = view::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
+            let message =
+                wording::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
             self.send(key, message, out);
         }
         let cause = Cause::SteppedDown { by, reason };
@@ -307,7 +304,7 @@ impl Sessions {
     }
 
     pub(super) fn leave_queues(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         for (lock, ticket) in std::mem::take(&mut session.waits).into_values() {
             self.locks(lock::Event::Leave(lock, ticket), now, out);
         }
@@ -321,11 +318,11 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         self.schedule.rearm(key, &mut session.armed, None);
         self.secrets.remove(&session.secret);
         self.leave_queues(key, now, out);
-        let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
         let grants = std::mem::take(&mut session.grants);
         if cause == Some(Cause::Expired) && !grants.is_empty() {
             let locks = grants.values().filter_map(|held| self.locks.name(held.lock).cloned());
@@ -333,21 +330,16 @@ impl Sessions {
             let expired = ExpiredSession { id, holder, ttl, locks: locks.collect() };
             out.push(Action::Expired(Box::new(expired)));
         }
-        for (handle, held) in grants {
-            if let Some(cause) = &cause
-                && let Some(name) = self.locks.name(held.lock).cloned()
-            {
-                self.send(key, view::lost(handle, &name, cause), out);
-            }
-            self.locks(lock::Event::Free(held.lock), now, out);
+        for held in grants.into_values() {
+            self.locks(lock::Event::Free(held.lock, cause.clone()), now, out);
         }
-        let session = self.sessions.remove(key.0 as usize);
+        let session = self.sessions.remove(key.index());
         if let Some(stream) = session.stream {
             self.bind(stream, None);
             let problem = cause.map(|_| {
                 let ttl = humantime::format_duration(session.ttl);
                 let message = format!("the session expired: no keep-alive within its TTL ({ttl})");
-                Box::new(Problem::new(Reason::Expired, message))
+                Box::new(RequestError::new(Reason::Expired, message))
             });
             out.push(Action::End(stream, problem));
         }
@@ -355,6 +347,9 @@ impl Sessions {
 }
 
 /// A keep-alive or request number that does not increase.
-pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> Problem {
-    Problem::violation(field, format_args!("{number} is not higher than {last}, the last {of}"))
+pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> RequestError {
+    RequestError::violation(
+        field,
+        format_args!("{number} is not higher than {last}, the last {of}"),
+    )
 }

@@ -1,5 +1,5 @@
-//! Locks that somebody watches here and other daemons may hold: when to look at
-//! each again, however many watch it, and what was seen last. Pure.
+//! Polls of watched locks that peers may hold: when each is due, and what the last
+//! one found. Sans-IO.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,15 +8,15 @@ use leasehold_store::LeaseInfo;
 use leasehold_time::{Entropy, HashMap, Moment};
 use leasehold_types::{LockName, Token};
 
-/// What is watched.
+/// Watched locks, and the times of their polls.
 #[derive(Debug)]
-pub struct Observed {
+pub struct PollSchedule {
     locks: HashMap<LockName, Entry>,
     schedule: Schedule<LockName>,
     interval: Duration,
     entropy: Entropy,
     /// Counts how often this daemon knew better.
-    stamps: u64,
+    generation: u64,
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct Entry {
     seen: Option<Arc<LeaseInfo>>,
     armed: Option<Moment>,
     /// When this was learned: reads that were sent before are out of date.
-    stamp: u64,
+    generation: u64,
     /// The last that was learned otherwise, which is not learned again.
     learned: Option<Arc<LeaseInfo>>,
     /// Highest token that this daemon granted itself. Once the lock is not ours any more,
@@ -34,7 +34,7 @@ struct Entry {
     granted: Option<Token>,
 }
 
-impl Observed {
+impl PollSchedule {
     /// Nothing is watched. Whatever will be is looked at this often.
     #[must_use]
     pub fn new(interval: Duration, entropy: Entropy) -> Self {
@@ -43,7 +43,7 @@ impl Observed {
             schedule: Schedule::default(),
             interval,
             entropy,
-            stamps: 0,
+            generation: 0,
         }
     }
 
@@ -71,8 +71,8 @@ impl Observed {
         self.schedule.next()
     }
 
-    /// A lock to look at now. It is not due again before it was
-    /// [seen](Self::saw) or [missed](Self::missed).
+    /// Returns a lock whose poll is due. It is not due again before
+    /// [`Self::record_poll`] or [`Self::record_failed_poll`].
     pub fn pop(&mut self, now: Moment) -> Option<LockName> {
         let name = self.schedule.pop(now)?;
         if let Some(entry) = self.locks.get_mut(&name) {
@@ -81,8 +81,9 @@ impl Observed {
         Some(name)
     }
 
-    /// It was looked at. Says whether that brought news.
-    pub fn saw(
+    /// Records what a poll found that was sent after generation `since`. Reports
+    /// whether that differs from what was known.
+    pub fn record_poll(
         &mut self,
         name: &LockName,
         info: Option<Arc<LeaseInfo>>,
@@ -90,47 +91,47 @@ impl Observed {
         now: Moment,
     ) -> bool {
         self.rearm(name, now);
-        self.stamps += 1;
+        self.generation += 1;
         let Some(entry) = self.locks.get_mut(name) else { return false };
         // Of two reads at the same time, either may be the older one.
-        if entry.stamp > since {
+        if entry.generation > since {
             return false;
         }
         let info = info.filter(|info| info.held && !entry.is_over(info));
         let news = !alike(entry.seen.as_deref(), info.as_deref());
         entry.seen = info;
-        entry.stamp = self.stamps;
+        entry.generation = self.generation;
         news
     }
 
-    /// It could not be looked at, or need not be for now.
-    pub fn missed(&mut self, name: &LockName, now: Moment) {
+    /// Records that a poll failed, or was not needed.
+    pub fn record_failed_poll(&mut self, name: &LockName, now: Moment) {
         self.rearm(name, now);
     }
 
     /// This daemon has the lock itself, and has granted it with this token: what was seen
     /// before is out of date.
     pub fn forget(&mut self, name: &LockName, granted: Option<Token>) {
-        self.stamps += 1;
+        self.generation += 1;
         if let Some(entry) = self.locks.get_mut(name) {
             entry.seen = None;
             entry.learned = None;
-            entry.stamp = self.stamps;
+            entry.generation = self.generation;
             entry.granted = entry.granted.max(granted);
         }
     }
 
     /// This daemon has found out otherwise who holds the lock, by a read that was sent
-    /// after this stamp.
+    /// after this generation.
     pub fn learn(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
-        self.stamps += 1;
+        self.generation += 1;
         let Some(entry) = self.locks.get_mut(name) else { return };
         let learned = entry.learned.replace(Arc::clone(info));
-        if learned.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.stamp > since {
+        if learned.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.generation > since {
             return;
         }
         entry.seen = Some(Arc::clone(info)).filter(|info| info.held && !entry.is_over(info));
-        entry.stamp = self.stamps;
+        entry.generation = self.generation;
     }
 
     /// Whether this is what was seen last.
@@ -145,10 +146,10 @@ impl Observed {
         self.locks.contains_key(name)
     }
 
-    /// To be taken before a look, for [`Self::saw`].
+    /// Returns the current generation, to be read before a poll is sent.
     #[must_use]
-    pub const fn stamp(&self) -> u64 {
-        self.stamps
+    pub const fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// What was seen last, if somebody held it.
@@ -206,83 +207,83 @@ mod tests {
 
     #[test]
     fn each_lock_is_looked_at_once_in_a_while_however_many_watch() {
-        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         for _ in 0..3 {
-            observed.add(&name, None, at(10));
+            polls.add(&name, None, at(10));
         }
-        assert_eq!(observed.pop(at(11)), None);
-        assert_eq!(observed.pop(at(12)), Some(name.clone()));
-        assert_eq!(observed.pop(at(99)), None, "a look is under way");
-        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
-        assert_eq!(observed.pop(at(14)), Some(name.clone()));
+        assert_eq!(polls.pop(at(11)), None);
+        assert_eq!(polls.pop(at(12)), Some(name.clone()));
+        assert_eq!(polls.pop(at(99)), None, "a look is under way");
+        assert!(polls.record_poll(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
+        assert_eq!(polls.pop(at(14)), Some(name.clone()));
         assert!(
-            !observed.saw(&name, held(&name, 7, b"x"), u64::MAX, at(14)),
+            !polls.record_poll(&name, held(&name, 7, b"x"), u64::MAX, at(14)),
             "only time has passed"
         );
-        assert_eq!(observed.pop(at(16)), Some(name.clone()));
-        assert!(observed.saw(&name, held(&name, 9, b"y"), u64::MAX, at(16)));
+        assert_eq!(polls.pop(at(16)), Some(name.clone()));
+        assert!(polls.record_poll(&name, held(&name, 9, b"y"), u64::MAX, at(16)));
         for _ in 0..3 {
-            observed.remove(&name);
+            polls.remove(&name);
         }
-        assert_eq!(observed.next_due(), None);
+        assert_eq!(polls.next_due(), None);
     }
 
     #[test]
     fn what_this_daemon_knows_better_is_forgotten() {
-        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
-        observed.add(&name, None, at(10));
-        assert!(observed.saw(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
-        assert!(observed.seen(&name).is_some());
-        observed.forget(&name, None);
-        assert!(observed.seen(&name).is_none());
-        assert!(!observed.saw(&name, None, u64::MAX, at(14)));
+        polls.add(&name, None, at(10));
+        assert!(polls.record_poll(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
+        assert!(polls.seen(&name).is_some());
+        polls.forget(&name, None);
+        assert!(polls.seen(&name).is_none());
+        assert!(!polls.record_poll(&name, None, u64::MAX, at(14)));
     }
 
     #[test]
     fn overlapping_reads_do_not_bring_back_an_older_state() {
-        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
-        observed.add(&name, None, at(10));
-        let (first, second) = (observed.stamp(), observed.stamp());
-        assert!(observed.saw(&name, held(&name, 5, b"new"), second, at(11)));
-        assert!(!observed.saw(&name, held(&name, 4, b"old"), first, at(12)));
+        polls.add(&name, None, at(10));
+        let (first, second) = (polls.generation(), polls.generation());
+        assert!(polls.record_poll(&name, held(&name, 5, b"new"), second, at(11)));
+        assert!(!polls.record_poll(&name, held(&name, 4, b"old"), first, at(12)));
         // Nor does what a waiter's poll found, which was sent before.
-        observed.learn(&name, &held(&name, 4, b"old").unwrap(), first);
-        let value = |observed: &Observed| observed.seen(&name).unwrap().value.clone();
-        assert_eq!(value(&observed).as_deref(), Some(b"new".as_slice()));
+        polls.learn(&name, &held(&name, 4, b"old").unwrap(), first);
+        let value = |polls: &PollSchedule| polls.seen(&name).unwrap().value.clone();
+        assert_eq!(value(&polls).as_deref(), Some(b"new".as_slice()));
         // A later one is learned once.
         let newer = held(&name, 6, b"newer").unwrap();
-        let since = observed.stamp();
-        observed.learn(&name, &newer, since);
-        assert_eq!(value(&observed).as_deref(), Some(b"newer".as_slice()));
-        let since = observed.stamp();
-        assert!(observed.saw(&name, held(&name, 7, b"newest"), since, at(13)));
-        let since = observed.stamp();
-        observed.learn(&name, &newer, since);
-        assert_eq!(value(&observed).as_deref(), Some(b"newest".as_slice()));
+        let since = polls.generation();
+        polls.learn(&name, &newer, since);
+        assert_eq!(value(&polls).as_deref(), Some(b"newer".as_slice()));
+        let since = polls.generation();
+        assert!(polls.record_poll(&name, held(&name, 7, b"newest"), since, at(13)));
+        let since = polls.generation();
+        polls.learn(&name, &newer, since);
+        assert_eq!(value(&polls).as_deref(), Some(b"newest".as_slice()));
     }
 
     #[test]
     fn leader_replaced_by_own_grant_is_not_shown_again() {
-        let mut observed = Observed::new(INTERVAL, Entropy::seeded(1));
+        let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         let led = |token: u64| {
             let info = LeaseInfo::clone(&held(&name, 5, b"x").unwrap());
             Some(Arc::new(LeaseInfo { leader: Token::from_stored(token), ..info }))
         };
-        observed.add(&name, None, at(10));
-        observed.forget(&name, Token::from_stored(7));
+        polls.add(&name, None, at(10));
+        polls.forget(&name, Token::from_stored(7));
         // A second watcher begins while this daemon has granted the lock again.
-        observed.add(&name, Token::from_stored(8), at(10));
+        polls.add(&name, Token::from_stored(8), at(10));
         for former in [6, 7, 8] {
-            let since = observed.stamp();
-            observed.saw(&name, led(former), since, at(11));
-            assert!(observed.seen(&name).is_none());
+            let since = polls.generation();
+            polls.record_poll(&name, led(former), since, at(11));
+            assert!(polls.seen(&name).is_none());
         }
-        let since = observed.stamp();
-        observed.saw(&name, led(9), since, at(12));
-        assert!(observed.seen(&name).is_some());
+        let since = polls.generation();
+        polls.record_poll(&name, led(9), since, at(12));
+        assert!(polls.seen(&name).is_some());
     }
 }

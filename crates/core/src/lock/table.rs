@@ -1,0 +1,350 @@
+//! The table of locks: passes each event to its lock, and keeps the timers and
+//! indexes of all.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use leasehold_store::{LeaseId, Page, StoreAnswer};
+use leasehold_time::{Entropy, HashMap, Moment};
+use leasehold_types::LockName;
+use slab::Slab;
+
+use super::{
+    Acquire, Effect, Event, Refusal, Settings,
+    grant::{Grant, LockId},
+    lease::Blocker,
+    queue::{Queue, Ticket, Waiter},
+    state::Lock,
+};
+use crate::schedule::Schedule;
+
+/// What a lock's own code is given along with each event.
+pub(super) struct Cx<'a> {
+    pub(super) lock: LockId,
+    pub(super) now: Moment,
+    pub(super) entropy: &'a mut Entropy,
+    #[cfg(feature = "simulation")]
+    one_id: u128,
+    #[cfg(feature = "simulation")]
+    pub(super) draining: bool,
+    pub(super) settings: &'a Settings,
+    pub(super) schedule: &'a mut Schedule<Due>,
+    /// An empty queue, to be used again.
+    pub(super) spare: &'a mut Option<Box<Queue>>,
+    pub(super) out: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    /// For a lease's id (safety rule 1).
+    pub(super) fn fresh_bits(&mut self) -> u128 {
+        #[cfg(feature = "simulation")]
+        if leasehold_rules::mutant::is(leasehold_rules::mutant::Mutant::SameLeaseId) {
+            return self.one_id;
+        }
+        leasehold_rules::fresh_lease_id(self.entropy)
+    }
+}
+
+/// What can fall due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    Lock(LockId),
+    Wait(LockId, Ticket),
+}
+
+/// The locks that are held or waited for.
+#[derive(Debug)]
+pub struct Locks {
+    locks: Slab<Lock>,
+    names: HashMap<LockName, LockId>,
+    /// Locks with waiters while their lease is unavailable.
+    blocked: BTreeSet<LockName>,
+    schedule: Schedule<Due>,
+    settings: Settings,
+    entropy: Entropy,
+    tickets: u64,
+    draining: bool,
+    spare: Option<Box<Queue>>,
+    /// What a mutant uses again and again.
+    #[cfg(feature = "simulation")]
+    one_id: u128,
+}
+
+impl Locks {
+    /// No locks.
+    #[must_use]
+    pub fn new(settings: Settings, entropy: Entropy) -> Self {
+        #[cfg(feature = "simulation")]
+        let mut entropy = entropy;
+        Self {
+            #[cfg(feature = "simulation")]
+            one_id: entropy.bits(),
+            locks: Slab::new(),
+            names: HashMap::default(),
+            blocked: BTreeSet::new(),
+            schedule: Schedule::default(),
+            settings,
+            entropy,
+            tickets: 0,
+            draining: false,
+            spare: None,
+        }
+    }
+
+    /// Something happened.
+    pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Effect>) {
+        match event {
+            Event::Acquire(acquire) => self.acquire(acquire, now, out),
+            Event::Leave(lock, ticket) => {
+                self.with(lock, now, out, |lock, cx| lock.leave(ticket, cx));
+            }
+            Event::Present(lock, ticket, present) => {
+                self.with(lock, now, out, |lock, cx| lock.set_present(ticket, present, cx));
+            }
+            Event::Free(lock, cause) => {
+                self.with(lock, now, out, |lock, cx| lock.free(cause, cx));
+            }
+            Event::End(lock, at, cause) => {
+                self.with(lock, now, out, |lock, cx| lock.end(at, cause, cx));
+            }
+            Event::Limit(lock, at, cause) => {
+                self.with(lock, now, out, |lock, _| lock.limit_grant(at, cause));
+            }
+            Event::Proclaim(lock, request, value) => {
+                self.with(lock, now, out, |lock, cx| lock.proclaim(request, value, cx));
+            }
+            Event::Drain => {
+                self.draining = true;
+                self.settings.linger = Duration::ZERO;
+                self.with_all(now, out, |lock, cx| lock.refuse_all(Refusal::ShuttingDown, cx));
+            }
+            Event::Tick => {
+                while let Some(due) = self.schedule.pop(now) {
+                    match due {
+                        Due::Lock(lock) => self.with(lock, now, out, |lock, cx| {
+                            lock.armed = None;
+                            lock.tick(cx);
+                        }),
+                        Due::Wait(lock, ticket) => {
+                            self.with(lock, now, out, |lock, cx| lock.give_up(ticket, cx));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles the store's answer to a call for this lease.
+    pub fn answered(
+        &mut self,
+        lock: LockId,
+        id: LeaseId,
+        answer: StoreAnswer,
+        now: Moment,
+        out: &mut Vec<Effect>,
+    ) {
+        self.with(lock, now, out, |lock, cx| lock.answered(id, answer, cx));
+    }
+
+    /// The wall clock has run ahead of ours by this much.
+    pub fn clock_jumped(&mut self, by: Duration, now: Moment, out: &mut Vec<Effect>) {
+        self.with_all(now, out, |lock, cx| lock.clock_jumped(by, cx));
+    }
+
+    /// When [`Event::Tick`] must come next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Moment> {
+        self.schedule.next()
+    }
+
+    /// Finds a lock that is held or waited for.
+    #[must_use]
+    pub fn find(&self, name: &LockName) -> Option<LockId> {
+        self.names.get(name).copied()
+    }
+
+    /// The name, while the lock is held or waited for.
+    #[must_use]
+    pub fn name(&self, lock: LockId) -> Option<&LockName> {
+        self.get(lock).map(|lock| &lock.name)
+    }
+
+    /// The grant that stands or is ending.
+    #[must_use]
+    pub fn grant(&self, lock: LockId) -> Option<&Grant> {
+        self.get(lock)?.grant()
+    }
+
+    /// Returns the grant unless it is lost.
+    #[must_use]
+    pub fn active_grant(&self, lock: LockId) -> Option<&Grant> {
+        self.grant(lock).filter(|grant| grant.is_active())
+    }
+
+    /// When the grant ends whatever its session does.
+    #[must_use]
+    pub fn limit(&self, lock: LockId) -> Option<Moment> {
+        self.get(lock)?.limit()
+    }
+
+    /// Until when its holder may count on the grant at the most.
+    #[must_use]
+    pub fn promised_until(&self, lock: LockId) -> Option<Moment> {
+        self.get(lock)?.promised_until()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self, lock: LockId) -> usize {
+        self.get(lock).map_or(0, Lock::waiting)
+    }
+
+    /// Returns the reason why the lease can't be acquired now.
+    #[must_use]
+    pub fn blocker(&self, lock: LockId) -> Option<&Blocker> {
+        self.get(lock)?.blocker()
+    }
+
+    /// Returns a waiter's position, which counts as sent to its client.
+    pub fn take_position(&mut self, lock: LockId, ticket: Ticket) -> Option<u32> {
+        self.locks.get_mut(lock.index())?.take_position(ticket).map(|(position, _)| position)
+    }
+
+    /// Returns a waiter's position if its client was sent another one before.
+    pub fn take_position_change(&mut self, lock: LockId, ticket: Ticket) -> Option<u32> {
+        let taken = self.locks.get_mut(lock.index())?.take_position(ticket);
+        taken.filter(|(_, changed)| *changed).map(|(position, _)| position)
+    }
+
+    /// Whether the lease is ours; while it is only asked for, it is not.
+    #[must_use]
+    pub fn is_ours(&self, lock: LockId) -> bool {
+        self.get(lock).is_some_and(Lock::is_ours)
+    }
+
+    /// Locks of a page that have waiters while their lease is unavailable, in
+    /// order.
+    #[must_use]
+    pub fn blocked(&self, page: &Page) -> Vec<LockName> {
+        page.names(|range| self.blocked.range(range).next().cloned())
+    }
+
+    /// How many locks are held or waited for.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Whether no lock is held or waited for, and no call is under way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty()
+    }
+
+    fn acquire(&mut self, acquire: Acquire, now: Moment, out: &mut Vec<Effect>) {
+        let Acquire {
+            name,
+            session,
+            holder,
+            request,
+            wait_limit,
+            longest_hold,
+            lease_duration,
+            value,
+        } = acquire;
+        let found = self.find(&name);
+        let refusal = if self.draining {
+            Some(Refusal::ShuttingDown)
+        } else if found.is_none() && self.locks.len() >= self.settings.max_locks {
+            let most = self.settings.max_locks;
+            Some(Refusal::Limit(format!("max_locks ({most})")))
+        } else if found.is_some_and(|id| self.waiting(id) >= self.settings.max_waiters_per_lock) {
+            let most = self.settings.max_waiters_per_lock;
+            Some(Refusal::Limit(format!("max_waiters_per_lock ({most})")))
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            out.push(Effect::Refused { session, request, name, why });
+            return;
+        }
+        let id = found.unwrap_or_else(|| LockId(self.locks.vacant_key() as u32));
+        if found.is_none() {
+            self.locks.insert(Lock::new(name.clone()));
+            self.names.insert(name, id);
+        }
+        self.tickets += 1;
+        let waiter = Waiter {
+            ticket: Ticket(self.tickets),
+            session,
+            holder,
+            request,
+            wait_limit,
+            longest_hold,
+            lease_duration: lease_duration.unwrap_or(self.settings.lease_duration),
+            value,
+            present: true,
+            last_sent_position: 0,
+            armed: None,
+        };
+        self.with(id, now, out, |lock, cx| lock.join(waiter, cx));
+    }
+
+    pub(super) fn get(&self, lock: LockId) -> Option<&Lock> {
+        self.locks.get(lock.index())
+    }
+
+    /// Lets one lock act, then sees to its timer, and forgets it once it is
+    /// neither held nor waited for.
+    fn with(
+        &mut self,
+        id: LockId,
+        now: Moment,
+        out: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Lock, &mut Cx<'_>),
+    ) {
+        let Some(lock) = self.locks.get_mut(id.index()) else { return };
+        let before = lock.visible_state();
+        let was_blocked = lock.is_blocked();
+        let mut cx = Cx {
+            lock: id,
+            now,
+            entropy: &mut self.entropy,
+            #[cfg(feature = "simulation")]
+            one_id: self.one_id,
+            #[cfg(feature = "simulation")]
+            draining: self.draining,
+            settings: &self.settings,
+            schedule: &mut self.schedule,
+            spare: &mut self.spare,
+            out,
+        };
+        act(lock, &mut cx);
+        if before != lock.visible_state() {
+            out.push(Effect::Changed(lock.name.clone()));
+        }
+        match (was_blocked, lock.is_blocked()) {
+            (false, true) => _ = self.blocked.insert(lock.name.clone()),
+            (true, false) => _ = self.blocked.remove(&lock.name),
+            _ => {}
+        }
+        let idle = lock.is_idle();
+        let due = if idle { None } else { lock.due() };
+        self.schedule.rearm(Due::Lock(id), &mut lock.armed, due);
+        if idle {
+            let lock = self.locks.remove(id.index());
+            self.names.remove(&lock.name);
+        }
+    }
+
+    fn with_all(
+        &mut self,
+        now: Moment,
+        out: &mut Vec<Effect>,
+        act: impl Fn(&mut Lock, &mut Cx<'_>),
+    ) {
+        let ids: Vec<_> = self.locks.iter().map(|(id, _)| LockId(id as u32)).collect();
+        for id in ids {
+            self.with(id, now, out, &act);
+        }
+    }
+}
