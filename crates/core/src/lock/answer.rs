@@ -124,7 +124,7 @@ impl Lock {
             Ok(lease::Renew::Lost { why, broken }) => {
                 // The holder may act until the deadline that it knows. Once it
                 // has let go, the lease is released: it may have been broken, and
-                // then others wait for the end of its renewal.
+                // then peers wait until it expires.
                 renewal.retire();
                 let at = renewal.deadline();
                 let cause = match broken {
