@@ -21,6 +21,13 @@ use crate::{
 /// Package and binary with the operations.
 const PACKAGE: &str = "leasehold-instructions";
 
+/// Seconds until a process is considered hung. On an idle machine, each takes a
+/// few seconds.
+const TIMEOUT: &str = "300";
+
+/// How often a process is started until it succeeds.
+const MAX_ATTEMPTS: usize = 3;
+
 /// The kept counts.
 const FILE: &str = "tests/instructions/counts.txt";
 
@@ -76,8 +83,8 @@ fn measure(
     let work = || {
         let mut found = Vec::new();
         while let Some((name, repetitions)) = next() {
-            let whole = count(binary, name, "whole", root)?;
-            let reference = count(binary, name, "reference", root)?;
+            let whole = count_with_retries(binary, name, "whole", root)?;
+            let reference = count_with_retries(binary, name, "reference", root)?;
             found.push((name.clone(), whole.saturating_sub(reference) / repetitions));
         }
         Ok(found)
@@ -94,6 +101,19 @@ fn measure(
     })
 }
 
+/// Counts again if a process failed: on a busy machine, a client may have taken
+/// its server for dead.
+fn count_with_retries(binary: &Path, name: &str, mode: &str, root: &Path) -> Result<u64, String> {
+    let mut last = Err(String::new());
+    for _ in 0..MAX_ATTEMPTS {
+        last = count(binary, name, mode, root);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
 /// Counts the instructions of a whole process.
 fn count(binary: &Path, name: &str, mode: &str, root: &Path) -> Result<u64, String> {
     let file = std::env::temp_dir().join(format!(
@@ -101,7 +121,8 @@ fn count(binary: &Path, name: &str, mode: &str, root: &Path) -> Result<u64, Stri
         std::process::id(),
         name.replace('/', "-"),
     ));
-    let valgrind = Cmd::new("valgrind")
+    let valgrind = Cmd::new("timeout")
+        .args([TIMEOUT, "valgrind"])
         .args(["--quiet", "--tool=cachegrind", "--cache-sim=no"])
         .arg(format!("--cachegrind-out-file={}", file.display()))
         .arg(binary.to_string_lossy())

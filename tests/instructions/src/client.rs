@@ -6,6 +6,7 @@
 
 use std::{
     pin::Pin,
+    process::exit,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -33,8 +34,12 @@ use crate::{
     },
 };
 
-/// Time between two keep-alives where they are measured.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(4);
+/// Time between two keep-alives where they are measured. The client ends a
+/// stream on which the last one was not answered in this time.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often a keep-alive is repeated: few times, because each takes that long.
+pub(crate) const KEEP_ALIVES: u32 = 200;
 
 /// A server that grants everything, and counts keep-alives.
 #[derive(Clone)]
@@ -64,10 +69,14 @@ impl Granter {
             }),
             Ask::Release(Release { request, .. }) => Tell::Released(Released { request }),
             Ask::KeepAlive(KeepAlive { ping }) => {
-                if self.keep_alives.fetch_add(1, Relaxed) == REPETITIONS {
+                if self.keep_alives.fetch_add(1, Relaxed) == KEEP_ALIVES {
                     finish()
                 }
                 Tell::KeptAlive(KeptAlive { ping, valid_for_ms: 59_880, limits: Vec::new() })
+            }
+            Ask::Resume(_) => {
+                eprintln!("the machine is too busy: the client has ended a stream");
+                exit(1)
             }
             _ => return None,
         })

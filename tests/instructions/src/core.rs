@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Mode, REPETITIONS, finish,
+    KEEP_ALIVES, Mode, REPETITIONS, finish,
     product::{
         Action, Entropy, Event, Handle, Holder, LockName, Message, Moment, Open, Request, Sessions,
         StreamId,
@@ -134,7 +134,7 @@ pub(crate) fn keep_alive(mode: Mode) {
         core.acquire(name);
     }
     if mode == Mode::Whole {
-        for _ in 0..REPETITIONS {
+        for _ in 0..KEEP_ALIVES {
             let ping = core.request();
             core.on(Event::Request(StreamId(ping as u32 % SESSIONS), Request::KeepAlive { ping }));
         }

@@ -4,7 +4,7 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::{BodyExt, StreamBody};
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio_stream::{StreamExt, wrappers::UnboundedReceiverStream};
 use tower_service::Service;
 
 use crate::{
-    Mode, REPETITIONS, finish,
+    KEEP_ALIVES, Mode, REPETITIONS, finish,
     product::{
         Driver, Entropy,
         protocol::{
@@ -30,6 +30,8 @@ const HEADER: usize = 5;
 struct Stream {
     requests: mpsc::UnboundedSender<Bytes>,
     responses: tonic::body::Body,
+    /// Bytes that were received: responses that are ready together come together.
+    received: Bytes,
 }
 
 impl Stream {
@@ -48,7 +50,7 @@ impl Stream {
             .body(StreamBody::new(frames))
             .expect("valid");
         let Ok(response) = routes.call(request).await;
-        let mut stream = Self { requests, responses: response.into_body() };
+        let mut stream = Self { requests, responses: response.into_body(), received: Bytes::new() };
         let open = Open { protocol_version: 1, ttl_ms: 60_000, ..Default::default() };
         stream.exchange(frame(Ask::Open(open))).await;
         stream
@@ -60,8 +62,12 @@ impl Stream {
     }
 
     async fn next(&mut self) -> Bytes {
-        let frame = self.responses.frame().await.expect("a frame").expect("no error");
-        frame.into_data().expect("a message")
+        if self.received.is_empty() {
+            let frame = self.responses.frame().await.expect("a frame").expect("no error");
+            self.received = frame.into_data().expect("messages");
+        }
+        let length = self.received.slice(1..HEADER).get_u32() as usize;
+        self.received.split_to(HEADER + length)
     }
 
     /// Acquires locks of these names, and returns the handles of the grants.
@@ -94,17 +100,17 @@ fn handle(response: &Bytes) -> Option<Bytes> {
 }
 
 /// Requests for different locks, or for one.
-fn acquires(is_one: bool) -> Vec<Bytes> {
+fn acquires(count: u32, is_one: bool) -> Vec<Bytes> {
     let acquire = |number| {
         let name = format!("orders-{}", if is_one { 0 } else { number });
         let lock = Some(LockRef { namespace: String::new(), name });
         frame(Ask::Acquire(Acquire { request: number.into(), lock, ..Default::default() }))
     };
-    (1..=REPETITIONS).map(acquire).collect()
+    (1..=count).map(acquire).collect()
 }
 
 fn release_frame(number: u32, handle: Bytes) -> Bytes {
-    frame(Ask::Release(Release { request: u64::from(REPETITIONS + number), handle }))
+    frame(Ask::Release(Release { request: u64::from(2 * REPETITIONS + number), handle }))
 }
 
 fn block_on(operation: impl Future<Output = ()>) -> ! {
@@ -117,7 +123,7 @@ fn block_on(operation: impl Future<Output = ()>) -> ! {
 pub(crate) fn acquire(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
-        let requests = acquires(false);
+        let requests = acquires(REPETITIONS, false);
         if mode == Mode::Whole {
             for request in requests {
                 stream.exchange(request).await;
@@ -131,7 +137,7 @@ pub(crate) fn acquire(mode: Mode) {
 pub(crate) fn release(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
-        let handles = stream.acquire_all(acquires(false)).await;
+        let handles = stream.acquire_all(acquires(REPETITIONS, false)).await;
         assert_eq!(handles.len(), REPETITIONS as usize);
         let releases: Vec<_> =
             (1..).zip(handles).map(|(number, handle)| release_frame(number, handle)).collect();
@@ -148,8 +154,8 @@ pub(crate) fn release(mode: Mode) {
 pub(crate) fn keep_alive(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
-        stream.acquire_all(acquires(false)).await;
-        let pings: Vec<_> = (1..=u64::from(REPETITIONS))
+        stream.acquire_all(acquires(REPETITIONS, false)).await;
+        let pings: Vec<_> = (1..=u64::from(KEEP_ALIVES))
             .map(|ping| frame(Ask::KeepAlive(KeepAlive { ping })))
             .collect();
         if mode == Mode::Whole {
@@ -165,14 +171,12 @@ pub(crate) fn keep_alive(mode: Mode) {
 pub(crate) fn handoff(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
-        let mut handles = stream.acquire_all(acquires(true)).await;
+        let mut handles = stream.acquire_all(acquires(REPETITIONS + 1, true)).await;
         if mode == Mode::Whole {
-            for number in 1..REPETITIONS {
-                let mut responses = vec![
-                    stream.exchange(release_frame(number, handles.remove(0))).await,
-                    stream.next().await,
-                ];
-                handles.extend(responses.drain(..).filter_map(|response| handle(&response)));
+            for number in 1..=REPETITIONS {
+                let release = release_frame(number, handles.remove(0));
+                let responses = [stream.exchange(release).await, stream.next().await];
+                handles.extend(responses.iter().filter_map(handle));
             }
             finish()
         }

@@ -18,8 +18,12 @@ mod store;
 
 use std::process::{ExitCode, exit};
 
-/// How often an operation is repeated.
+/// How often most operations are repeated.
 const REPETITIONS: u32 = 1000;
+
+/// How often a keep-alive is repeated: it is short compared with the preparation,
+/// whose count varies a little.
+const KEEP_ALIVES: u32 = 10_000;
 
 /// What a process executes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,21 +35,22 @@ enum Mode {
     Whole,
 }
 
+/// Executes an operation as often as its repetitions say, and ends the process.
 type Operation = fn(Mode);
 
-/// By name.
-const OPERATIONS: &[(&str, Operation)] = &[
-    ("core/acquire", core::acquire),
-    ("core/release", core::release),
-    ("core/keep-alive", core::keep_alive),
-    ("core/handoff", core::handoff),
-    ("daemon/acquire", daemon::acquire),
-    ("daemon/release", daemon::release),
-    ("daemon/keep-alive", daemon::keep_alive),
-    ("daemon/handoff", daemon::handoff),
-    ("client/acquire", client::acquire),
-    ("client/release", client::release),
-    ("client/keep-alive", client::keep_alive),
+/// Names, repetitions and operations.
+const OPERATIONS: &[(&str, u32, Operation)] = &[
+    ("core/acquire", REPETITIONS, core::acquire),
+    ("core/release", REPETITIONS, core::release),
+    ("core/keep-alive", KEEP_ALIVES, core::keep_alive),
+    ("core/handoff", REPETITIONS, core::handoff),
+    ("daemon/acquire", REPETITIONS, daemon::acquire),
+    ("daemon/release", REPETITIONS, daemon::release),
+    ("daemon/keep-alive", KEEP_ALIVES, daemon::keep_alive),
+    ("daemon/handoff", REPETITIONS, daemon::handoff),
+    ("client/acquire", REPETITIONS, client::acquire),
+    ("client/release", REPETITIONS, client::release),
+    ("client/keep-alive", client::KEEP_ALIVES, client::keep_alive),
 ];
 
 fn main() -> ExitCode {
@@ -53,7 +58,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (name, mode) = match arguments[..] {
         ["list"] => {
-            OPERATIONS.iter().for_each(|(name, _)| println!("{name} {REPETITIONS}"));
+            for (name, repetitions, _) in OPERATIONS {
+                println!("{name} {repetitions}");
+            }
             return ExitCode::SUCCESS;
         }
         [name, "reference"] => (name, Mode::Reference),
@@ -63,7 +70,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let Some((_, operation)) = OPERATIONS.iter().find(|(found, _)| *found == name) else {
+    let Some((.., operation)) = OPERATIONS.iter().find(|(found, ..)| *found == name) else {
         eprintln!("there is no operation {name:?}");
         return ExitCode::from(2);
     };
