@@ -10,6 +10,15 @@ use crate::{
     rules,
 };
 
+// A function of this module hides the rule with its name.
+pub use crate::rules::*;
+
+/// 3c: no room for drift.
+#[must_use]
+pub fn session_validity(duration: Duration) -> Duration {
+    if is(Mutant::NoRoomForDrift) { duration } else { rules::session_validity(duration) }
+}
+
 /// 5b: no jump is ever seen.
 #[must_use]
 pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
@@ -26,4 +35,62 @@ pub fn carried_jump(small: Duration) -> Duration {
 #[must_use]
 pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
     if is(Mutant::LooksWhenDue) { due } else { rules::next_clock_check(due, now) }
+}
+
+/// 5c: a lease is relied on as if there had been no jump.
+#[must_use]
+pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
+    if is(Mutant::LeapForgotten) { deadline } else { rules::valid_until(deadline, jumps) }
+}
+
+/// 5g: the holder is expected to know the daemon's jumps.
+#[must_use]
+pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
+    if is(Mutant::GivenByWallClock) {
+        deadline.min(valid_until)
+    } else {
+        rules::holder_acts_until(deadline, valid_until)
+    }
+}
+
+/// 6: grants start on any lease.
+#[must_use]
+pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
+    is(Mutant::GrantWhenOver) || rules::may_grant(now, valid_until)
+}
+
+/// 7d: a lease that no client was granted lingers.
+#[must_use]
+pub fn may_linger(expires: bool, was_granted: bool, is_published: bool) -> bool {
+    let was_granted = was_granted || is(Mutant::LingerForNobody);
+    rules::may_linger(expires, was_granted, is_published)
+}
+
+/// 7e: an unused lease lingers anew until its time is over.
+#[must_use]
+pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration) -> Moment {
+    let anew = is(Mutant::LingerAnew);
+    rules::linger_until(lingers_until.filter(|until| !anew || now >= *until), now, linger)
+}
+
+/// 11b and 11e: all sessions end with their stream, or none.
+#[must_use]
+pub fn ends_with_stream(is_fenced: bool) -> bool {
+    if is(Mutant::FreedWithStream) {
+        true
+    } else {
+        rules::ends_with_stream(is_fenced) && !is(Mutant::FencedOutlivesStream)
+    }
+}
+
+/// 11f: a waiter without a stream is served.
+#[must_use]
+pub fn may_be_served(has_stream: bool) -> bool {
+    is(Mutant::AbsentIsServed) || rules::may_be_served(has_stream)
+}
+
+/// 13b: the lock is free at once.
+#[must_use]
+pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
+    if is(Mutant::HastyStop) { now } else { rules::free_at(now, holder_acts_until) }
 }

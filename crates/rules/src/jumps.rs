@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use leasehold_time::ClockPair;
 
-use crate::{carried_jump, clock_jump};
+use crate::{carried_jump, clock_jump, rules::DRIFT};
 
 /// A wall clock that runs ahead by less than this is being adjusted; by more,
 /// this machine may have been frozen. What is not told must fit into a lease's
 /// margin, of a second at least, with what is forgotten as drift meanwhile.
 const MIN_JUMP: Duration = Duration::from_millis(900);
-
-/// Clocks of one machine that differ by less than one in this many are as they
-/// should be.
-const DRIFT: u32 = 500;
 
 /// How long it may be until small leaps are put together.
 const DRIFT_WINDOW: Duration = Duration::from_secs(10);

@@ -50,7 +50,7 @@ mutants! {
     EndlessCall, 4, "4", "calls of the storage have no time limit";
     ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
     BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
-    LeapForgotten, 5, "5c", "a leap of the wall clock by less than what is left changes nothing";
+    LeapForgotten, 5, "5c", "a jump of the wall clock does not shorten what is left of a lease";
     SmallLeapsForgotten, 5, "5d", "small leaps of the wall clock are forgotten every ten seconds";
     DeadlineBlindToLeaps, 5, "5e", "a guard's deadline does not count a leap of the wall clock";
     LooksWhenDue, 5, "5f", "a daemon looks at its clocks only when something is due";
@@ -73,7 +73,7 @@ mutants! {
     AbsentIsServed, 11, "11f", "who waits without a stream is not passed over";
     ReleaseByName, 12, "12", "a repeated release frees whoever holds the lock by then";
     TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
-    HastyStop, 13, "13b", "a daemon that stops frees its locks before its holders must have let go";
+    HastyStop, 13, "13b", "a lock that is broken, or whose daemon stops, is free before its holder must have stopped";
     StopWithLeases, 13, "13c", "a daemon that stops does not release its leases";
     CollectAnyEpoch, 14, "14b", "idle blobs are deleted whatever their epoch";
     CollectByOneClock, 14, "14c", "idle blobs are deleted by the service's clock alone";

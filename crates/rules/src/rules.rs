@@ -2,10 +2,28 @@
 
 use std::time::Duration;
 
-use leasehold_time::{ClockPair, Moment};
+use leasehold_time::{ClockPair, Entropy, Moment};
 
 /// Interval of clock checks while a timer is armed.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Tolerated difference between the rates of two clocks: one part in this many.
+pub(crate) const DRIFT: u32 = 500;
+
+/// Safety rule 1: returns the bits of a fresh lease ID. Every acquisition of a
+/// lease gets its own, so that a delayed call can't touch a later hold.
+#[must_use]
+pub fn fresh_lease_id(entropy: &mut Entropy) -> u128 {
+    entropy.bits()
+}
+
+/// Safety rule 3: returns how long a client may rely on a duration that a daemon
+/// grants it, counted from when the client sent its keep-alive. Shorter than the
+/// duration, because the client's clock may be the slower one.
+#[must_use]
+pub fn session_validity(duration: Duration) -> Duration {
+    duration - duration / DRIFT
+}
 
 /// Safety rule 5: returns how far the wall clock advanced relative to the
 /// boot-time clock between two readings of both.
@@ -27,4 +45,68 @@ pub const fn carried_jump(small: Duration) -> Duration {
 #[must_use]
 pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
     due.min(now + CLOCK_CHECK_INTERVAL)
+}
+
+/// Safety rule 5: returns until when a daemon may rely on a lease: every clock
+/// jump since the deadline was set, however small, counts against it. The machine
+/// may have been suspended without its boot-time clock having noticed.
+#[must_use]
+pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
+    deadline - jumps
+}
+
+/// Safety rule 5: returns until when a holder may still act on a lease. The later
+/// end, because the holder knows the deadline but not the daemon's clock jumps,
+/// and a jump may only mean that the wall clock was set.
+#[must_use]
+pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
+    deadline.max(valid_until)
+}
+
+/// Safety rule 6: reports whether a grant may start on a lease. Once a lease is
+/// past its validity, a peer may have it.
+#[must_use]
+pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
+    now < valid_until
+}
+
+/// Safety rule 7: reports whether an unused lease may be kept for a while. A lease
+/// that does not expire costs nothing to acquire again. The store shows the holder
+/// of a lease without a grant, or with a published value: peers would wait for a
+/// client that never held the lock, or follow a leader that has resigned.
+#[must_use]
+pub const fn may_linger(expires: bool, was_granted: bool, is_published: bool) -> bool {
+    expires && was_granted && !is_published
+}
+
+/// Safety rule 7: returns until when an unused lease is kept. `lingers_until` is
+/// the end that was set when it became unused: a waiter that leaves without a
+/// grant does not extend it.
+#[must_use]
+pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration) -> Moment {
+    lingers_until.unwrap_or(now + linger)
+}
+
+/// Safety rule 11: reports whether a session ends with its stream. The client of a
+/// session that is not fenced may resume it on a new stream, and acts until its
+/// deadline.
+#[must_use]
+pub const fn ends_with_stream(is_fenced: bool) -> bool {
+    is_fenced
+}
+
+/// Safety rule 11: reports whether a waiter may be granted the lock. A client
+/// without a stream may be dead; it keeps its place in the queue and is passed
+/// over.
+#[must_use]
+pub const fn may_be_served(has_stream: bool) -> bool {
+    has_stream
+}
+
+/// Safety rule 13: returns when a lock whose grant the daemon ends, because of a
+/// break or a shutdown, is free for other clients: not before its holder must have
+/// stopped.
+#[must_use]
+pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
+    holder_acts_until.max(now)
 }

@@ -234,7 +234,7 @@ impl Cx<'_> {
         if leasehold_rules::mutant::is(leasehold_rules::mutant::Mutant::SameLeaseId) {
             return self.one_id;
         }
-        self.entropy.bits()
+        leasehold_rules::fresh_lease_id(self.entropy)
     }
 }
 

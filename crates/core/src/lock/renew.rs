@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::valid_until;
 use leasehold_time::{Entropy, Moment};
 
 /// The shortest wait before a failed renewal is tried again.
@@ -76,14 +76,11 @@ impl Term {
     /// reaches further.
     #[must_use]
     pub(super) fn certain_until(&self) -> Moment {
-        self.deadline - self.leapt
+        valid_until(self.deadline, self.leapt)
     }
 
     /// The wall clock has run ahead by this much. A renewal makes up for it.
     pub(super) fn leap(&mut self, by: Duration, now: Moment) {
-        if mutant::is(Mutant::LeapForgotten) && by <= self.deadline.since(now) {
-            return;
-        }
         self.leapt = self.leapt.saturating_add(by);
         self.leapt_meanwhile = self.leapt_meanwhile.saturating_add(by);
         self.renew_at = self.renew_at.map(|at| at.min(now));
@@ -100,9 +97,20 @@ impl Term {
         self.spent = true;
     }
 
-    /// Whether a grant may start on this lease (safety rule 6).
+    /// Until when a holder that was granted the lock may act.
     #[must_use]
-    pub(super) fn is_over(&self, now: Moment) -> bool {
+    pub(super) fn holder_acts_until(&self) -> Moment {
+        leasehold_rules::holder_acts_until(self.deadline, self.certain_until())
+    }
+
+    /// Whether a grant may start on this lease.
+    #[must_use]
+    pub(super) fn may_grant(&self, now: Moment) -> bool {
+        !self.spent && leasehold_rules::may_grant(now, self.certain_until())
+    }
+
+    /// Whether it can't be renewed any more.
+    fn is_over(&self, now: Moment) -> bool {
         self.spent || now >= self.certain_until()
     }
 
@@ -145,7 +153,7 @@ impl Term {
     pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) -> bool {
         self.failures = 0;
         if !self.is_over(now) {
-            let certain = self.certain_until().max(deadline - self.leapt_meanwhile);
+            let certain = self.certain_until().max(valid_until(deadline, self.leapt_meanwhile));
             self.deadline = self.deadline.max(deadline);
             self.leapt = self.deadline.since(certain);
         }

@@ -12,7 +12,9 @@ use super::{
     queue::{Patience, Queue, Ticket, Waiter},
     renew::{Step, Term},
 };
+#[cfg(feature = "simulation")]
 use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::{may_be_served, may_linger};
 use leasehold_store as lease;
 use leasehold_store::{LeaseId, LeaseInfo, Value};
 use leasehold_time::Moment;
@@ -248,11 +250,7 @@ impl Lock {
     /// Until when its holder may count on the grant at the most, by what it was
     /// promised before.
     pub(super) fn promised_until(&self) -> Option<Moment> {
-        self.limited_by(if mutant::is(Mutant::GivenByWallClock) {
-            Term::certain_until
-        } else {
-            Term::deadline
-        })
+        self.limited_by(Term::holder_acts_until)
     }
 
     fn limited_by(&self, end: impl Fn(&Term) -> Moment) -> Option<Moment> {
@@ -309,7 +307,7 @@ impl Lock {
     /// A waiter's session has lost its stream, or has one again.
     pub(super) fn set_present(&mut self, ticket: Ticket, present: bool, cx: &mut Cx<'_>) {
         if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
-            waiter.present = present;
+            waiter.present = may_be_served(present);
             self.advance(cx);
         }
     }
@@ -466,12 +464,6 @@ impl Lock {
             return;
         }
         let wanted = self.is_wanted();
-        if wanted
-            && mutant::is(Mutant::LingerAnew)
-            && let Lease::Held { linger_until, .. } = &mut self.lease
-        {
-            *linger_until = None;
-        }
         let next = self.queue.as_ref().and_then(|queue| queue.first_present());
         let next = next.map(|waiter| waiter.ticket);
         // The store shows the first token with the value of a candidate who has gone since:
@@ -485,19 +477,17 @@ impl Lock {
         match &mut self.lease {
             Lease::None if wanted => self.ask(cx),
             // Safety rule 6: nothing starts on a lease that has run out.
-            Lease::Held { id, term: Some(term), .. }
-                if term.is_over(cx.now) && !mutant::is(Mutant::GrantWhenOver) =>
-            {
+            Lease::Held { id, term: Some(term), .. } if !term.may_grant(cx.now) => {
                 let id = *id;
                 self.give_up_lease(id, cx);
             }
             Lease::Held { id, term, linger_until, publishing, shown, .. } if !wanted => {
                 // Others would take it for the lead of one who has resigned, or
                 // wait for one who never held it.
-                let held = shown.is_none() || mutant::is(Mutant::LingerForNobody);
-                let lingers = term.is_some() && publishing.is_none() && held;
+                let lingers = may_linger(term.is_some(), shown.is_none(), publishing.is_some());
                 let linger = if lingers { cx.settings.linger } else { Duration::ZERO };
-                let until = *linger_until.get_or_insert(cx.now + linger);
+                let until = leasehold_rules::linger_until(*linger_until, cx.now, linger);
+                *linger_until = Some(until);
                 if linger.is_zero() || cx.now >= until {
                     let id = *id;
                     self.give_up_lease(id, cx);
@@ -555,7 +545,7 @@ impl Lock {
                 lock: cx.lock,
                 handle: grant.handle,
                 token: grant.token,
-                limit: self.limit().filter(|at| cx.now < *at || !mutant::is(Mutant::GrantWhenOver)),
+                limit: self.limit(),
             });
         }
     }

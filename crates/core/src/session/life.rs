@@ -11,7 +11,7 @@ use crate::{
     error::Problem,
     lock::{self, Cause, LockId, SessionKey},
 };
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::ends_with_stream;
 use leasehold_store::DURATIONS;
 use leasehold_time::{HashMap, Moment};
 use leasehold_types::Reason;
@@ -205,12 +205,8 @@ impl Sessions {
         let Some(key) = self.bind(stream, None) else { return };
         let Some(session) = self.sessions.get_mut(key.0 as usize) else { return };
         session.stream = None;
-        let fenced = session.fenced && !mutant::is(Mutant::FencedOutlivesStream);
-        if fenced || mutant::is(Mutant::FreedWithStream) {
+        if ends_with_stream(session.fenced) {
             return self.end_session(key, None, now, out);
-        }
-        if mutant::is(Mutant::AbsentIsServed) {
-            return;
         }
         let waits: Vec<_> = session.waits.values().copied().collect();
         for (lock, ticket) in waits {
@@ -271,7 +267,7 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        if let Some(at) = self.free_by(lock) {
+        if let Some(at) = self.free_by(lock, now) {
             self.locks(lock::Event::End(lock, at, cause), now, out);
         }
     }

@@ -32,13 +32,10 @@ use crate::{
     lock::{self, Cause, Effect, Handle, LockId, Locks, SessionKey, Ticket},
     schedule::Schedule,
 };
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::{free_at, session_validity};
 use leasehold_store::Page;
 use leasehold_time::{Entropy, HashMap, Moment};
 use leasehold_types::{Holder, LockName};
-
-/// Clocks may drift apart by this part of a length (a five-hundredth).
-const DRIFT: u32 = 500;
 
 #[derive(Debug)]
 struct Session {
@@ -95,7 +92,7 @@ impl Session {
     /// before the limit.
     fn valid_until(&self, limit: Option<Moment>) -> Duration {
         let length = limit.map_or(self.ttl, |limit| limit.since(self.pinged_at).min(self.ttl));
-        if mutant::is(Mutant::NoRoomForDrift) { length } else { length - length / DRIFT }
+        session_validity(length)
     }
 
     fn forget_grant(&mut self, handle: Handle) -> Option<LockId> {
@@ -181,11 +178,6 @@ impl Sessions {
             Event::Drain(until) => self.drain(until, now, out),
             Event::EndDrain => {
                 for lock in self.held() {
-                    #[cfg(feature = "simulation")]
-                    if mutant::is(Mutant::HastyStop) {
-                        self.free_at_once(lock, now, out);
-                        continue;
-                    }
                     self.end_grant(lock, Cause::ShuttingDown, now, out);
                 }
             }
@@ -270,17 +262,18 @@ impl Sessions {
     pub fn step_down_by(&self, name: &LockName, within: Duration, now: Moment) -> Option<Moment> {
         let lock = self.locks.find(name)?;
         let grant = self.locks.grant(lock).filter(|grant| grant.ends_at.is_none())?;
-        let until = self.free_by(lock)?.max(now + within);
+        let until = self.free_by(lock, now)?.max(now + within);
         // It ends by itself before, if it was asked before or has a longest hold.
         Some(grant.hold_until.map_or(until, |hold_until| until.min(hold_until)))
     }
 
     /// When the lock is free at the latest if its grant is ended now.
-    fn free_by(&self, lock: LockId) -> Option<Moment> {
+    fn free_by(&self, lock: LockId, now: Moment) -> Option<Moment> {
         let grant = self.locks.grant(lock)?;
         let session = self.sessions.get(grant.session.0 as usize)?;
         let at = grant.ends_at.unwrap_or_else(|| session.deadline());
-        Some(self.locks.promised_until(lock).map_or(at, |until| until.min(at)))
+        let at = self.locks.promised_until(lock).map_or(at, |until| until.min(at));
+        Some(free_at(now, at))
     }
 }
 

@@ -88,7 +88,7 @@ impl Sessions {
     /// When the lock would be free at the latest if it were broken now.
     #[must_use]
     pub fn free_within(&self, name: &LockName, now: Moment) -> Option<Duration> {
-        self.free_by(self.locks.find(name)?).map(|at| at.since(now))
+        self.free_by(self.locks.find(name)?, now).map(|at| at.since(now))
     }
 
     fn held_view(&self, lock: LockId, now: Moment) -> Option<HeldView> {

@@ -5,6 +5,7 @@ use super::{
     Lease, Lock, Obstacle, backoff, wait,
 };
 use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::valid_until;
 use leasehold_store as lease;
 use leasehold_store::LeaseId;
 
@@ -56,7 +57,8 @@ impl Lock {
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let term = deadline.map(|deadline| {
-                    Box::new(Term::new(deadline - leapt, duration, cx.now, cx.entropy))
+                    let deadline = valid_until(deadline, leapt);
+                    Box::new(Term::new(deadline, duration, cx.now, cx.entropy))
                 });
                 self.lease = Lease::Held {
                     id,
