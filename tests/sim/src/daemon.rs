@@ -13,6 +13,7 @@ use leasehold_runtime as task;
 use leasehold_time::Entropy;
 
 use crate::{
+    broken_store::BrokenStore,
     faults,
     misleading::Misleading,
     observer,
@@ -65,6 +66,7 @@ pub fn start(place: usize) {
         let name = format!("place {place} (pid {number})");
         let store = Azure::new(account, &azure, name, Entropy::seeded(dice.bits()));
         let store = Misleading::new(Scarce { store, tokens: plan.tokens });
+        let store = BrokenStore::new(store, place, number);
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(dice.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().poll_peers());
@@ -72,6 +74,7 @@ pub fn start(place: usize) {
     });
     let mut places = scene.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
+    places[place].numbers.push(number);
     places[place].since = scene.world.now();
     let running = Running { number, machine, driver };
     places[place].daemon = Some(running.clone());
@@ -104,6 +107,7 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
         return;
     }
     let drain = scene.plan.drain;
+    scene.places.borrow_mut()[place].draining = Some(number);
     scene.world.as_machine(machine, || {
         task::spawn(async move {
             let mut told = false;

@@ -9,6 +9,7 @@
 //! elections (`observer.rs`); what happens is recorded (`scene.rs`) and checked.
 
 pub mod broken;
+pub mod broken_store;
 pub mod client;
 pub mod clock;
 pub mod daemon;
@@ -20,6 +21,7 @@ pub mod link;
 pub mod misleading;
 pub mod observer;
 pub mod plan;
+pub mod repeated_release;
 pub mod run;
 pub mod scarce;
 pub mod scene;

@@ -9,6 +9,8 @@ mod grant;
 mod publish;
 mod queue;
 mod renew;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod state;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -216,26 +218,11 @@ struct Cx<'a> {
     lock: LockId,
     now: Moment,
     entropy: &'a mut Entropy,
-    #[cfg(feature = "simulation")]
-    one_id: u128,
-    #[cfg(feature = "simulation")]
-    draining: bool,
     settings: &'a Settings,
     schedule: &'a mut Schedule<Due>,
     /// An empty queue, to be used again.
     spare: &'a mut Option<Box<Queue>>,
     out: &'a mut Vec<Effect>,
-}
-
-impl Cx<'_> {
-    /// For a lease's id (safety rule 1).
-    fn fresh_bits(&mut self) -> u128 {
-        #[cfg(feature = "simulation")]
-        if leasehold_rules::mutant::is(leasehold_rules::mutant::Mutant::SameLeaseId) {
-            return self.one_id;
-        }
-        leasehold_rules::fresh_lease_id(self.entropy)
-    }
 }
 
 /// What can fall due.
@@ -258,9 +245,6 @@ pub struct Locks {
     tickets: u64,
     draining: bool,
     spare: Option<Box<Queue>>,
-    /// What a mutant uses again and again.
-    #[cfg(feature = "simulation")]
-    one_id: u128,
 }
 
 impl Locks {
@@ -269,9 +253,9 @@ impl Locks {
     pub fn new(settings: Settings, entropy: Entropy) -> Self {
         #[cfg(feature = "simulation")]
         let mut entropy = entropy;
+        #[cfg(feature = "simulation")]
+        let _ = entropy.bits();
         Self {
-            #[cfg(feature = "simulation")]
-            one_id: entropy.bits(),
             locks: Slab::new(),
             names: HashMap::default(),
             stranded: BTreeSet::new(),
@@ -395,20 +379,6 @@ impl Locks {
         self.get(lock).is_some_and(Lock::is_ours)
     }
 
-    /// The first token of the hold, and until when the lease can be counted on.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
-        self.get(self.find(name)?)?.hold()
-    }
-
-    /// In which state a lock is, as numbers.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
-        Some(self.get(self.find(name)?)?.state())
-    }
-
     /// Locks of a page that have waiters while their lease is unavailable, in
     /// order.
     #[must_use]
@@ -488,10 +458,6 @@ impl Locks {
             lock: id,
             now,
             entropy: &mut self.entropy,
-            #[cfg(feature = "simulation")]
-            one_id: self.one_id,
-            #[cfg(feature = "simulation")]
-            draining: self.draining,
             settings: &self.settings,
             schedule: &mut self.schedule,
             spare: &mut self.spare,

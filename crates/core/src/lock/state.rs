@@ -12,8 +12,6 @@ use super::{
     queue::{Patience, Queue, Ticket, Waiter},
     renew::{Step, Term},
 };
-#[cfg(feature = "simulation")]
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_rules::{may_be_served, may_linger};
 use leasehold_store as lease;
 use leasehold_store::{LeaseId, LeaseInfo, Value};
@@ -178,41 +176,6 @@ impl Lock {
             Lease::Held { id, .. } => Some(*id),
             _ => None,
         }
-    }
-
-    /// The first token of the hold, and until when it can be counted on.
-    #[cfg(feature = "simulation")]
-    pub(super) fn hold(&self) -> Option<(u64, Moment)> {
-        match &self.lease {
-            Lease::Held { tokens, term: Some(term), .. } => {
-                let (next, _) = tokens.bounds();
-                // All that a hold takes begins at a multiple of 1,024; of tokens
-                // that are used up, the next is beyond.
-                let last = if tokens.is_empty() { next - 1 } else { next };
-                Some((last & !1023, term.certain_until()))
-            }
-            _ => None,
-        }
-    }
-
-    /// In which state it is: its lease (none, acquiring, waiting, held,
-    /// releasing), its grant (none, standing, ending), and whether somebody
-    /// waits.
-    #[cfg(feature = "simulation")]
-    pub(super) const fn state(&self) -> (u8, u8, bool) {
-        let lease = match self.lease {
-            Lease::None => 0,
-            Lease::Acquiring { .. } => 1,
-            Lease::Waiting(_) => 2,
-            Lease::Held { .. } => 3,
-            Lease::Releasing { .. } => 4,
-        };
-        let grant = match &self.grant {
-            None => 0,
-            Some(grant) if grant.ends_at.is_none() => 1,
-            Some(_) => 2,
-        };
-        (lease, grant, self.queue.is_some())
     }
 
     /// What is yet to be shown of the hold, if the lease is ours.
@@ -577,7 +540,7 @@ impl Lock {
             self.lease = Lease::None;
             return;
         };
-        let id = LeaseId::new(cx.fresh_bits());
+        let id = LeaseId::new(leasehold_rules::fresh_lease_id(cx.entropy));
         let duration = waiter.lease_duration;
         let (session, shown) = (waiter.session, waiter.ticket);
         let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());
@@ -596,12 +559,6 @@ impl Lock {
     }
 
     fn give_up_lease_then(&mut self, id: LeaseId, then: Option<Box<Waiting>>, cx: &mut Cx<'_>) {
-        // Safety rule 13.
-        #[cfg(feature = "simulation")]
-        if cx.draining && mutant::is(Mutant::StopWithLeases) {
-            self.lease = Lease::None;
-            return;
-        }
         let duration = match &self.lease {
             Lease::Acquiring { duration, .. } => *duration,
             Lease::Held { term: Some(term), .. } => term.duration(),

@@ -12,6 +12,8 @@ mod life;
 mod message;
 mod numbers;
 mod request;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -108,9 +110,6 @@ pub struct Sessions {
     settings: Settings,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
-    /// What a mutant remembers of grants that were released.
-    #[cfg(feature = "simulation")]
-    released: Vec<(Handle, LockName)>,
     /// By stream: numbers that are used again, so few.
     streams: Vec<Option<SessionKey>>,
     locks: Locks,
@@ -130,8 +129,6 @@ impl Sessions {
             settings,
             sessions: Slab::new(),
             secrets: HashMap::default(),
-            #[cfg(feature = "simulation")]
-            released: Vec::new(),
             streams: Vec::new(),
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),
@@ -211,20 +208,6 @@ impl Sessions {
     #[must_use]
     pub fn is_ours(&self, name: &LockName) -> bool {
         self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
-    }
-
-    /// The first token of a hold, and until when its lease can be counted on.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
-        self.locks.hold(name)
-    }
-
-    /// In which state a lock is, as numbers.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub fn lock_state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
-        self.locks.state(name)
     }
 
     /// Whether this daemon knows who holds a lock without being asked: its own

@@ -4,7 +4,6 @@ use super::{
     super::{Answer, Cx, Effect, Refusal, grant::Cause, queue::Queue, renew::Term},
     Lease, Lock, Obstacle, backoff, wait,
 };
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_rules::valid_until;
 use leasehold_store as lease;
 use leasehold_store::LeaseId;
@@ -131,9 +130,6 @@ impl Lock {
                     None => Cause::LeaseLost { why: why.into() },
                 };
                 self.end(at, cause, cx);
-                if mutant::is(Mutant::LostIsNotReleased) {
-                    self.lease = Lease::None;
-                }
             }
         }
     }
