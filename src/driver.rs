@@ -10,6 +10,8 @@
 
 mod inspect;
 mod operate;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod stream;
 #[cfg(test)]
 mod tests;

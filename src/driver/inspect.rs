@@ -6,8 +6,6 @@ use super::{Driver, State};
 use leasehold_core::session::{HeldView, LockView};
 use leasehold_store as lease;
 use leasehold_store::{CallCount, LeaseInfo, Page};
-#[cfg(feature = "simulation")]
-use leasehold_time::ClockPair;
 use leasehold_time::Moment;
 use leasehold_types::LockName;
 
@@ -83,29 +81,6 @@ impl Driver {
     #[must_use]
     pub fn view(&self, name: &LockName) -> LockView {
         self.state_after_timers().view(name)
-    }
-}
-
-#[cfg(feature = "simulation")]
-impl Driver {
-    /// What this daemon counts on for a lock of the default namespace: the first
-    /// token of its hold, and until when.
-    #[must_use]
-    pub fn hold(&self, name: &str) -> Option<(u64, Moment)> {
-        let name = LockName::parse("", name).ok()?;
-        let state = self.state();
-        let (first, until) = state.sessions.hold(&name)?;
-        // What has leapt unseen so far is seen before anything else is done.
-        let leap = state.leaps.peek(&ClockPair::now());
-        Some((first, until - leap.unwrap_or_default()))
-    }
-
-    /// In which state a lock of the default namespace is: its lease, its grant
-    /// and whether somebody waits, each as a number.
-    #[must_use]
-    pub fn lock_state(&self, name: &str) -> Option<(u8, u8, bool)> {
-        let name = LockName::parse("", name).ok()?;
-        self.state().sessions.lock_state(&name)
     }
 }
 

@@ -85,8 +85,8 @@ impl Risk {
 /// [`release`](Self::release) also waits until the daemon has confirmed that.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
-    session: Arc<Session>,
-    grant: GrantId,
+    pub(crate) session: Arc<Session>,
+    pub(crate) grant: GrantId,
     lock: pb::LockRef,
     token: Token,
     /// Rings when there is news of the grant.
@@ -223,14 +223,6 @@ impl Guard {
 
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.session.loss(self.grant)
-    }
-}
-
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-impl leasehold_runtime::simulation::Peek for Guard {
-    fn peek(&self) -> Option<(Moment, bool)> {
-        self.session.peek(self.grant)
     }
 }
 

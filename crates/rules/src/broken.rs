@@ -43,6 +43,21 @@ pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
     if is(Mutant::LeapForgotten) { deadline } else { rules::valid_until(deadline, jumps) }
 }
 
+/// 5e: the deadline that a guard reports does not count clock jumps.
+#[must_use]
+pub fn holder_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> Moment {
+    if is(Mutant::DeadlineBlindToLeaps) {
+        return sent.at() + valid_for;
+    }
+    rules::holder_deadline(sent, valid_for, now)
+}
+
+/// 5f: the clocks are checked only when something is due.
+#[must_use]
+pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
+    if is(Mutant::LooksWhenDue) { due } else { rules::next_clock_check(due, now) }
+}
+
 /// 5g: the holder is expected to know the daemon's jumps.
 #[must_use]
 pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
@@ -73,6 +88,18 @@ pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration
     rules::linger_until(lingers_until.filter(|until| !anew || now >= *until), now, linger)
 }
 
+/// 8: a keep-alive answer makes a lost grant valid again.
+#[must_use]
+pub fn may_extend_grant(is_lost: bool, is_newer: bool) -> bool {
+    rules::may_extend_grant(is_lost && !is(Mutant::LostIsTakenBack), is_newer)
+}
+
+/// 11a: the validity counts from the answer.
+#[must_use]
+pub fn validity_start(sent: ClockPair, answered: ClockPair) -> ClockPair {
+    if is(Mutant::CountFromAnswer) { answered } else { rules::validity_start(sent, answered) }
+}
+
 /// 11b and 11e: all sessions end with their stream, or none.
 #[must_use]
 pub fn ends_with_stream(is_fenced: bool) -> bool {
@@ -81,6 +108,12 @@ pub fn ends_with_stream(is_fenced: bool) -> bool {
     } else {
         rules::ends_with_stream(is_fenced) && !is(Mutant::FencedOutlivesStream)
     }
+}
+
+/// 11d: an earlier deadline does not wake the holder.
+#[must_use]
+pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
+    !is(Mutant::LossToldLate) && rules::must_wake_holder(deadline, new_deadline)
 }
 
 /// 11f: a waiter without a stream is served.

@@ -35,7 +35,6 @@ macro_rules! mutants {
 }
 
 mutants! {
-    SameLeaseId, 1, "1", "a daemon uses the same lease id for every acquisition";
     WriteWithoutMatch, 2, "2a", "records are written without If-Match";
     GrantBeforeWrite, 2, "2b", "the lock is granted without its tokens having been stored";
     ForgetfulEpoch, 2, "2c", "a new blob's tokens begin at 1, not at the service's date";
@@ -48,7 +47,6 @@ mutants! {
     DeadlineWithoutMargin, 3, "3b", "the deadline leaves no margin and no room for drift";
     NoRoomForDrift, 3, "3c", "neither leases nor sessions leave room for drift, but margins are kept";
     EndlessCall, 4, "4", "calls of the storage have no time limit";
-    ClockStopsInSuspend, 5, "5a", "the clock stands still during suspend";
     BlindToLeaps, 5, "5b", "nobody looks whether the wall clock has run ahead";
     LeapForgotten, 5, "5c", "a jump of the wall clock does not shorten what is left of a lease";
     SmallLeapsForgotten, 5, "5d", "small leaps of the wall clock are forgotten every ten seconds";
@@ -58,23 +56,17 @@ mutants! {
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
     UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
     UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
-    LostIsNotReleased, 7, "7c", "a lease that was lost because it was broken is not released";
     LingerForNobody, 7, "7d", "a lease that came when nobody waited any more is kept for a while";
     LingerAnew, 7, "7e", "whoever waits and gives up has a lease that nobody needs kept for longer";
     NonceUnread, 7, "7f", "whether a record was written is told by its token, not by its nonce";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
-    ResumedEpoch, 10, "10", "a restarted daemon goes on with the tokens that its predecessor stored";
     CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
     FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
-    LimitsLeftOut, 11, "11c", "keep-alive answers do not say which grants end with their lease";
     LossToldLate, 11, "11d", "whoever waits for a loss is not told that the deadline has come nearer";
     FencedOutlivesStream, 11, "11e", "a fenced session is not freed with its stream";
     AbsentIsServed, 11, "11f", "who waits without a stream is not passed over";
-    ReleaseByName, 12, "12", "a repeated release frees whoever holds the lock by then";
-    TakeOverAfterCrash, 13, "13a", "a restarted daemon breaks the leases of its predecessor";
     HastyStop, 13, "13b", "a lock that is broken, or whose daemon stops, is free before its holder must have stopped";
-    StopWithLeases, 13, "13c", "a daemon that stops does not release its leases";
     CollectAnyEpoch, 14, "14b", "idle blobs are deleted whatever their epoch";
     CollectByOneClock, 14, "14c", "idle blobs are deleted by the service's clock alone";
 }

@@ -63,6 +63,21 @@ pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
     deadline.max(valid_until)
 }
 
+/// Safety rule 5: returns the instant at which a holder must stop. That is
+/// `valid_for` after `sent`, on the clock that shows more time: a clock jump
+/// since `sent` brings the instant forward, because the machine may have been
+/// paused while the wall clock advanced.
+#[must_use]
+pub fn holder_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> Moment {
+    sent.at() + valid_for - sent.jump_until(now)
+}
+
+/// Safety rule 5: returns whether a validity has ended, by either clock.
+#[must_use]
+pub fn is_past_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> bool {
+    now.at() >= holder_deadline(sent, valid_for, now)
+}
+
 /// Safety rule 6: reports whether a grant may start on a lease. Once a lease is
 /// past its validity, a peer may have it.
 #[must_use]
@@ -87,6 +102,15 @@ pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration
     lingers_until.unwrap_or(now + linger)
 }
 
+/// Safety rule 8: returns whether a validity from the daemon may replace the one
+/// that the client has. A grant that was reported lost stays lost, because its
+/// holder may have acted on the loss. A validity for an earlier keep-alive is
+/// out of date.
+#[must_use]
+pub const fn may_extend_grant(is_lost: bool, is_newer: bool) -> bool {
+    !is_lost && is_newer
+}
+
 /// Safety rule 11: reports whether a session ends with its stream. The client of a
 /// session that is not fenced may resume it on a new stream, and acts until its
 /// deadline.
@@ -101,6 +125,23 @@ pub const fn ends_with_stream(is_fenced: bool) -> bool {
 #[must_use]
 pub const fn may_be_served(has_stream: bool) -> bool {
     has_stream
+}
+
+/// Safety rule 11: returns the reading from which the validity in a keep-alive
+/// answer counts: the sending of that keep-alive. The daemon counts from its
+/// arrival, which is later, so that the client's deadline is the earlier one.
+/// The answer's arrival has no such bound.
+#[must_use]
+pub const fn validity_start(sent: ClockPair, _answered: ClockPair) -> ClockPair {
+    sent
+}
+
+/// Safety rule 11: returns whether a task that waits for the loss of a grant must
+/// wake up because the grant's deadline changed: only if it is earlier, because
+/// otherwise the task's timer fires before it.
+#[must_use]
+pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
+    new_deadline < deadline
 }
 
 /// Safety rule 13: returns when a lock whose grant the daemon ends, because of a

@@ -1,9 +1,8 @@
-//! Registry of mutants: the switches of the product and the wrappers of this
-//! crate.
+//! Registry of mutants: the broken rules of `leasehold_rules` and the wrappers
+//! of this crate.
 //!
-//! A wrapped mutant needs no switch in the product. It is a broken
-//! implementation of a trait, which the simulation installs while
-//! [`is`] returns true for it.
+//! A wrapped mutant is a broken store, transport, stream or directory, which the
+//! simulation puts around the product while [`is`] returns true for it.
 
 use std::{cell::Cell, fmt};
 
@@ -11,14 +10,14 @@ use leasehold_rules::mutant::{self, Mutant};
 
 macro_rules! wrapped_mutants {
     ($($name:ident, $rule:literal, $key:literal, $what:literal;)*) => {
-        /// Mutant that wraps a trait of the product.
+        /// Mutant that wraps a part of the product.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Wrapped {
             $(#[doc = $what] $name,)*
         }
 
         impl Wrapped {
-            /// All wrapped mutants, in the order of the table.
+            /// All wrapped mutants, in the order of definition.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// Safety rule or invariant that the mutant breaks.
@@ -43,6 +42,14 @@ macro_rules! wrapped_mutants {
 }
 
 wrapped_mutants! {
+    SameLeaseId, "1", "1", "a daemon uses the same lease id for every acquisition";
+    ClockStopsInSuspend, "5", "5a", "the clock stands still during suspend";
+    LostIsNotReleased, "7", "7c", "a lease that was lost because it was broken is not released";
+    ResumedEpoch, "10", "10", "a restarted daemon goes on with the tokens that its predecessor stored";
+    LimitsLeftOut, "11", "11c", "keep-alive answers do not say which grants end with their lease";
+    ReleaseByName, "12", "12", "a repeated release frees whoever holds the lock by then";
+    TakeOverAfterCrash, "13", "13a", "a restarted daemon breaks the leases of its predecessor";
+    StopWithLeases, "13", "13c", "a daemon that stops does not release its leases";
     TtlNotRecorded, "13", "e1", "embedded: a session opens before its ttl is recorded";
     NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
     ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";
@@ -65,18 +72,27 @@ wrapped_mutants! {
 /// Mutant of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Broken {
-    /// Switch in the product.
-    Product(Mutant),
+    /// Broken rule.
+    Rule(Mutant),
     /// Wrapper in this crate.
     Wrapped(Wrapped),
 }
 
 impl Broken {
-    /// Returns all mutants, those of the product first.
+    /// Returns all mutants: those of the numbered rules in the order of their
+    /// keys, then the others.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let product = Mutant::ALL.iter().copied().map(Self::Product);
-        product.chain(Wrapped::ALL.iter().copied().map(Self::Wrapped)).collect()
+        let rules = Mutant::ALL.iter().copied().map(Self::Rule);
+        let wrapped = Wrapped::ALL.iter().copied().map(Self::Wrapped);
+        let mut all: Vec<_> = rules.chain(wrapped).collect();
+        all.sort_by_key(|broken| {
+            let key = broken.key();
+            let number = key.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+            let number = number.parse().unwrap_or(u32::MAX);
+            (number, if number == u32::MAX { "" } else { key })
+        });
+        all
     }
 
     /// Returns the mutant with this key.
@@ -89,7 +105,7 @@ impl Broken {
     #[must_use]
     pub fn rule(self) -> String {
         match self {
-            Self::Product(mutant) => mutant.rule().to_string(),
+            Self::Rule(mutant) => mutant.rule().to_string(),
             Self::Wrapped(mutant) => mutant.rule().to_owned(),
         }
     }
@@ -98,7 +114,7 @@ impl Broken {
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
-            Self::Product(mutant) => mutant.key(),
+            Self::Rule(mutant) => mutant.key(),
             Self::Wrapped(mutant) => mutant.key(),
         }
     }
@@ -107,7 +123,7 @@ impl Broken {
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
-            Self::Product(mutant) => mutant.what(),
+            Self::Rule(mutant) => mutant.what(),
             Self::Wrapped(mutant) => mutant.what(),
         }
     }
@@ -131,11 +147,11 @@ pub fn is(mutant: Wrapped) -> bool {
 
 /// Activates one mutant on this thread, or none.
 pub fn set(broken: Option<Broken>) {
-    let (product, wrapped) = match broken {
+    let (rule, wrapped) = match broken {
         None => (None, None),
-        Some(Broken::Product(mutant)) => (Some(mutant), None),
+        Some(Broken::Rule(mutant)) => (Some(mutant), None),
         Some(Broken::Wrapped(mutant)) => (None, Some(mutant)),
     };
-    mutant::set(product);
+    mutant::set(rule);
     WRAPPED.set(wrapped);
 }

@@ -13,6 +13,7 @@ use leasehold_runtime as task;
 use leasehold_time::Entropy;
 
 use crate::{
+    broken_store::BrokenStore,
     faults,
     misleading::Misleading,
     observer,
@@ -66,6 +67,7 @@ pub fn start(place: usize) {
         let name = format!("place {place} (pid {number})");
         let store = AzureStore::new(account, &azure, name, Entropy::seeded(rng.bits()));
         let store = Misleading::new(Scarce { store, tokens: plan.tokens });
+        let store = BrokenStore::new(store, place, number);
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().poll_peers());
@@ -73,6 +75,7 @@ pub fn start(place: usize) {
     });
     let mut places = sim.places.borrow_mut();
     (places[place].latest, places[place].stopping) = (number, false);
+    places[place].numbers.push(number);
     places[place].since = sim.world.now();
     let running = Running { number, machine, driver };
     places[place].daemon = Some(running.clone());
@@ -105,6 +108,7 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
         return;
     }
     let drain = sim.plan.drain;
+    sim.places.borrow_mut()[place].draining = Some(number);
     sim.world.as_machine(machine, || {
         task::spawn(async move {
             let mut told = false;

@@ -9,6 +9,7 @@
 //! elections (`observer.rs`); what happens is recorded (`sim_state.rs`) and checked.
 
 pub mod broken;
+pub mod broken_store;
 pub mod client;
 pub mod clock;
 pub mod daemon;
@@ -18,6 +19,7 @@ pub mod link;
 pub mod misleading;
 pub mod observer;
 pub mod plan;
+pub mod repeated_release;
 pub mod rng;
 pub mod run;
 pub mod scarce;

@@ -23,6 +23,7 @@ use tonic::Status;
 
 use crate::{
     broken::{Wrapped, is},
+    repeated_release::Peer,
     sim_state::{Running, count, lock_number, record, sim},
     world::{Nanos, SECOND, here},
 };
@@ -56,7 +57,8 @@ impl Pipe {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, item: Option<Item>) {
+    /// Sends an item, or ends the direction.
+    pub(crate) fn push(&self, item: Option<Item>) {
         let delay = sim().rng.borrow_mut().millis(1..10);
         let mut flow = self.flow();
         if flow.ended {
@@ -355,10 +357,15 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
     let asked = grants.clone();
     let resuming = Arc::new(AtomicBool::new(false));
     let resumes = Arc::clone(&resuming);
+    let mut peer = is(Wrapped::ReleaseByName).then(|| Peer::new(client, number, up.clone()));
+    let mut receiver = peer.clone();
     let inbound = up.map(move |item| {
         let decode = |bytes: Vec<u8>| pb::AttachRequest::decode(bytes.as_slice());
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
-        let message = item.and_then(|bytes| decode(bytes).map_err(broken));
+        let mut message = item.and_then(|bytes| decode(bytes).map_err(broken));
+        if let (Ok(message), Some(peer)) = (&mut message, &mut receiver) {
+            peer.receives(message);
+        }
         sim().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
         sim().mix(
             &message
@@ -385,6 +392,9 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                     Some(Said::AtRisk(risk)) if risk.reason() == pb::Reason::StepDown => {
                         stepping_down.insert(risk.handle.clone());
                     }
+                    Some(Said::KeptAlive(kept)) if is(Wrapped::LimitsLeftOut) => {
+                        kept.limits.clear();
+                    }
                     Some(Said::KeptAlive(kept)) if is(Wrapped::PromiseNotShortened) => {
                         kept.limits.retain(|limit| !stepping_down.contains(&limit.handle));
                     }
@@ -400,6 +410,9 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                 sim().mix(&item.as_ref().ok().map(heard));
                 if let (Ok(message), Some(grants)) = (&item, &grants) {
                     grants.answers(message);
+                }
+                if let (Ok(message), Some(peer)) = (&item, &mut peer) {
+                    peer.sends(message);
                 }
                 let item = item.map(|message| message.encode_to_vec());
                 down.0.push(Some(item));

@@ -15,7 +15,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_time::{
     Moment,
     simulation::{self, Task},
@@ -23,6 +22,7 @@ use leasehold_time::{
 use slab::Slab;
 
 use crate::{
+    broken::{self, Wrapped},
     clock::{Clocks, Stop},
     rng::Rng,
 };
@@ -136,7 +136,7 @@ impl simulation::World for Window {
         let world = here();
         let now = world.on_clocks(|clocks, now| {
             // Safety rule 5.
-            if mutant::is(Mutant::ClockStopsInSuspend) {
+            if broken::is(Wrapped::ClockStopsInSuspend) {
                 clocks.timers(now)
             } else {
                 clocks.boot(now)
@@ -294,7 +294,7 @@ impl World {
         let machines = self.machines.borrow();
         let clocks = &machines[machine.0].clocks;
         // Safety rule 5.
-        if mutant::is(Mutant::ClockStopsInSuspend) {
+        if broken::is(Wrapped::ClockStopsInSuspend) {
             clocks.timers_reach(shows)
         } else {
             clocks.boot_reaches(shows)

@@ -68,6 +68,8 @@ struct State {
     ops: u64,
     /// Who runs at each place.
     running: BTreeMap<usize, Running>,
+    /// Places of all daemons that were ever started.
+    started: BTreeMap<u32, usize>,
     /// Where each client's daemon is, and what it asks for.
     places: BTreeMap<u32, usize>,
     pending: BTreeMap<u32, Pending>,
@@ -201,7 +203,18 @@ impl Record {
 
     /// A daemon runs at a place.
     pub fn started(&self, place: usize, running: Running) {
-        self.state().running.insert(place, running);
+        let mut state = self.state();
+        state.started.insert(running.number, place);
+        state.running.insert(place, running);
+    }
+
+    /// Returns whether an earlier daemon of the same place generated this lease ID.
+    #[must_use]
+    pub fn is_of_predecessor(&self, id: &str, daemon: u32) -> bool {
+        let state = self.state();
+        state.ids.get(id).is_some_and(|holder| {
+            *holder != daemon && state.started.get(holder) == state.started.get(&daemon)
+        })
     }
 
     /// The daemon at a place is gone, in whatever way.

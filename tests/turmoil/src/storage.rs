@@ -14,9 +14,10 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use leasehold_simulator::broken::{self, Wrapped};
 use leasehold_simulated_storage::{
     http,
-    storage::{Habits, Storage},
+    storage::{Act, Call, Habits, Storage},
 };
 use turmoil::net::{TcpListener, TcpStream};
 
@@ -66,6 +67,21 @@ impl Account {
         _ = connection.await;
     }
 
+    /// Mutant 13a: breaks the lease that a daemon is about to acquire, if an
+    /// earlier daemon of the same place has it.
+    fn take_over(&self, storage: &mut Storage, caller: Option<u32>, call: &Call) {
+        let (Some(caller), Act::Acquire { .. }) = (caller, &call.act) else { return };
+        let blob = storage.blob(&call.path);
+        let leased = blob.filter(|blob| blob.leased_until(time::nanos()).is_some());
+        let id = leased.and_then(|blob| blob.lease_id());
+        if id.is_some_and(|id| self.record.is_of_predecessor(id, caller)) {
+            let act = Act::Break { within: Some(0) };
+            let path = call.path.clone();
+            let call = Call { path, act, if_match: None, if_absent: false, lease: None };
+            storage.answer(&call, time::nanos(), time::date());
+        }
+    }
+
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -87,6 +103,9 @@ impl Account {
         let caller = head.headers.get(CALLER).and_then(|value| value.to_str().ok()?.parse().ok());
         let answer = {
             let mut storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+            if broken::is(Wrapped::TakeOverAfterCrash) {
+                self.take_over(&mut storage, caller, &call);
+            }
             let before = storage.blob(&call.path).map(|blob| blob.etag.clone());
             let answer = storage.answer(&call, time::nanos(), time::date());
             let after = storage.blob(&call.path);

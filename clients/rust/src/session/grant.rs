@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::pings::Validity;
 use crate::{Loss, Reason, Risk};
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_time::{ClockPair, Moment};
 
 /// The daemon's name for a grant. Whoever has it can release the grant.
@@ -58,8 +57,7 @@ impl Grant {
     /// Until when the daemon keeps the lock from others, as far as is known and
     /// either clock shows.
     pub(crate) fn deadline(&self, now: &ClockPair) -> Moment {
-        let blind = mutant::is(Mutant::DeadlineBlindToLeaps);
-        let promised = if blind { self.validity.deadline() } else { self.validity.ends_at(now) };
+        let promised = self.validity.ends_at(now);
         self.ended.map_or(promised, |ended| ended.min(promised))
     }
 
@@ -70,13 +68,12 @@ impl Grant {
     /// that of the last, and it is the lease that ends.)
     pub(crate) fn renew(&mut self, validity: Validity, now: &ClockPair) -> bool {
         let mut news = self.look_at_clocks(now);
-        if mutant::is(Mutant::LostIsTakenBack) {
-            (self.loss, self.ended) = (None, None);
-        }
-        if self.loss.is_none() && validity.ping >= self.validity.ping {
-            let sooner = validity.ends_at(now) < self.validity.ends_at(now);
-            news |= sooner && !mutant::is(Mutant::LossToldLate);
-            self.validity = validity;
+        let is_newer = validity.ping >= self.validity.ping;
+        if leasehold_rules::may_extend_grant(self.loss.is_some(), is_newer) {
+            let (before, after) = (self.validity.ends_at(now), validity.ends_at(now));
+            news |= leasehold_rules::must_wake_holder(before, after);
+            // The grant is active until the new deadline.
+            (self.validity, self.loss, self.ended) = (validity, None, None);
         }
         news
     }

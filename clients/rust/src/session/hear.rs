@@ -12,7 +12,6 @@ use crate::{
     Error, Loss, Operator, Progress, Reason, Risk,
     pb::{self, attach_request, attach_response::Message},
 };
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_time::ClockPair;
 
 impl State {
@@ -35,10 +34,8 @@ impl State {
     }
 
     fn kept_alive(&mut self, kept: &pb::KeptAlive, now: ClockPair) {
-        let Some(mut validity) = self.pings.validity(kept.ping, kept.valid_for_ms) else { return };
-        if mutant::is(Mutant::CountFromAnswer) {
-            validity.sent = now;
-        }
+        let validity = self.pings.validity(kept.ping, kept.valid_for_ms, now);
+        let Some(validity) = validity else { return };
         self.pings.answer(kept.ping);
         let limits: HashMap<Handle, Duration> = (kept.limits.iter())
             .filter_map(|limit| {
@@ -70,7 +67,7 @@ impl State {
     /// The answer to an acquire, or a part of the list after a resume.
     fn granted(&mut self, granted: &pb::Granted, now: ClockPair) {
         let Some(handle) = Handle::parse(&granted.handle) else { return };
-        let validity = self.pings.validity(granted.ping, granted.valid_for_ms);
+        let validity = self.pings.validity(granted.ping, granted.valid_for_ms, now);
         match self.handles.get(&handle) {
             Some(Named::Held(id)) => self.listed(*id, validity, now),
             // The daemon has not received the release yet; it is sent again.

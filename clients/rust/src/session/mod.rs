@@ -14,6 +14,8 @@ mod hear;
 mod pings;
 mod proclaim;
 mod shared;
+#[cfg(feature = "simulation")]
+mod simulation;
 mod state;
 mod stream;
 
@@ -81,16 +83,6 @@ impl Session {
             let grant = inner.state.look_at(grant, &now);
             grant.map_or(Moment::from_boot(Duration::ZERO), |grant| grant.deadline(&now))
         })
-    }
-
-    /// Until when the grant may be counted on and whether it stands, without
-    /// changing anything.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn peek(&self, grant: GrantId) -> Option<(Moment, bool)> {
-        let (inner, now) = (self.shared.lock(), ClockPair::now());
-        let grant = inner.state.grant(grant)?;
-        let deadline = grant.deadline(&now);
-        Some((deadline, grant.loss().is_none() && now.at() < deadline))
     }
 
     /// Whether the grant is lost, by both clocks and all that was heard. A

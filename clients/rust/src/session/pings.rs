@@ -19,18 +19,14 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    pub(crate) fn deadline(&self) -> Moment {
-        self.sent.at() + self.length
-    }
-
-    /// When it will be used up, by the clock that shows more time.
+    /// Instant at which the validity ends, by the clock that shows more time.
     pub(crate) fn ends_at(&self, now: &ClockPair) -> Moment {
-        self.deadline() - self.sent.jump_until(now)
+        leasehold_rules::holder_deadline(&self.sent, self.length, now)
     }
 
-    /// Whether it is used up, by either clock.
+    /// Returns whether the validity has ended, by either clock.
     pub(crate) fn is_over(&self, now: &ClockPair) -> bool {
-        now.at() >= self.ends_at(now)
+        leasehold_rules::is_past_deadline(&self.sent, self.length, now)
     }
 }
 
@@ -57,11 +53,17 @@ impl Pings {
         self.answered = self.answered.max(Some(ping));
     }
 
-    /// What the daemon promised with this ping; nothing if the ping is not
-    /// known.
-    pub(crate) fn validity(&self, ping: u64, valid_for_ms: u64) -> Option<Validity> {
+    /// Returns the validity in an answer to this ping that arrived at `now`.
+    /// `None` if the ping is unknown.
+    pub(crate) fn validity(
+        &self,
+        ping: u64,
+        valid_for_ms: u64,
+        now: ClockPair,
+    ) -> Option<Validity> {
         let (_, sent) = self.sent.iter().rev().find(|(number, _)| *number == ping)?;
-        Some(Validity { ping, sent: *sent, length: Duration::from_millis(valid_for_ms) })
+        let sent = leasehold_rules::validity_start(*sent, now);
+        Some(Validity { ping, sent, length: Duration::from_millis(valid_for_ms) })
     }
 
     pub(crate) fn last_sent(&self) -> Option<Moment> {
@@ -83,9 +85,9 @@ mod tests {
         let now = ClockPair::now();
         assert_eq!(pings.send(now), 0);
         assert_eq!(pings.send(ClockPair::now()), 1);
-        let validity = pings.validity(0, 1500).expect("it was sent");
-        assert_eq!(validity.deadline(), now.at() + Duration::from_millis(1500));
-        assert!(pings.validity(2, 1500).is_none());
+        let validity = pings.validity(0, 1500, ClockPair::now()).expect("it was sent");
+        assert_eq!(validity.ends_at(&now), now.at() + Duration::from_millis(1500));
+        assert!(pings.validity(2, 1500, now).is_none());
     }
 
     #[test]
@@ -131,6 +133,6 @@ mod tests {
             pings.send(ClockPair::now());
         }
         assert_eq!(pings.sent.len(), REMEMBERED);
-        assert!(pings.validity(0, 1).is_none());
+        assert!(pings.validity(0, 1, ClockPair::now()).is_none());
     }
 }

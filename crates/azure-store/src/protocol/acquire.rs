@@ -69,12 +69,7 @@ impl AzureStore {
         attempt.until = sent + claim.duration / 2;
         let now = leased.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
         let written = self.amend(&attempt, leased, |record, basis| {
-            let before = record.token;
             next_hold(record, basis)?;
-            if mutant::is(Mutant::ResumedEpoch) && before > 0 && self.is_predecessor(&record.daemon)
-            {
-                record.token = before;
-            }
             record.holder = Some(Arc::clone(&claim.holder));
             record.leader = claim.value.is_some().then_some(record.token);
             record.since = now;
@@ -181,7 +176,6 @@ impl AzureStore {
             };
             match leased {
                 Ok(leased) => return Ok(LeaseOutcome::Ours(perhaps_since.unwrap_or(sent), leased)),
-                Err(Fault::Held) if self.takes_over(path, *why).await => {}
                 Err(Fault::Held) => {
                     // What an earlier attempt took may have been broken since, and
                     // would keep others out until its term is over.
@@ -222,25 +216,6 @@ impl AzureStore {
                 Err(fault) => return Err(unknown_if_retried(fault, perhaps_since)),
             }
         }
-    }
-
-    /// Breaks the lease of an earlier process on this machine, which must not be
-    /// done (safety rule 13): for simulations only.
-    async fn takes_over(&self, path: &str, why: CallOptions) -> bool {
-        if !mutant::is(Mutant::TakeOverAfterCrash) {
-            return false;
-        }
-        let seen = self.shared.blobs.read(path, why).await;
-        let record = seen.ok().and_then(|seen| seen.record.ok());
-        record.is_some_and(|record| self.is_predecessor(&record.daemon))
-            && self.shared.blobs.break_lease(path, Some(0), why).await.is_ok()
-    }
-
-    /// Whether this names an earlier process on this machine: for simulations
-    /// only.
-    fn is_predecessor(&self, daemon: &str) -> bool {
-        let host = |name: &str| name.split(" (pid ").next().map(str::to_owned);
-        daemon != self.shared.daemon && host(daemon) == host(&self.shared.daemon)
     }
 
     /// Whoever creates it first, it is there afterwards.

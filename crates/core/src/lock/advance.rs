@@ -4,8 +4,6 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold_rules::may_linger;
-#[cfg(feature = "simulation")]
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_store as lease;
 use leasehold_store::{AcquireParams, LeaseId, StoreCall};
 use leasehold_types::Token;
@@ -143,7 +141,7 @@ impl Lock {
             self.lease = Lease::None;
             return;
         };
-        let id = LeaseId::new(cx.fresh_bits());
+        let id = LeaseId::new(leasehold_rules::fresh_lease_id(cx.entropy));
         let duration = waiter.lease_duration;
         let (holder, shown) = (Arc::clone(&waiter.holder), waiter.ticket);
         let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());
@@ -168,12 +166,6 @@ impl Lock {
         then: Option<Box<Waiting>>,
         cx: &mut Cx<'_>,
     ) {
-        // Safety rule 13.
-        #[cfg(feature = "simulation")]
-        if cx.draining && mutant::is(Mutant::StopWithLeases) {
-            self.lease = Lease::None;
-            return;
-        }
         let duration = match &self.lease {
             Lease::Acquiring { duration, .. } => *duration,
             Lease::Held { renewal: Some(renewal), .. } => renewal.duration(),

@@ -9,7 +9,6 @@ use super::{
     state::Lock,
     table::Cx,
 };
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_rules::valid_until;
 use leasehold_store as lease;
 use leasehold_store::{LeaseId, StoreAnswer};
@@ -132,9 +131,6 @@ impl Lock {
                     None => Cause::LeaseLost { why: why.into() },
                 };
                 self.end(at, cause, cx);
-                if mutant::is(Mutant::LostIsNotReleased) {
-                    self.lease = Lease::None;
-                }
             }
         }
     }

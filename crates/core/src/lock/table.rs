@@ -22,26 +22,11 @@ pub(super) struct Cx<'a> {
     pub(super) lock: LockId,
     pub(super) now: Moment,
     pub(super) entropy: &'a mut Entropy,
-    #[cfg(feature = "simulation")]
-    one_id: u128,
-    #[cfg(feature = "simulation")]
-    pub(super) draining: bool,
     pub(super) settings: &'a Settings,
     pub(super) schedule: &'a mut Schedule<Due>,
     /// An empty queue, to be used again.
     pub(super) spare: &'a mut Option<Box<Queue>>,
     pub(super) out: &'a mut Vec<Effect>,
-}
-
-impl Cx<'_> {
-    /// For a lease's id (safety rule 1).
-    pub(super) fn fresh_bits(&mut self) -> u128 {
-        #[cfg(feature = "simulation")]
-        if leasehold_rules::mutant::is(leasehold_rules::mutant::Mutant::SameLeaseId) {
-            return self.one_id;
-        }
-        leasehold_rules::fresh_lease_id(self.entropy)
-    }
 }
 
 /// What can fall due.
@@ -64,9 +49,6 @@ pub struct Locks {
     tickets: u64,
     draining: bool,
     spare: Option<Box<Queue>>,
-    /// What a mutant uses again and again.
-    #[cfg(feature = "simulation")]
-    one_id: u128,
 }
 
 impl Locks {
@@ -75,9 +57,10 @@ impl Locks {
     pub fn new(settings: Settings, entropy: Entropy) -> Self {
         #[cfg(feature = "simulation")]
         let mut entropy = entropy;
+        // Keeps the random numbers of the seeds that found errors.
+        #[cfg(feature = "simulation")]
+        let _ = entropy.bits();
         Self {
-            #[cfg(feature = "simulation")]
-            one_id: entropy.bits(),
             locks: Slab::new(),
             names: HashMap::default(),
             blocked: BTreeSet::new(),
@@ -309,10 +292,6 @@ impl Locks {
             lock: id,
             now,
             entropy: &mut self.entropy,
-            #[cfg(feature = "simulation")]
-            one_id: self.one_id,
-            #[cfg(feature = "simulation")]
-            draining: self.draining,
             settings: &self.settings,
             schedule: &mut self.schedule,
             spare: &mut self.spare,

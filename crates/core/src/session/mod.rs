@@ -107,9 +107,6 @@ pub struct Sessions {
     settings: Settings,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
-    /// What a mutant remembers of grants that were released.
-    #[cfg(feature = "simulation")]
-    released: Vec<(Handle, LockName)>,
     /// By stream: numbers that are used again, so few.
     streams: Vec<Option<SessionKey>>,
     locks: Locks,
@@ -129,8 +126,6 @@ impl Sessions {
             settings,
             sessions: Slab::new(),
             secrets: HashMap::default(),
-            #[cfg(feature = "simulation")]
-            released: Vec::new(),
             streams: Vec::new(),
             locks: Locks::new(locks, for_locks),
             schedule: Schedule::default(),

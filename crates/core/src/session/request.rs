@@ -7,7 +7,6 @@ use crate::{
     error::RequestError,
     lock::{self, Handle, SessionKey, WaitLimit},
 };
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_store::Value;
 use leasehold_time::Moment;
 use leasehold_types::Reason;
@@ -94,17 +93,11 @@ impl Sessions {
         let session = self.sessions.get_mut(key.index());
         match session.and_then(|session| session.forget_grant(handle)) {
             Some(lock) => {
-                #[cfg(feature = "simulation")]
-                self.remember_released(handle, lock);
                 // The session has forgotten the grant, so the release is certain. It is
                 // answered before the lock acts on it: the next grant may go to a waiter
                 // of this session, whose client reads its messages in order.
                 self.send(key, Message::Released { request }, out);
                 self.locks(lock::Event::Free(lock, None), now, out);
-            }
-            #[cfg(feature = "simulation")]
-            None if mutant::is(Mutant::ReleaseByName) => {
-                self.release_by_name(handle, now, out);
             }
             None => {
                 let problem = RequestError::new(
@@ -170,7 +163,7 @@ impl Sessions {
     pub(super) fn kept_alive(&self, session: &Session) -> Message {
         let valid_for = session.valid_for();
         let limited = session.grants.iter().filter(|(_, held)| held.limited);
-        let limits = if session.limited == 0 || mutant::is(Mutant::LimitsLeftOut) {
+        let limits = if session.limited == 0 {
             Vec::new()
         } else {
             limited
@@ -236,34 +229,5 @@ impl Sessions {
         {
             self.send(key, granted, out);
         }
-    }
-}
-
-/// What must never be done, for simulations that are to notice it.
-#[cfg(feature = "simulation")]
-impl Sessions {
-    fn remember_released(&mut self, handle: lock::Handle, lock: lock::LockId) {
-        if let Some(name) = self.locks.name(lock).filter(|_| mutant::is(Mutant::ReleaseByName)) {
-            self.released.push((handle, name.clone()));
-        }
-    }
-
-    /// A release that comes again frees whoever holds the lock by then (safety rule
-    /// 12).
-    fn release_by_name(&mut self, handle: lock::Handle, now: Moment, out: &mut Vec<Action>) {
-        let named = self.released.iter().find(|(released, _)| *released == handle);
-        if let Some(lock) = named.and_then(|(_, name)| self.locks.find(name)) {
-            self.free_at_once(lock, now, out);
-        }
-    }
-
-    /// Frees a lock although its holder may count on it.
-    pub(super) fn free_at_once(&mut self, lock: lock::LockId, now: Moment, out: &mut Vec<Action>) {
-        let Some(grant) = self.locks.grant(lock) else { return };
-        let (session, handle) = (grant.session, grant.handle);
-        if let Some(session) = self.sessions.get_mut(session.index()) {
-            session.forget_grant(handle);
-        }
-        self.locks(lock::Event::Free(lock, None), now, out);
     }
 }

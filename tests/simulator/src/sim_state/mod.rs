@@ -11,11 +11,13 @@ use std::{
 use leasehold::driver::Driver;
 use leasehold_checker::{Entry, Event, History};
 use leasehold_simulated_storage::storage::{Answer, Storage};
+use leasehold_types::{LockName, TokenRange};
 
 use crate::{
     client::Held,
     link::Connection,
     plan::Plan,
+    repeated_release::Releases,
     rng::Rng,
     wire::{PendingCrash, StorageLink},
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
@@ -33,6 +35,13 @@ pub struct Place {
     pub latest: u32,
     /// Whether that one stops or has stopped, and grants nothing any more.
     pub stopping: bool,
+    /// Number of the daemon that was last told to stop.
+    pub draining: Option<u32>,
+    /// Numbers of all daemons that were ever started here.
+    pub numbers: Vec<u32>,
+    /// Tokens that the store gave out here last, by lock, and the number of the
+    /// daemon that received them. For mutant 10.
+    pub tokens: HashMap<LockName, (u32, TokenRange)>,
     /// Since when the one that runs there does.
     pub since: Nanos,
     /// Its way to the storage.
@@ -125,6 +134,8 @@ pub struct SimState {
     pub ahead: RefCell<Vec<(usize, u64)>>,
     /// The machines whose clocks are worse than what is assumed.
     broken: RefCell<Vec<Machine>>,
+    /// Releases that daemons have received. For mutant 12.
+    pub releases: RefCell<Releases>,
     /// For decisions that no process makes.
     pub rng: RefCell<Rng>,
     record: RefCell<Record>,
@@ -245,6 +256,7 @@ impl SimState {
             snatch: Cell::default(),
             ahead: RefCell::default(),
             broken: RefCell::default(),
+            releases: RefCell::default(),
             rng: RefCell::new(rng),
             record: RefCell::new(record),
             daemons: Cell::new(0),
@@ -261,6 +273,7 @@ impl SimState {
         self.places.borrow_mut().clear();
         self.embedded.clear();
         self.connections.borrow_mut().clear();
+        self.releases.take();
         SIM.set(None);
         self.mix(&self.rng.borrow_mut().bits());
         let record = self.record.take();

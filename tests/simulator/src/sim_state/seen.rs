@@ -13,6 +13,9 @@ use super::{Running, SimState, blob_path, count, lock_name, lock_of, record};
 impl SimState {
     /// Carries a call out at the storage, and notes what that changes.
     pub fn apply(&self, daemon: Option<u32>, call: &Call) -> Answer {
+        if broken::is(Wrapped::TakeOverAfterCrash) {
+            self.take_over(daemon, call);
+        }
         let now = self.world.now();
         let date = self.date();
         let stored = |storage: &Storage| {
@@ -57,6 +60,31 @@ impl SimState {
         }
         self.note_lease(lock);
         answer
+    }
+
+    /// Mutant 13a: breaks the lease that a daemon is about to acquire, if an
+    /// earlier daemon of the same place has it.
+    fn take_over(&self, daemon: Option<u32>, call: &Call) {
+        let (Some(daemon), Act::Acquire { .. }) = (daemon, &call.act) else { return };
+        let holder = {
+            let (storage, record) = (self.storage.borrow(), self.record.borrow());
+            let blob = storage.blob(&call.path);
+            let leased = blob.filter(|blob| blob.leased_until(self.world.now()).is_some());
+            leased.and_then(|blob| record.ids.get(blob.lease_id()?).copied())
+        };
+        let is_predecessor = holder.is_some_and(|holder| {
+            let places = self.places.borrow();
+            let mut here = places.iter().filter(|place| place.numbers.contains(&daemon));
+            holder != daemon && here.any(|place| place.numbers.contains(&holder))
+        });
+        if is_predecessor {
+            let act = Act::Break { within: Some(0) };
+            let path = call.path.clone();
+            self.apply(
+                Some(daemon),
+                &Call { path, act, if_match: None, if_absent: false, lease: None },
+            );
+        }
     }
 
     /// A call was carried out whose answer nobody waits for, perhaps long after it

@@ -1,0 +1,133 @@
+//! Store that breaks a safety rule: wrapped mutants 1, 7c, 10 and 13c.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use leasehold_store::{
+    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
+    LeaseStore, Page, Publication, Publish, Release, Renew,
+};
+use leasehold_types::{LockName, TokenRange};
+
+use crate::{
+    broken::{Wrapped, is},
+    sim_state::sim,
+};
+
+/// Store of one daemon, with the defect of the active mutant.
+pub struct BrokenStore<S> {
+    store: S,
+    place: usize,
+    number: u32,
+    /// Leases whose renewal found them lost.
+    lost: Arc<Mutex<HashSet<LeaseId>>>,
+}
+
+impl<S: LeaseStore> BrokenStore<S> {
+    /// Wraps the store of the daemon with this number.
+    pub fn new(store: S, place: usize, number: u32) -> Self {
+        Self { store, place, number, lost: Arc::default() }
+    }
+
+    /// The lease ID that the storage sees.
+    fn id(&self, id: LeaseId) -> LeaseId {
+        if is(Wrapped::SameLeaseId) { LeaseId::new(u128::from(self.number) + 1) } else { id }
+    }
+
+    fn is_swallowed(&self, id: LeaseId) -> bool {
+        let is_lost = || self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+        let is_draining = || sim().places.borrow()[self.place].draining == Some(self.number);
+        (is(Wrapped::LostIsNotReleased) && is_lost())
+            || (is(Wrapped::StopWithLeases) && is_draining())
+    }
+}
+
+/// Replaces the tokens of a hold by those of the last hold before the restart, if
+/// there was one.
+fn predecessors(place: usize, number: u32, name: LockName, tokens: TokenRange) -> TokenRange {
+    let sim = sim();
+    let mut places = sim.places.borrow_mut();
+    let known = places[place].tokens.get(&name);
+    let tokens = known.filter(|(before, _)| *before != number).map_or(tokens, |(_, old)| *old);
+    places[place].tokens.insert(name, (number, tokens));
+    tokens
+}
+
+impl<S: LeaseStore> LeaseStore for BrokenStore<S> {
+    fn acquire(&self, mut claim: Claim) -> Call<Acquire> {
+        claim.id = self.id(claim.id);
+        if !is(Wrapped::ResumedEpoch) {
+            return self.store.acquire(claim);
+        }
+        let (place, number, name) = (self.place, self.number, claim.name.clone());
+        let acquire = self.store.acquire(claim);
+        Call::pending(async move {
+            Ok(match acquire.await? {
+                Acquire::Acquired(Acquired { tokens, deadline }) => {
+                    let tokens = predecessors(place, number, name, tokens);
+                    Acquire::Acquired(Acquired { tokens, deadline })
+                }
+                other => other,
+            })
+        })
+    }
+    fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
+        let renew = self.store.renew(name, self.id(id), duration);
+        if !is(Wrapped::LostIsNotReleased) {
+            return renew;
+        }
+        let lost = Arc::clone(&self.lost);
+        Call::pending(async move {
+            let answer = renew.await?;
+            if matches!(answer, Renew::Lost { .. }) {
+                lost.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            }
+            Ok(answer)
+        })
+    }
+    fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
+        if self.is_swallowed(id) {
+            return Call::Done(Ok(Release::Released));
+        }
+        self.store.release(name, self.id(id))
+    }
+    fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
+        self.store.next_tokens(name, self.id(id))
+    }
+    fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
+        self.store.publish(name, self.id(id), publication)
+    }
+    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
+        self.store.break_lease(name, breaker)
+    }
+    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.store.note_break(name, breaker)
+    }
+    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
+        self.store.inspect(name)
+    }
+    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
+        self.store.list(page)
+    }
+    fn cover(&self, ttl: Duration) -> Call<()> {
+        self.store.cover(ttl)
+    }
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+    fn trouble(&self) -> Option<Error> {
+        self.store.trouble()
+    }
+    fn describe(&self) -> String {
+        self.store.describe()
+    }
+    fn calls(&self) -> Vec<CallCount> {
+        self.store.calls()
+    }
+    fn close(&self) -> Call<()> {
+        self.store.close()
+    }
+}
