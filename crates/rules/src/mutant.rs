@@ -36,11 +36,8 @@ macro_rules! mutants {
 
 mutants! {
     SameLeaseId, 1, "1", "a daemon uses the same lease id for every acquisition";
-    WriteWithoutMatch, 2, "2a", "records are written without If-Match";
-    GrantBeforeWrite, 2, "2b", "the lock is granted without its tokens having been stored";
     ForgetfulEpoch, 2, "2c", "a new blob's tokens begin at 1, not at the service's date";
     TrustOldRecord, 2, "2d", "a stored token lower than one seen before is believed";
-    GarbageIsNew, 2, "2e", "a record that can't be read counts as none, and tokens begin anew";
     SameSecond, 2, "2f", "a new blob's tokens begin within the second of its creation";
     AbsurdDate, 2, "2g", "a service's clock that is absurdly ahead is believed";
     NewForgetsSeen, 2, "2h", "a new blob's tokens do not count what was seen before it was deleted";
@@ -56,8 +53,6 @@ mutants! {
     LooksWhenDue, 5, "5f", "a daemon looks at its clocks only when something is due";
     GivenByWallClock, 5, "5g", "after a leap of the wall clock, a broken lock is given on before its holder must let go";
     GrantWhenOver, 6, "6", "a grant starts on a lease whose deadline has passed";
-    UnclearRenewExtends, 7, "7a", "an unclear answer to a renewal extends the lease";
-    UnclearWriteBelieved, 7, "7b", "an unclear write of the record counts as done";
     LostIsNotReleased, 7, "7c", "a lease that was lost because it was broken is not released";
     LingerForNobody, 7, "7d", "a lease that came when nobody waited any more is kept for a while";
     LingerAnew, 7, "7e", "whoever waits and gives up has a lease that nobody needs kept for longer";

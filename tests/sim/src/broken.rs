@@ -43,6 +43,11 @@ macro_rules! wrapped_mutants {
 }
 
 wrapped_mutants! {
+    WriteWithoutMatch, "2", "2a", "records are written without If-Match";
+    GrantBeforeWrite, "2", "2b", "the lock is granted without its tokens having been stored";
+    GarbageIsNew, "2", "2e", "a record that can't be read counts as none, and tokens begin anew";
+    UnclearRenewExtends, "7", "7a", "an unclear answer to a renewal extends the lease";
+    UnclearWriteBelieved, "7", "7b", "an unclear write of the record counts as done";
     TtlNotRecorded, "13", "e1", "embedded: a session opens before its ttl is recorded";
     NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
     ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";

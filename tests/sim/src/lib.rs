@@ -9,6 +9,7 @@
 //! elections (`observer.rs`); what happens is recorded (`scene.rs`) and checked.
 
 pub mod broken;
+pub mod broken_transport;
 pub mod client;
 pub mod clock;
 pub mod daemon;

@@ -9,7 +9,7 @@ use azure_core::{
 use tokio::sync::oneshot;
 
 use crate::{
-    daemon,
+    broken_transport, daemon,
     dice::Dice,
     faults, http,
     scene::{Scene, count, lock_of, scene},
@@ -162,7 +162,7 @@ impl Kind {
 /// The transport of a daemon's storage client.
 #[must_use]
 pub fn transport(place: usize, number: u32) -> Transport {
-    Transport::new(Arc::new(Wire { place, number }))
+    broken_transport::wrap(Arc::new(Wire { place, number }))
 }
 
 struct Wire {
