@@ -1,5 +1,5 @@
-//! What this process remembers of locks that it has seen, so that it need not
-//! read them again, and notices when an old state comes back.
+//! Cache of the records that this process has seen: saves reads, and detects
+//! records that went back to an earlier state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,31 +10,30 @@ use leasehold_store::{Breaker, LeaseId, Value};
 use leasehold_time::HashMap;
 use leasehold_types::LockName;
 
-/// How many locks a generation has. Two are kept.
-const GENERATION: usize = 1 << 16;
+/// Maximum number of locks in a generation. The cache has two generations.
+const GENERATION_CAPACITY: usize = 1 << 16;
 
-/// What is remembered of a lock.
+/// Cached facts about a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedLock {
-    /// The version of the blob that was seen last, and what it holds.
+    /// Version of the blob that was seen last, and its record.
     pub(crate) version: Option<(Etag, Record)>,
-    /// The version at which nobody had the lease: what it says is over.
+    /// Version at which the blob had no lease: its hold has ended.
     pub(crate) over: Option<Etag>,
-    /// The greatest token that was ever seen with it.
+    /// Highest token that was ever seen with the lock.
     pub(crate) highest: u64,
-    /// The value at a version.
+    /// Leader's value at a version.
     pub(crate) value: Option<(Etag, Value)>,
     /// Version that this process wrote last, under its own lease. While the blob
     /// has this version, no daemon has been granted the lock since.
     pub(crate) written: Option<Etag>,
-    /// Our own hold, if there is one, and its first token.
+    /// Hold of this daemon, if there is one, and its first token.
     pub(crate) hold: Option<(LeaseId, u64)>,
-    /// A break that is yet to be noted with it.
+    /// Break that is still to be recorded with the lock.
     pub(crate) unnoted: Option<Breaker>,
 }
 
-/// What is remembered, of a limited number of locks: those that were not
-/// touched for long are forgotten.
+/// Cache of a limited number of locks. Evicts locks that were not used for long.
 #[derive(Default)]
 pub(crate) struct LockCache(Mutex<Generations>);
 
@@ -45,40 +44,40 @@ struct Generations {
 }
 
 impl LockCache {
-    /// What is known of a lock.
+    /// Returns the cached facts about a lock.
     pub(crate) fn get(&self, name: &LockName) -> Option<CachedLock> {
         let generations = self.generations();
         generations.young.get(name).or_else(|| generations.old.get(name)).cloned()
     }
 
-    /// The blob was seen so. If that is older than what was seen before, another
-    /// look is needed.
+    /// Stores a version that was read or written. An earlier state than one that
+    /// was seen before is not kept: the blob must be read again.
     pub(crate) fn saw(&self, name: &LockName, etag: &Etag, record: &Record) {
-        self.change(name, |known| {
-            let newest = record.token == 0 || record.token >= known.highest;
-            known.highest = known.highest.max(record.token);
-            known.version = newest.then(|| (etag.clone(), record.clone()));
+        self.change(name, |cached| {
+            let newest = record.token == 0 || record.token >= cached.highest;
+            cached.highest = cached.highest.max(record.token);
+            cached.version = newest.then(|| (etag.clone(), record.clone()));
         });
     }
 
-    /// The blob may be different by now, or gone.
+    /// Forgets the version: the blob may have changed, or may be gone.
     pub(crate) fn invalidate(&self, name: &LockName) {
-        self.change(name, |known| known.version = None);
+        self.change(name, |cached| cached.version = None);
     }
 
-    /// Changes what is known of a lock.
+    /// Changes the cached facts about a lock.
     pub(crate) fn change(&self, name: &LockName, change: impl FnOnce(&mut CachedLock)) {
         let mut generations = self.generations();
         let Generations { young, old } = &mut *generations;
         if !young.contains_key(name) {
-            if young.len() >= GENERATION {
+            if young.len() >= GENERATION_CAPACITY {
                 *old = std::mem::take(young);
             }
-            let known = old.remove(name).unwrap_or_default();
-            young.insert(name.clone(), known);
+            let cached = old.remove(name).unwrap_or_default();
+            young.insert(name.clone(), cached);
         }
-        if let Some(known) = young.get_mut(name) {
-            change(known);
+        if let Some(cached) = young.get_mut(name) {
+            change(cached);
         }
     }
 
@@ -92,19 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_is_kept_and_the_rest_is_forgotten_in_time() {
-        let memory = LockCache::default();
+    fn unused_locks_are_evicted() {
+        let cache = LockCache::default();
         let name = |n: usize| LockName::parse("", &format!("lock-{n}")).unwrap();
-        memory.change(&name(0), |known| known.highest = 7);
-        for n in 1..3 * GENERATION {
-            memory.change(&name(n), |known| known.highest = 1);
+        cache.change(&name(0), |cached| cached.highest = 7);
+        for n in 1..3 * GENERATION_CAPACITY {
+            cache.change(&name(n), |cached| cached.highest = 1);
             if n % 1000 == 0 {
-                memory.change(&name(0), |_| {});
+                cache.change(&name(0), |_| {});
             }
         }
-        assert_eq!(memory.get(&name(0)).unwrap().highest, 7);
-        assert!(memory.get(&name(1)).is_none());
-        let generations = memory.generations();
-        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
+        assert_eq!(cache.get(&name(0)).unwrap().highest, 7);
+        assert!(cache.get(&name(1)).is_none());
+        let generations = cache.generations();
+        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION_CAPACITY);
     }
 }

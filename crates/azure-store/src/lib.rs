@@ -1,7 +1,24 @@
-//! The Azure store: one blob for each lock, leased while the lock is held.
+//! Store of leases in an Azure Storage account: one blob per lock, leased while
+//! the lock is held.
 //!
-//! `acquire.rs` has the protocol, `blob.rs` the calls, `record.rs` what is kept
-//! with a blob, `path.rs` where that is.
+//! The lease keeps other daemons out. The blob's metadata is the lock's record:
+//! its tokens, and the holder that peers see. A hold takes two calls: the lease,
+//! and the record under it. Each renewal is one call, and so is the release. A
+//! call with an unknown outcome never extends a hold. The decisions that safety
+//! depends on are functions of `leasehold_rules`.
+//!
+//! | Module | Content |
+//! |---|---|
+//! | `protocol` | Sequences of calls: acquire, renew, release, publish, break, garbage collection; the record and its path |
+//! | `calls` | Single storage calls, their limit, and the meaning of failures |
+//! | `cache` | Records and versions that this process has seen |
+//! | [`doctor`] | Checks that the account is usable |
+//! | [`protect`] | Lease on the container, against accidental deletion |
+//! | [`account`] | Client of the storage account |
+//!
+//! Access to the account (address, credentials, transport) is in
+//! `leasehold_azure_account`.
+#![forbid(unsafe_code)]
 
 pub mod account;
 mod cache;
@@ -12,43 +29,38 @@ mod protocol;
 mod settings;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-pub use self::settings::Settings;
-use self::{
-    account::Account,
-    cache::LockCache,
-    calls::{
-        blob::{Blobs, CallOptions},
-        fault::Fault,
-        limiter::Purpose,
-    },
-    protocol::{acquire::deadline, path},
-};
-use leasehold_rules::mutant::{self, Mutant};
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
     Acquire, AcquireParams, Break, Breaker, Call, CallCount, DURATIONS, Endpoint, Error, LeaseId,
     LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
-use leasehold_time::{Entropy, Moment};
+use leasehold_time::Entropy;
 use leasehold_types::LockName;
 
-/// How often an account in trouble is asked whether it is back.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+pub use self::settings::Settings;
+use self::{
+    account::Account,
+    cache::LockCache,
+    calls::{Blobs, CallOptions, limiter::Purpose},
+    protocol::path,
+};
 
-/// The time limit of calls for those who only look.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval of checks of an account that is unavailable.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The shortest lease: what is done for one of unknown duration is done in its
-/// time.
+/// Timeout of calls that read for clients and operators.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Minimum lease duration. Calls under a lease of unknown duration are limited as
+/// if it had this one.
 const MIN_LEASE_DURATION: Duration = *DURATIONS.start();
 
-/// Leases on blobs.
+/// Store of leases on blobs.
 #[derive(Clone)]
 pub struct AzureStore {
     shared: Arc<Shared>,
@@ -56,13 +68,13 @@ pub struct AzureStore {
 
 struct Shared {
     blobs: Blobs,
-    memory: LockCache,
+    cache: LockCache,
     prefix: String,
-    /// Which daemon this is, for people.
+    /// Human-readable name of this daemon.
     daemon: String,
     /// Address of this daemon, once its listeners are bound.
     endpoint: OnceLock<Endpoint>,
-    /// What is told of the account.
+    /// Human-readable location of the locks.
     place: String,
     entropy: Mutex<Entropy>,
 }
@@ -74,15 +86,16 @@ impl Shared {
 }
 
 impl AzureStore {
-    /// Uses an account. Begins to keep the container, and to collect long idle
-    /// blobs, if that is configured. `daemon` names this process to people.
+    /// Uses an account. Starts the background tasks: the check of an unavailable
+    /// account and, if configured, the lease on the container and the garbage
+    /// collection. `daemon` is the human-readable name of this process.
     #[must_use]
     pub fn new(account: Account, settings: &Settings, daemon: String, entropy: Entropy) -> Self {
         let account = Arc::new(account);
         let store = Self {
             shared: Arc::new(Shared {
                 blobs: Blobs::new(Arc::clone(&account), settings.max_storage_calls),
-                memory: LockCache::default(),
+                cache: LockCache::default(),
                 prefix: settings.prefix.clone(),
                 daemon,
                 endpoint: OnceLock::new(),
@@ -100,14 +113,14 @@ impl AzureStore {
         store
     }
 
-    /// While the account is in trouble and perhaps nobody asks for anything,
-    /// finds out when it is back.
+    /// Detects that an unavailable account has recovered, also while no client
+    /// makes requests. Never ends.
     async fn watch_account(self) {
-        let why = CallOptions { cause: Purpose::Check, limit: ASK_AGAIN };
+        let options = CallOptions { purpose: Purpose::Check, timeout: CHECK_INTERVAL };
         loop {
-            sleep(ASK_AGAIN).await;
+            sleep(CHECK_INTERVAL).await;
             if self.shared.blobs.health.trouble().is_some() {
-                _ = self.shared.blobs.reach(why).await;
+                _ = self.shared.blobs.reach(options).await;
             }
         }
     }
@@ -120,86 +133,12 @@ impl AzureStore {
         path::of(&self.shared.prefix, name)
     }
 
-    async fn list_leases(&self, wanted: &Page) -> Result<Vec<LeaseInfo>, Error> {
-        let why = CallOptions { cause: Purpose::Look, limit: LOOK };
-        let root = &self.shared.prefix;
-        let start = match &wanted.namespace {
-            Some(namespace) => path::beginning(root, namespace.as_str(), &wanted.prefix),
-            None => path::root(root),
-        };
-        // The order of paths is not that of names: all are looked at, and the
-        // first so many are kept.
-        let mut found = BTreeMap::new();
-        let mut marker = None;
-        loop {
-            let page = self.shared.blobs.list(&start, marker, why).await;
-            let (page, next) = page.map_err(Fault::into_error)?;
-            for listed in page {
-                let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
-                if listed.seen.leased && wanted.contains(&name) {
-                    found.insert(name, listed.seen);
-                    if found.len() > wanted.limit {
-                        found.pop_last();
-                    }
-                }
-            }
-            match next {
-                Some(next) => marker = Some(next),
-                None => break,
-            }
-        }
-        Ok(found.into_iter().map(|(name, seen)| self.info(name, seen, None)).collect())
-    }
-
-    /// Gives up a lease if it is ours.
-    async fn release_lease(&self, path: &str, id: LeaseId, why: CallOptions) -> Release {
-        match self.shared.blobs.release(path, id, why).await {
-            Ok(())
-            | Err(Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer | Fault::Changed) => {
-                Release::Released
-            }
-            Err(fault) => Release::Unknown { why: fault.why() },
-        }
-    }
-
-    async fn break_now(&self, name: LockName, breaker: Breaker) -> Result<Break, Error> {
-        let why = CallOptions { cause: Purpose::Break, limit: LOOK };
-        let (path, until) = (self.path(&name), Moment::now() + LOOK);
-        let mut retries = self.retries();
-        let mut perhaps_done = false;
-        let note = self.write_break_note(&name, &breaker).await;
-        let free_within = loop {
-            match self.shared.blobs.break_lease(&path, None, why).await {
-                Ok(free_within) => break free_within,
-                Err(Fault::NotOurs { .. }) if perhaps_done => break Duration::ZERO,
-                Err(Fault::NotOurs { .. } | Fault::NoBlob) => {
-                    self.delete_break_note(note).await;
-                    return Ok(Break::NotHeld);
-                }
-                Err(fault) if fault.is_unclear() => {
-                    perhaps_done = true;
-                    if !retries.wait(until).await {
-                        return Ok(Break::Unknown { why: fault.why() });
-                    }
-                }
-                Err(fault) => {
-                    // An earlier attempt may have broken it: then the note is right.
-                    if !perhaps_done {
-                        self.delete_break_note(note).await;
-                    }
-                    return Err(fault.into_error());
-                }
-            }
-        };
-        // While the lease lasts nobody but its holder can write: the note
-        // follows, with our next hold or on its own.
-        self.shared.memory.change(&name, |known| known.unnoted = Some(breaker.clone()));
-        let store = self.clone();
-        task::spawn(async move {
-            store.clone().note_later(name, breaker, free_within).await;
-            store.delete_break_note(note).await;
-        });
-        Ok(Break::Broken { free_within })
+    /// Starts a protocol step, which owns a handle to the store and the name.
+    fn run<T, F>(&self, name: &LockName, step: impl FnOnce(Self, LockName) -> F) -> Call<T>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        Call::pending(step(self.clone(), name.clone()))
     }
 }
 
@@ -210,69 +149,42 @@ impl LeaseStore for AzureStore {
     }
 
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
-        let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move { store.more_tokens(name, id).await })
+        self.run(name, move |store, name| async move { store.more_tokens(name, id).await })
     }
 
     fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
-        let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move { store.publish_hold(name, id, publication).await })
+        self.run(
+            name,
+            move |store, name| async move { store.publish_hold(name, id, publication).await },
+        )
     }
 
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew> {
-        let (store, name, path) = (self.clone(), name.clone(), self.path(name));
-        Call::pending(async move {
-            let why = CallOptions { cause: Purpose::Renew, limit: limit(duration) };
-            let (sent, renewed) = store.shared.blobs.renew(&path, id, why).await;
-            Ok(match renewed {
-                Ok(()) => Renew::Renewed { deadline: Some(deadline(sent, duration)) },
-                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob | Fault::NoContainer)) => {
-                    let broken = match fault {
-                        Fault::NotOurs { .. } => store.read_break_note(&name, id).await,
-                        _ => None,
-                    };
-                    Renew::Lost { why: fault.why(), broken }
-                }
-                Err(_) if mutant::is(Mutant::UnclearRenewExtends) => {
-                    Renew::Renewed { deadline: Some(deadline(sent, duration)) }
-                }
-                Err(fault) => Renew::Unknown { why: fault.why() },
-            })
-        })
+        self.run(
+            name,
+            move |store, name| async move { Ok(store.renew_lease(name, id, duration).await) },
+        )
     }
 
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release> {
-        let (store, path) = (self.clone(), self.path(name));
-        self.shared.memory.change(name, |known| {
-            known.hold.take_if(|(held, _)| *held == id);
-        });
-        Call::pending(async move {
-            let why = CallOptions { cause: Purpose::Release, limit: limit(MIN_LEASE_DURATION) };
-            Ok(store.release_lease(&path, id, why).await)
-        })
+        self.forget_hold(name, id);
+        self.run(name, move |store, name| async move { Ok(store.release_hold(name, id).await) })
     }
 
     fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
-        let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move { store.break_now(name, breaker).await })
+        self.run(name, move |store, name| async move { store.break_hold(name, breaker).await })
     }
 
     fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
-        let hold = self.shared.memory.get(name).and_then(|known| known.hold);
-        let hold = hold.map(|(id, _)| id);
-        self.shared.memory.change(name, |known| known.unnoted = Some(breaker.clone()));
-        let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move {
-            let noted = store.note(name.clone(), breaker.clone(), hold).await;
-            // The holder may have been faster, and its lease is gone.
-            task::spawn(store.note_later(name, breaker, Duration::ZERO));
-            noted
-        })
+        let id = self.announce_break(name, &breaker);
+        self.run(
+            name,
+            move |store, name| async move { store.record_own_break(name, breaker, id).await },
+        )
     }
 
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
-        let (store, name) = (self.clone(), name.clone());
-        Call::pending(async move { store.look_at(name).await })
+        self.run(name, move |store, name| async move { store.inspect_lease(name).await })
     }
 
     fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
@@ -281,8 +193,7 @@ impl LeaseStore for AzureStore {
     }
 
     fn cover(&self, _: Duration) -> Call<()> {
-        // After a crash the leases themselves keep others out until no holder
-        // can believe in its grant.
+        // After a crash, the leases keep peers out until every grant has ended.
         Call::Done(Ok(()))
     }
 
@@ -297,7 +208,7 @@ impl LeaseStore for AzureStore {
 
     fn trouble(&self) -> Option<Error> {
         let why = self.shared.blobs.health.trouble()?;
-        Some(Error::Unavailable { why, retry_after: self.shared.blobs.budget.throttled_for() })
+        Some(Error::Unavailable { why, retry_after: self.shared.blobs.limiter.throttled_for() })
     }
 
     fn describe(&self) -> String {
@@ -305,15 +216,10 @@ impl LeaseStore for AzureStore {
     }
 
     fn calls(&self) -> Vec<CallCount> {
-        self.shared.blobs.budget.counts()
+        self.shared.blobs.limiter.counts()
     }
 
     fn close(&self) -> Call<()> {
         Call::Done(Ok(()))
     }
-}
-
-/// How long a call may take: short enough that several fit into a lease.
-fn limit(duration: Duration) -> Duration {
-    (duration / 5).clamp(Duration::from_secs(3), Duration::from_secs(10))
 }

@@ -1,6 +1,6 @@
-//! Keeps a lease on the container, so that nobody deletes it by accident. All
-//! daemons use the same id, which follows from the container's name: whoever
-//! means to delete the container can name it.
+//! Lease on the container, which protects it against accidental deletion. All
+//! daemons use the same lease ID, which follows from the container's name: an
+//! operator who wants to delete the container can name it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -3,13 +3,14 @@
 //! notice its absence.
 //!
 //! With the feature `simulation`, `broken` takes the place of `rules`: the same
-//! functions, each of which a test can break. Without it, that module is not
-//! compiled.
+//! functions, each of which a test can break. Without the feature, neither that
+//! module nor the list of mutants is compiled.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "simulation")]
 mod broken;
 mod jumps;
+#[cfg(feature = "simulation")]
 pub mod mutant;
 #[cfg_attr(feature = "simulation", allow(unreachable_pub, reason = "`broken` takes its place"))]
 mod rules;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_time::{ClockPair, Entropy, Moment};
+use leasehold_types::{TokenRange, token::SEQ_BITS};
 
 /// Interval of clock checks while a timer is armed.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,12 +18,112 @@ pub fn fresh_lease_id(entropy: &mut Entropy) -> u128 {
     entropy.bits()
 }
 
+/// Number of tokens that one hold of a lease in shared storage reserves. An
+/// epoch, one second of the storage clock, has room for 1,024 holds. No lock can
+/// therefore outrun that clock, and a blob that was deleted can begin again at
+/// the clock's time.
+pub const TOKENS_PER_HOLD: u64 = 1 << 10;
+
+/// Maximum lead of the storage clock over this machine's clock, in seconds. A
+/// clock with a larger lead is not used.
+pub const MAX_CLOCK_LEAD: u64 = 24 * 60 * 60;
+
+/// Minimum age of a token's epoch before its blob may be deleted, in seconds: a
+/// blob that is created anew then begins with higher tokens, whichever clock they
+/// are taken from.
+pub const MIN_EPOCH_AGE: u64 = 60 * 60;
+
+/// Facts that determine the tokens of a lock's next hold. All times are seconds
+/// since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBasis {
+    /// First token of the latest hold, as stored with the lock; 0 if there was none
+    /// since its blob was created.
+    pub stored: u64,
+    /// Storage clock, if the storage reported it.
+    pub storage_date: Option<u64>,
+    /// Wall clock of this machine.
+    pub wall: u64,
+    /// Highest token that this process has seen with the lock.
+    pub highest: u64,
+    /// True if this process wrote the stored token, under its own lease.
+    pub is_own: bool,
+}
+
+/// Reason why a lock can't have tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoToken {
+    /// The lock is new, and there is no usable clock to begin its tokens at.
+    NewWithoutClock,
+    /// There is a stored token that another process may have written, and no usable
+    /// clock to tell an old record from the latest one.
+    StoredWithoutClock,
+    /// The lock's tokens are used up.
+    Exhausted,
+}
+
+/// Safety rule 2: returns the first token of the next hold. Tokens of a lock
+/// always increase, also after its blob was deleted, or restored from an old
+/// version.
+///
+/// A new blob has no token: its tokens begin after the second in which it was
+/// created by the storage clock, and after all tokens that this process has seen.
+/// A second holds at most as many holds as an epoch has room for, so that tokens
+/// from before the deletion are lower.
+///
+/// Without a usable storage clock, a stored token is continued only if this
+/// process wrote it. Any other may belong to an old version that was restored,
+/// after a peer had stored higher tokens that this process never saw.
+pub fn next_token(basis: &TokenBasis) -> Result<u64, NoToken> {
+    let is_usable = |date: &u64| *date <= basis.wall.saturating_add(MAX_CLOCK_LEAD);
+    let token = match (basis.stored, basis.storage_date.filter(is_usable)) {
+        (0, None) => return Err(NoToken::NewWithoutClock),
+        (0, Some(date)) => ((date + 1) << SEQ_BITS).max(basis.highest + TOKENS_PER_HOLD),
+        (stored, Some(date)) => (stored + TOKENS_PER_HOLD).max(date << SEQ_BITS),
+        (stored, None) if basis.is_own => stored + TOKENS_PER_HOLD,
+        (_, None) => return Err(NoToken::StoredWithoutClock),
+    };
+    if TokenRange::from(token, TOKENS_PER_HOLD).is_empty() {
+        return Err(NoToken::Exhausted);
+    }
+    Ok(token)
+}
+
+/// Safety rule 2: reports whether a lock's record went back to an earlier state: its
+/// token is lower than one that was seen before. Tokens that are continued from
+/// there would be issued twice. A new blob (token 0) has no earlier state.
+#[must_use]
+pub const fn is_regressed(stored: u64, highest: u64) -> bool {
+    stored != 0 && stored < highest
+}
+
+/// Safety rule 3: returns the instant until which a daemon may rely on a lease. It
+/// counts from the sending of the call, because the storage counts from a later
+/// instant, and it leaves room for the drift between the clocks and a margin.
+#[must_use]
+pub fn lease_deadline(sent: Moment, duration: Duration) -> Moment {
+    sent + (duration - duration / DRIFT - lease_margin(duration))
+}
+
+/// Safety margin of a lease.
+pub(crate) fn lease_margin(duration: Duration) -> Duration {
+    (duration / 20).max(Duration::from_secs(1))
+}
+
 /// Safety rule 3: returns how long a client may rely on a duration that a daemon
 /// grants it, counted from when the client sent its keep-alive. Shorter than the
 /// duration, because the client's clock may be the slower one.
 #[must_use]
 pub fn session_validity(duration: Duration) -> Duration {
     duration - duration / DRIFT
+}
+
+/// Safety rule 4: returns the timeout of one storage call under a lease of this
+/// duration: a fifth of the duration (3 s to 10 s), so that several attempts fit
+/// into one lease. Without a timeout, a lost answer would stop the renewals.
+#[must_use]
+pub fn call_timeout(duration: Duration) -> Duration {
+    (duration / 5).clamp(Duration::from_secs(3), Duration::from_secs(10))
 }
 
 /// Safety rule 5: returns how far the wall clock advanced relative to the
@@ -102,6 +203,24 @@ pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration
     lingers_until.unwrap_or(now + linger)
 }
 
+/// Identity of a version of a lock's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordId {
+    /// First token of the latest hold.
+    pub token: u64,
+    /// Random number, drawn anew for each write.
+    pub nonce: u128,
+}
+
+/// Safety rule 7: reports whether the record that was found is the one that this
+/// process tried to write, after a write with an unknown outcome. Only the nonce
+/// identifies a write: two daemons that continue the same record choose the same
+/// token.
+#[must_use]
+pub const fn is_own_record(found: RecordId, written: RecordId) -> bool {
+    found.nonce == written.nonce
+}
+
 /// Safety rule 8: returns whether a validity from the daemon may replace the one
 /// that the client has. A grant that was reported lost stays lost, because its
 /// holder may have acted on the loss. A validity for an earlier keep-alive is
@@ -109,6 +228,13 @@ pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration
 #[must_use]
 pub const fn may_extend_grant(is_lost: bool, is_newer: bool) -> bool {
     !is_lost && is_newer
+}
+
+/// Safety rule 9: reports whether an answer of the storage speaks of the lease that
+/// was asked for. Intermediaries and some emulators answer for another lease.
+#[must_use]
+pub fn is_own_lease(answered: Option<&str>, lease_id: &str) -> bool {
+    answered.is_some_and(|answered| answered.eq_ignore_ascii_case(lease_id))
 }
 
 /// Safety rule 11: reports whether a session ends with its stream. The client of a
@@ -150,4 +276,85 @@ pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
 #[must_use]
 pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
     holder_acts_until.max(now)
+}
+
+/// Blob of an unused lock. All times are seconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct UnusedBlob {
+    /// First token of the latest hold.
+    pub token: u64,
+    /// Time of the last write, by the storage clock.
+    pub written_at: u64,
+    /// Storage clock.
+    pub storage_date: u64,
+    /// Wall clock of this machine.
+    pub wall: u64,
+}
+
+/// Safety rule 14: reports whether the blob of an unused lock may be deleted: it
+/// is idle for `min_idle`, and its epoch is old. Both clocks must agree, because
+/// one that is ahead for a while must not delete the tokens of that while.
+#[must_use]
+pub fn may_collect(blob: &UnusedBlob, min_idle: Duration) -> bool {
+    let now = blob.storage_date.min(blob.wall);
+    now.saturating_sub(blob.written_at) >= min_idle.as_secs()
+        && (blob.token >> SEQ_BITS) + MIN_EPOCH_AGE < now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn next(stored: u64, highest: u64, storage_date: Option<u64>, is_own: bool) -> Option<u64> {
+        next_token(&TokenBasis { stored, storage_date, wall: NOW, highest, is_own }).ok()
+    }
+
+    #[test]
+    fn tokens_increase_with_holds_and_storage_clock() {
+        let next = |stored, highest, date| next(stored, highest, date, true);
+        assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + TOKENS_PER_HOLD));
+        assert_eq!(next(NOW << 20, 0, Some(NOW + 1)), Some((NOW + 1) << 20));
+        assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + TOKENS_PER_HOLD));
+        // A new blob: after all tokens that are possible from before it was deleted.
+        assert_eq!(next(0, 0, Some(NOW)), Some((NOW + 1) << 20));
+        let before = (NOW << 20) + 1023 * TOKENS_PER_HOLD;
+        assert!(next(0, 0, Some(NOW)).unwrap() > before + TOKENS_PER_HOLD - 1);
+        let seen = (NOW + 5) << 20;
+        assert_eq!(next(0, seen, Some(NOW)), Some(seen + TOKENS_PER_HOLD));
+        // A clock with too large a lead is ignored, unless there is no other.
+        let lead = NOW + MAX_CLOCK_LEAD + 1;
+        assert_eq!(next(NOW << 20, 0, Some(lead)), Some((NOW << 20) + TOKENS_PER_HOLD));
+        assert_eq!(next(0, 0, Some(lead)), None);
+        assert_eq!(next(0, 0, None), None);
+        assert_eq!(next((1 << 53) - TOKENS_PER_HOLD, 0, None), None, "used up");
+    }
+
+    #[test]
+    fn foreign_record_is_not_continued_without_usable_date() {
+        let next = |date, is_own| next(NOW << 20, NOW << 20, date, is_own);
+        assert_eq!(next(Some(NOW), false), Some((NOW << 20) + TOKENS_PER_HOLD));
+        assert_eq!(next(Some(NOW + MAX_CLOCK_LEAD), false), Some((NOW + MAX_CLOCK_LEAD) << 20));
+        assert_eq!(next(Some(NOW + MAX_CLOCK_LEAD + 1), false), None);
+        assert_eq!(next(None, false), None);
+        let lead = Some(NOW + MAX_CLOCK_LEAD + 1);
+        assert_eq!(next(lead, true), Some((NOW << 20) + TOKENS_PER_HOLD));
+    }
+
+    #[test]
+    fn deadline_is_before_lease_expiry() {
+        let sent = Moment::from_boot(Duration::from_secs(100));
+        let after = |seconds| lease_deadline(sent, Duration::from_secs(seconds)).since(sent);
+        assert_eq!(after(15), Duration::from_millis(13_970));
+        assert_eq!(after(60), Duration::from_millis(56_880));
+    }
+
+    #[test]
+    fn answer_for_another_lease_is_refused() {
+        let id = "01234567-89ab-cdef-0123-456789abcdef";
+        assert!(is_own_lease(Some("01234567-89AB-cdef-0123-456789abcdef"), id));
+        assert!(!is_own_lease(Some("11234567-89ab-cdef-0123-456789abcdef"), id));
+        assert!(!is_own_lease(None, id));
+    }
 }

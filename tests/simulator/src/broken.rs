@@ -43,7 +43,12 @@ macro_rules! wrapped_mutants {
 
 wrapped_mutants! {
     SameLeaseId, "1", "1", "a daemon uses the same lease id for every acquisition";
+    WriteWithoutMatch, "2", "2a", "records are written without If-Match";
+    GrantBeforeWrite, "2", "2b", "the lock is granted without its tokens having been stored";
+    GarbageIsNew, "2", "2e", "a record that can't be read counts as none, and tokens begin anew";
     ClockStopsInSuspend, "5", "5a", "the clock stands still during suspend";
+    UnclearRenewExtends, "7", "7a", "an unclear answer to a renewal extends the lease";
+    UnclearWriteBelieved, "7", "7b", "an unclear write of the record counts as done";
     LostIsNotReleased, "7", "7c", "a lease that was lost because it was broken is not released";
     ResumedEpoch, "10", "10", "a restarted daemon goes on with the tokens that its predecessor stored";
     LimitsLeftOut, "11", "11c", "keep-alive answers do not say which grants end with their lease";

@@ -7,8 +7,8 @@ use std::{
 };
 
 use leasehold_store::{
-    Acquire, Acquired, Break, Breaker, Call, CallCount, Claim, Error, LeaseId, LeaseInfo,
-    LeaseStore, Page, Publication, Publish, Release, Renew,
+    Acquire, AcquireParams, Acquired, Call, LeaseId, LeaseStore, Publication, Publish, Release,
+    Renew, delegate::Delegate,
 };
 use leasehold_types::{LockName, TokenRange};
 
@@ -56,8 +56,12 @@ fn predecessors(place: usize, number: u32, name: LockName, tokens: TokenRange) -
     tokens
 }
 
-impl<S: LeaseStore> LeaseStore for BrokenStore<S> {
-    fn acquire(&self, mut claim: Claim) -> Call<Acquire> {
+impl<S: LeaseStore> Delegate for BrokenStore<S> {
+    fn inner(&self) -> &dyn LeaseStore {
+        &self.store
+    }
+
+    fn acquire(&self, mut claim: AcquireParams) -> Call<Acquire> {
         claim.id = self.id(claim.id);
         if !is(Wrapped::ResumedEpoch) {
             return self.store.acquire(claim);
@@ -99,35 +103,5 @@ impl<S: LeaseStore> LeaseStore for BrokenStore<S> {
     }
     fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish> {
         self.store.publish(name, self.id(id), publication)
-    }
-    fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
-        self.store.break_lease(name, breaker)
-    }
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
-        self.store.note_break(name, breaker)
-    }
-    fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
-        self.store.inspect(name)
-    }
-    fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
-        self.store.list(page)
-    }
-    fn cover(&self, ttl: Duration) -> Call<()> {
-        self.store.cover(ttl)
-    }
-    fn is_shared(&self) -> bool {
-        self.store.is_shared()
-    }
-    fn trouble(&self) -> Option<Error> {
-        self.store.trouble()
-    }
-    fn describe(&self) -> String {
-        self.store.describe()
-    }
-    fn calls(&self) -> Vec<CallCount> {
-        self.store.calls()
-    }
-    fn close(&self) -> Call<()> {
-        self.store.close()
     }
 }

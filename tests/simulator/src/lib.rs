@@ -10,6 +10,7 @@
 
 pub mod broken;
 pub mod broken_store;
+pub mod broken_transport;
 pub mod client;
 pub mod clock;
 pub mod daemon;

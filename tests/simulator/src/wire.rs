@@ -13,7 +13,7 @@ use leasehold_simulated_storage::{
 use tokio::sync::oneshot;
 
 use crate::{
-    daemon, faults,
+    broken_transport, daemon, faults,
     rng::Rng,
     sim_state::{SimState, count, lock_of, sim},
     world::{MILLISECOND, Nanos, SECOND},
@@ -164,7 +164,7 @@ impl Kind {
 /// The transport of a daemon's storage client.
 #[must_use]
 pub fn transport(place: usize, number: u32) -> Transport {
-    Transport::new(Arc::new(Wire { place, number }))
+    broken_transport::wrap(Arc::new(Wire { place, number }))
 }
 
 struct Wire {

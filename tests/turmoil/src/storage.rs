@@ -14,11 +14,11 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use leasehold_simulator::broken::{self, Wrapped};
 use leasehold_simulated_storage::{
     http,
     storage::{Act, Call, Habits, Storage},
 };
+use leasehold_simulator::broken::{self, Wrapped};
 use turmoil::net::{TcpListener, TcpStream};
 
 use crate::{record::Record, time};

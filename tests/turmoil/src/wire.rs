@@ -17,6 +17,7 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use hyper_util::rt::TokioIo;
+use leasehold_simulator::broken_transport;
 use turmoil::net::TcpStream;
 
 use crate::storage::{CALLER, HOST, PORT};
@@ -24,7 +25,7 @@ use crate::storage::{CALLER, HOST, PORT};
 /// The transport of a daemon's storage client.
 #[must_use]
 pub fn transport(daemon: u32) -> Transport {
-    Transport::new(Arc::new(Wire { daemon, idle: Mutex::default() }))
+    broken_transport::wrap(Arc::new(Wire { daemon, idle: Mutex::default() }))
 }
 
 struct Wire {

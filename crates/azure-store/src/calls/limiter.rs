@@ -1,5 +1,5 @@
-//! How many calls are under way at a time, in which order they get their turn,
-//! and how often each kind was made and why.
+//! Limits concurrent storage calls, orders them by priority (renewals first) and
+//! counts them by operation and purpose.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use leasehold_store::CallCount;
 use leasehold_time::Moment;
 
-/// What is done.
+/// Operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -29,26 +29,26 @@ pub(crate) enum Kind {
     List,
 }
 
-/// Why it is done, most urgent first.
+/// Purpose of a call, max_calls urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To keep a lease.
+    /// Renewal of a lease.
     Renew,
-    /// To give one up.
+    /// Release of a lease.
     Release,
-    /// To get one that may be free.
+    /// Acquisition of a lease that may be free.
     Grant,
-    /// To show others who leads.
+    /// Publication of a leader and its value.
     Show,
-    /// An operator's break.
+    /// Break by an operator.
     Break,
-    /// To see whether one that another daemon holds is free.
+    /// Poll of a lease that a peer holds.
     Poll,
-    /// Somebody looks.
+    /// Read for a client or an operator.
     Look,
-    /// To see whether the account can be used.
+    /// Check that the account is usable.
     Check,
-    /// To delete what is long idle.
+    /// Garbage collection of idle blobs.
     Collect,
 }
 
@@ -76,11 +76,11 @@ const PURPOSES: [(Purpose, &str); 9] = [
     (Purpose::Collect, "collect"),
 ];
 
-/// Renewals first: a late one loses a lock. Then what ends or completes a hold:
-/// its lease is running out meanwhile. Then what others wait for; then what can
-/// wait.
-const fn lane(kind: Kind, cause: Purpose) -> usize {
-    match (cause, kind) {
+/// Priority of a call. Renewals first, because a late one loses a lock. Then calls
+/// that end or complete a hold, because its lease is running. Then calls that
+/// clients wait for, then all others.
+const fn priority_of(kind: Kind, purpose: Purpose) -> usize {
+    match (purpose, kind) {
         (Purpose::Renew, _) => 0,
         (Purpose::Release, _) | (Purpose::Grant, Kind::Write) => 1,
         (Purpose::Grant | Purpose::Show | Purpose::Break, _) => 2,
@@ -88,116 +88,116 @@ const fn lane(kind: Kind, cause: Purpose) -> usize {
     }
 }
 
-const LANES: usize = 4;
-const LAST: usize = LANES - 1;
+const PRIORITIES: usize = 4;
+const LOWEST: usize = PRIORITIES - 1;
 
-/// The longest that a service may ask to be left alone.
+/// Maximum time for which the storage can throttle calls.
 const MAX_THROTTLE: Duration = Duration::from_secs(60);
 
-/// The budget of calls.
+/// Limiter of concurrent calls.
 pub(crate) struct CallLimiter {
-    lanes: Mutex<Queues>,
+    queues: Mutex<Queues>,
     counts: [[AtomicU64; PURPOSES.len()]; KINDS.len()],
 }
 
 struct Queues {
     free: usize,
-    /// How many of those in the last lane may be under way at a time: never
-    /// all, so that they don't stand in the way of others.
+    /// Free permits that calls of the lowest priority may use: never all, so that
+    /// these calls do not block others.
     spare: usize,
-    waiting: [VecDeque<oneshot::Sender<Permit>>; LANES],
-    /// The service asked to be left alone until then.
-    rest_until: Option<Moment>,
-    /// How many turns have ended.
+    waiting: [VecDeque<oneshot::Sender<Permit>>; PRIORITIES],
+    /// End of the time for which the storage throttles calls.
+    throttled_until: Option<Moment>,
+    /// Number of permits that have ended.
     turns: u32,
 }
 
-/// A call's turn; ends when it is dropped.
+/// Permit of one call, which ends when it is dropped.
 pub(crate) struct Permit {
-    budget: Arc<CallLimiter>,
-    lane: usize,
+    limiter: Arc<CallLimiter>,
+    priority: usize,
 }
 
 impl CallLimiter {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        let lanes = Queues {
-            free: most,
-            spare: (most / 2).max(1),
-            waiting: [const { VecDeque::new() }; LANES],
-            rest_until: None,
+    pub(crate) fn new(max_calls: usize) -> Arc<Self> {
+        let queues = Queues {
+            free: max_calls,
+            spare: (max_calls / 2).max(1),
+            waiting: [const { VecDeque::new() }; PRIORITIES],
+            throttled_until: None,
             turns: 0,
         };
-        Arc::new(Self { lanes: Mutex::new(lanes), counts: Default::default() })
+        Arc::new(Self { queues: Mutex::new(queues), counts: Default::default() })
     }
 
-    /// Waits for a turn, and counts the call.
-    pub(crate) async fn enter(self: &Arc<Self>, kind: Kind, cause: Purpose) -> Permit {
-        let lane = lane(kind, cause);
+    /// Waits for a permit, and counts the call.
+    pub(crate) async fn enter(self: &Arc<Self>, kind: Kind, purpose: Purpose) -> Permit {
+        let priority = priority_of(kind, purpose);
         let waits = {
-            let mut lanes = self.lanes();
-            if lanes.take(lane) {
+            let mut queues = self.queues();
+            if queues.take(priority) {
                 None
             } else {
                 let (turn, waits) = oneshot::channel();
-                lanes.waiting[lane].push_back(turn);
+                queues.waiting[priority].push_back(turn);
                 Some(waits)
             }
         };
         let permit = match waits {
-            None => Permit { budget: Arc::clone(self), lane },
+            None => Permit { limiter: Arc::clone(self), priority },
             Some(waits) => match waits.await {
                 Ok(permit) => permit,
-                // Whoever waits is in the queue until it is given a permit.
+                // A waiting call stays in the queue until it receives a permit.
                 Err(_) => std::future::pending().await,
             },
         };
-        self.counts[kind as usize][cause as usize].fetch_add(1, Relaxed);
+        self.counts[kind as usize][purpose as usize].fetch_add(1, Relaxed);
         permit
     }
 
-    /// The service is busy: what can wait should.
-    pub(crate) fn rest(&self, length: Option<Duration>) {
+    /// Records that the storage throttles calls.
+    pub(crate) fn throttle(&self, length: Option<Duration>) {
         let length = length.unwrap_or(Duration::from_secs(1)).min(MAX_THROTTLE);
         let until = Moment::now() + length;
-        let mut lanes = self.lanes();
-        lanes.rest_until = Some(lanes.rest_until.map_or(until, |before| before.max(until)));
+        let mut queues = self.queues();
+        queues.throttled_until =
+            Some(queues.throttled_until.map_or(until, |before| before.max(until)));
     }
 
-    /// For how much longer what can wait should.
+    /// Remaining time for which the storage throttles calls.
     pub(crate) fn throttled_for(&self) -> Option<Duration> {
-        let mut lanes = self.lanes();
-        let rest = lanes.rest_until?.remaining();
+        let mut queues = self.queues();
+        let rest = queues.throttled_until?.remaining();
         if rest.is_zero() {
-            lanes.rest_until = None;
+            queues.throttled_until = None;
             return None;
         }
         Some(rest)
     }
 
-    /// How often each kind was called and why, where it was at all.
+    /// Number of calls by operation and purpose, without zeros.
     pub(crate) fn counts(&self) -> Vec<CallCount> {
-        let all = KINDS.iter().flat_map(|kind| PURPOSES.iter().map(move |cause| (kind, cause)));
-        all.map(|((kind, kind_name), (cause, cause_name))| CallCount {
+        let all = KINDS.iter().flat_map(|kind| PURPOSES.iter().map(move |purpose| (kind, purpose)));
+        all.map(|((kind, kind_name), (purpose, purpose_name))| CallCount {
             kind: kind_name,
-            cause: cause_name,
-            count: self.counts[*kind as usize][*cause as usize].load(Relaxed),
+            cause: purpose_name,
+            count: self.counts[*kind as usize][*purpose as usize].load(Relaxed),
         })
         .filter(|calls| calls.count > 0)
         .collect()
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Queues> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Queues {
-    /// In which order the lanes get what is free: the urgent ones first, but of
-    /// eight turns two are for what completes or ends holds, one for new ones and
-    /// one for the rest. So nobody waits for ever, and what was begun is
-    /// completed, also if renewals alone could keep the account busy: they have
-    /// time, two thirds of a lease.
-    fn order(&mut self) -> [usize; LANES] {
+    /// Order in which the queues get a free permit. Urgent calls first, but of eight
+    /// permits two are for calls that end or complete holds, one for new holds and
+    /// one for the rest. No call starves therefore, even if renewals alone could
+    /// keep the account busy: a renewal has two thirds of a lease to succeed.
+    fn order(&mut self) -> [usize; PRIORITIES] {
         self.turns = self.turns.wrapping_add(1);
         let first = match self.turns % 8 {
             2 | 6 => 1,
@@ -205,17 +205,17 @@ impl Queues {
             0 => 3,
             _ => 0,
         };
-        let mut order = std::array::from_fn(|lane| lane);
+        let mut order = std::array::from_fn(|priority| priority);
         order[..=first].rotate_right(1);
         order
     }
 
-    fn take(&mut self, lane: usize) -> bool {
-        if self.free == 0 || (lane == LAST && self.spare == 0) {
+    fn take(&mut self, priority: usize) -> bool {
+        if self.free == 0 || (priority == LOWEST && self.spare == 0) {
             return false;
         }
         self.free -= 1;
-        self.spare -= usize::from(lane == LAST);
+        self.spare -= usize::from(priority == LOWEST);
         true
     }
 }
@@ -223,26 +223,27 @@ impl Queues {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut refused = Vec::new();
-        let mut lanes = self.budget.lanes();
-        lanes.free += 1;
-        lanes.spare += usize::from(self.lane == LAST);
-        for lane in lanes.order() {
-            while let Some(turn) = lanes.waiting[lane].pop_front() {
-                // Else those who have gone would be dropped one within another.
+        let mut queues = self.limiter.queues();
+        queues.free += 1;
+        queues.spare += usize::from(self.priority == LOWEST);
+        for priority in queues.order() {
+            while let Some(turn) = queues.waiting[priority].pop_front() {
+                // Skip canceled waiters: dropping their permits recursively could overflow the
+                // stack.
                 if turn.is_closed() {
                     continue;
                 }
-                if !lanes.take(lane) {
-                    lanes.waiting[lane].push_front(turn);
+                if !queues.take(priority) {
+                    queues.waiting[priority].push_front(turn);
                     break;
                 }
-                let permit = Self { budget: Arc::clone(&self.budget), lane };
-                // Nobody waits for this turn any more: it goes to the next,
-                // once the lanes are unlocked.
+                let permit = Self { limiter: Arc::clone(&self.limiter), priority };
+                // If the waiter was canceled meanwhile, the permit goes to the next one,
+                // once the queues are unlocked.
                 refused.extend(turn.send(permit).err());
             }
         }
-        drop(lanes);
+        drop(queues);
         drop(refused);
     }
 }
@@ -261,15 +262,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn renewals_come_before_polls_and_polls_never_take_all() {
-        let budget = CallLimiter::new(2);
-        let poll_one = budget.enter(Kind::Read, Purpose::Poll).await;
-        let mut poll_two = pin!(budget.enter(Kind::Read, Purpose::Poll));
+    async fn renewals_precede_polls_and_polls_leave_permits() {
+        let limiter = CallLimiter::new(2);
+        let poll_one = limiter.enter(Kind::Read, Purpose::Poll).await;
+        let mut poll_two = pin!(limiter.enter(Kind::Read, Purpose::Poll));
         assert!(poll(&mut poll_two).is_pending(), "half is kept for others");
-        let grant = budget.enter(Kind::Acquire, Purpose::Grant).await;
-        let mut release = pin!(budget.enter(Kind::Release, Purpose::Release));
+        let grant = limiter.enter(Kind::Acquire, Purpose::Grant).await;
+        let mut release = pin!(limiter.enter(Kind::Release, Purpose::Release));
         assert!(poll(&mut release).is_pending());
-        let mut renew = pin!(budget.enter(Kind::Renew, Purpose::Renew));
+        let mut renew = pin!(limiter.enter(Kind::Renew, Purpose::Renew));
         assert!(poll(&mut renew).is_pending());
         drop(poll_one);
         assert!(poll(&mut release).is_pending(), "the renewal came later and is first");
@@ -280,17 +281,17 @@ mod tests {
         drop(renewing);
         assert!(poll(&mut poll_two).is_ready());
         drop(releasing);
-        assert_eq!(budget.lanes().free, 2);
+        assert_eq!(limiter.queues().free, 2);
     }
 
     #[tokio::test]
-    async fn whoever_looks_is_served_in_the_end() {
-        let budget = CallLimiter::new(1);
-        let mut permit = budget.enter(Kind::Renew, Purpose::Renew).await;
-        let mut look = pin!(budget.enter(Kind::Read, Purpose::Look));
+    async fn reads_are_not_starved_by_renewals() {
+        let limiter = CallLimiter::new(1);
+        let mut permit = limiter.enter(Kind::Renew, Purpose::Renew).await;
+        let mut look = pin!(limiter.enter(Kind::Read, Purpose::Look));
         assert!(poll(&mut look).is_pending());
         for _ in 0..32 {
-            let mut renew = Box::pin(budget.enter(Kind::Renew, Purpose::Renew));
+            let mut renew = Box::pin(limiter.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut renew).is_pending());
             drop(permit);
             if poll(&mut look).is_ready() {
@@ -303,12 +304,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hold_is_completed_before_another_is_begun() {
-        let budget = CallLimiter::new(1);
-        let first = budget.enter(Kind::Renew, Purpose::Renew).await;
-        let mut begun = pin!(budget.enter(Kind::Acquire, Purpose::Grant));
+    async fn hold_is_completed_before_the_next_begins() {
+        let limiter = CallLimiter::new(1);
+        let first = limiter.enter(Kind::Renew, Purpose::Renew).await;
+        let mut begun = pin!(limiter.enter(Kind::Acquire, Purpose::Grant));
         assert!(poll(&mut begun).is_pending());
-        let mut completed = pin!(budget.enter(Kind::Write, Purpose::Grant));
+        let mut completed = pin!(limiter.enter(Kind::Write, Purpose::Grant));
         assert!(poll(&mut completed).is_pending());
         drop(first);
         assert!(poll(&mut begun).is_pending());
@@ -317,42 +318,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_that_nobody_waits_for_goes_to_the_next() {
-        let budget = CallLimiter::new(1);
-        let first = budget.enter(Kind::Renew, Purpose::Renew).await;
+    async fn permit_of_canceled_waiter_goes_to_the_next() {
+        let limiter = CallLimiter::new(1);
+        let first = limiter.enter(Kind::Renew, Purpose::Renew).await;
         {
-            let mut gone = pin!(budget.enter(Kind::Renew, Purpose::Renew));
+            let mut gone = pin!(limiter.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut gone).is_pending());
-            let mut given = pin!(budget.enter(Kind::Renew, Purpose::Renew));
+            let mut given = pin!(limiter.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut given).is_pending());
         }
-        let mut next = pin!(budget.enter(Kind::Read, Purpose::Poll));
+        let mut next = pin!(limiter.enter(Kind::Read, Purpose::Poll));
         assert!(poll(&mut next).is_pending());
         drop(first);
         assert!(poll(&mut next).is_ready());
-        assert_eq!(budget.lanes().free, 1);
+        assert_eq!(limiter.queues().free, 1);
     }
 
     #[test]
-    fn calls_are_counted_by_kind_and_cause() {
+    fn calls_are_counted_by_kind_and_purpose() {
         for (at, (kind, _)) in KINDS.iter().enumerate() {
             assert_eq!(*kind as usize, at);
         }
-        for (at, (cause, _)) in PURPOSES.iter().enumerate() {
-            assert_eq!(*cause as usize, at);
+        for (at, (purpose, _)) in PURPOSES.iter().enumerate() {
+            assert_eq!(*purpose as usize, at);
         }
     }
 
     #[test]
-    fn many_who_have_gone_do_not_overflow_the_stack() {
+    fn canceled_waiters_do_not_overflow_the_stack() {
         for many in [2_000, 10_000, 50_000] {
-            let budget = CallLimiter::new(2);
+            let limiter = CallLimiter::new(2);
             {
-                let first = pin!(budget.enter(Kind::Read, Purpose::Look));
+                let first = pin!(limiter.enter(Kind::Read, Purpose::Look));
                 let mut first = first;
                 let Poll::Ready(first) = poll(&mut first) else { panic!() };
                 let mut gone: Vec<_> =
-                    (0..many).map(|_| Box::pin(budget.enter(Kind::Read, Purpose::Look))).collect();
+                    (0..many).map(|_| Box::pin(limiter.enter(Kind::Read, Purpose::Look))).collect();
                 for one in &mut gone {
                     assert!(poll(one).is_pending());
                 }

@@ -1,255 +1,265 @@
-//! Changing a lock's record, under its lease and from a known version on
-//! (safety rules 2 and 7).
+//! Changes of a lock's record, under its lease and from a known version (safety
+//! rules 2 and 7).
+//!
+//! A change is written only if the blob still has the version that the change was
+//! made from. After an unknown outcome the blob is read: the nonce of its record
+//! shows whether the write was applied.
 
 use std::time::Duration;
 
 use azure_core::http::Etag;
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use super::record::Record;
+use super::{
+    record::{InvalidRecord, Record},
+    retry::Retries,
+};
 use crate::{
     AzureStore,
+    cache::CachedLock,
     calls::{
-        blob::{BlobState, CallOptions, Leased},
+        CallOptions,
+        blob::{BlobState, Leased},
         fault::Fault,
         limiter::Purpose,
     },
-    limit,
 };
-use leasehold_rules::mutant::{self, Mutant};
-use leasehold_runtime::sleep;
-use leasehold_store::{Error, LeaseId, Value};
+use leasehold_rules::{RecordId, call_timeout, is_own_record, is_regressed};
+use leasehold_store::{LeaseId, Value};
 use leasehold_time::Moment;
 use leasehold_types::LockName;
 
-/// How often a change is tried: each further try follows a change by somebody
-/// else, who can't go on for long while the lease is ours.
+/// Maximum number of writes for one change. Each write after the first follows a
+/// change by another process, which can't go on for long under this lease.
 const MAX_ATTEMPTS: usize = 4;
 
-/// A change under way.
+/// Change of a record that is in progress.
 pub(crate) struct Amendment<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) path: String,
-    /// The lease under which it is made; none if nobody has one.
+    /// Lease under which the record is written; none if no daemon has one.
     pub(crate) id: Option<LeaseId>,
-    /// When to stop trying: long before the lease is over.
+    /// End of the retries, long before the lease expires.
     pub(crate) until: Moment,
-    pub(crate) why: CallOptions,
+    pub(crate) options: CallOptions,
 }
 
-/// What a change may go by.
+/// Facts that a change may use.
 pub(crate) struct AmendContext {
-    /// The service's clock, in seconds since 1970, if it was told.
+    /// Storage clock, in seconds since 1970, if an answer had one.
     pub(crate) date: Option<u64>,
-    /// The greatest token that was ever seen with this lock.
+    /// Highest token that was ever seen with this lock.
     pub(crate) highest: u64,
     /// Whether this process wrote the record's version, under its own lease.
     pub(crate) is_own: bool,
 }
 
-/// How a change went.
+/// Outcome of a change.
 pub(crate) enum Written {
-    /// This is what is stored.
+    /// The change is stored, as this record.
     Stored(Record),
-    /// The lease is not ours.
+    /// The lease is not, or no longer, the blob's.
     NotOurs(&'static str),
-    /// Perhaps it was made, perhaps not.
+    /// The change may or may not have been applied.
     Unknown(String),
 }
 
-/// Why no change can be made.
+/// Reason why a change can't be made.
 pub(crate) enum AmendError {
-    /// The blob does not say what it should.
+    /// The record is invalid.
     Corrupt(String),
-    /// Something else is not as it should be, and may be later.
+    /// Something else prevents the change, perhaps only for now.
     Otherwise(String),
 }
 
-/// The waits between the attempts of one call: ever longer, with jitter, and
-/// not for ever.
-pub(crate) struct Retries(ExponentialBackoff);
+/// Record that is written next, with the version that it was made from.
+struct Draft {
+    from: Etag,
+    record: Record,
+    content: Option<Value>,
+}
 
-impl Retries {
-    /// Waits before the next attempt. Not if that would begin after `until`, or
-    /// if it was tried often enough: then this is false.
-    pub(crate) async fn wait(&mut self, until: Moment) -> bool {
-        match self.0.next().filter(|wait| Moment::now() + *wait < until) {
-            Some(wait) => {
-                sleep(wait).await;
-                true
-            }
-            None => false,
-        }
-    }
+/// Step after a write that failed.
+enum Next {
+    /// The change is complete, or can't be completed.
+    End(Written),
+    /// The change is made again from this version.
+    From(Etag),
 }
 
 impl AzureStore {
-    pub(crate) fn retries(&self) -> Retries {
-        let retries = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(2))
-            .with_max_times(6)
-            .with_jitter()
-            .with_jitter_seed(self.shared.entropy().bits() as u64);
-        Retries(retries.build())
-    }
-
-    /// A change under a lease of that duration.
-    pub(crate) fn attempt<'a>(
+    /// Returns a change under a lease of this duration, or under none.
+    pub(crate) fn amendment<'a>(
         &self,
         name: &'a LockName,
         id: Option<LeaseId>,
-        cause: Purpose,
+        purpose: Purpose,
         duration: Duration,
     ) -> Amendment<'a> {
-        let why = CallOptions { cause, limit: limit(duration) };
-        Amendment { name, path: self.path(name), id, until: Moment::now() + duration / 3, why }
+        let options = CallOptions { purpose, timeout: call_timeout(duration) };
+        let until = Moment::now() + duration / 3;
+        Amendment { name, path: self.path(name), id, until, options }
     }
 
-    /// Changes the record, from the version on at which the lease was acquired.
-    /// `change` may be called more than once; it gives the blob's content if
-    /// that is to be replaced too.
+    /// Changes the record, from the version at which the lease was acquired. `change`
+    /// may be called more than once; it returns the blob's content if that is to be
+    /// replaced too. Fails if the record can't be trusted, with the reason.
     pub(crate) async fn amend(
         &self,
-        attempt: &Amendment<'_>,
+        amendment: &Amendment<'_>,
         leased: Leased,
         change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
     ) -> Result<Written, String> {
         let Leased { mut etag, mut date } = leased;
-        let mut made: Option<(Etag, Record, Option<Value>)> = None;
+        let mut draft: Option<Draft> = None;
         let mut retries = self.retries();
         for _ in 0..MAX_ATTEMPTS {
-            let (record, content) = match &made {
-                Some((from, record, content)) if *from == etag => (record, content),
-                _ => {
-                    let mut record = match self.at_version(attempt, &mut etag, &mut date).await {
+            let made = match draft.take_if(|draft| draft.from == etag) {
+                Some(draft) => draft,
+                None => {
+                    let found = self.at_version(amendment, &mut etag, &mut date).await;
+                    let record = match found {
                         Ok(record) => record?,
                         Err(fault) => return Ok(unknown(fault)),
                     };
-                    let known = self.shared.memory.get(attempt.name);
-                    let highest = known.as_ref().map_or(0, |known| known.highest);
-                    let written = known.as_ref().and_then(|known| known.written.as_ref());
-                    let basis = AmendContext { date, highest, is_own: written == Some(&etag) };
-                    let content = match change(&mut record, &basis) {
-                        Ok(content) => content,
+                    match self.draft(amendment, &etag, date, record, &change) {
+                        Ok(draft) => draft,
                         Err(AmendError::Corrupt(why)) => return Err(why),
                         Err(AmendError::Otherwise(why)) => return Ok(Written::Unknown(why)),
-                    };
-                    record.broken = known.and_then(|known| known.unnoted).or(record.broken);
-                    record.daemon = self.shared.daemon.to_string();
-                    record.endpoint = self.shared.endpoint.get().cloned();
-                    record.nonce = self.nonce();
-                    if let Some(content) = &content {
-                        record.bytes = content.len();
                     }
-                    let (_, record, content) = made.insert((etag.clone(), record, content));
-                    (&*record, &*content)
                 }
             };
-            if mutant::is(Mutant::GrantBeforeWrite) {
-                return Ok(Written::Stored(record.clone()));
-            }
-            let content = content.as_deref();
-            let (blobs, path) = (&self.shared.blobs, &attempt.path);
-            match blobs.write(path, record, content, attempt.id, &etag, attempt.why).await {
-                Ok(written) => return Ok(self.wrote(attempt, &written, record)),
-                Err(fault @ (Fault::NotOurs { .. } | Fault::NoBlob)) => {
-                    self.shared.memory.invalidate(attempt.name);
-                    return Ok(unknown(fault));
-                }
-                Err(fault) if fault.is_unclear() && mutant::is(Mutant::UnclearWriteBelieved) => {
-                    return Ok(Written::Stored(record.clone()));
-                }
-                // It may have been written: then its nonce is there.
-                Err(fault) if fault.is_unclear() || fault == Fault::Changed => {
-                    self.shared.memory.invalidate(attempt.name);
-                    let go_on = if fault.is_unclear() {
-                        retries.wait(attempt.until).await
-                    } else {
-                        !attempt.until.has_passed()
-                    };
-                    if !go_on {
-                        return Ok(unknown(fault));
-                    }
-                    match self.read(attempt).await {
-                        Ok(BlobState { etag, record: Ok(found), .. })
-                            if found.nonce == record.nonce
-                                || (mutant::is(Mutant::NonceUnread)
-                                    && found.token == record.token) =>
-                        {
-                            return Ok(self.wrote(attempt, &etag, record));
-                        }
-                        Ok(seen) => {
-                            if let Ok(record) = &seen.record {
-                                self.shared.memory.saw(attempt.name, &seen.etag, record);
-                            }
-                            etag = seen.etag;
-                        }
-                        Err(fault) => return Ok(unknown(fault)),
-                    }
-                }
-                Err(fault) => return Ok(unknown(fault)),
+            let made = draft.insert(made);
+            let (record, content) = (&made.record, made.content.as_deref());
+            let (blobs, path) = (&self.shared.blobs, &amendment.path);
+            let options = amendment.options;
+            let fault = match blobs.write(path, record, content, amendment.id, &etag, options).await
+            {
+                Ok(written) => return Ok(self.stored(amendment, &written, record)),
+                Err(fault) => fault,
+            };
+            match self.after_failure(amendment, record, fault, &mut retries).await {
+                Next::End(written) => return Ok(written),
+                Next::From(version) => etag = version,
             }
         }
         Ok(Written::Unknown("the blob was changed again and again meanwhile".to_owned()))
     }
 
-    /// The same from whatever version there is.
+    /// Changes the record from its current version.
     pub(crate) async fn amend_latest(
         &self,
-        attempt: &Amendment<'_>,
+        amendment: &Amendment<'_>,
         change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
     ) -> Result<Written, String> {
-        let known = self.shared.memory.get(attempt.name).and_then(|known| known.version);
-        let leased = match known {
+        let cached = self.shared.cache.get(amendment.name).and_then(|cached| cached.version);
+        let leased = match cached {
             Some((etag, _)) => Leased { etag, date: None },
-            None => match self.read(attempt).await {
+            None => match self.read(amendment).await {
                 Ok(BlobState { etag, record, date, .. }) => {
                     if let Ok(record) = &record {
-                        self.shared.memory.saw(attempt.name, &etag, record);
+                        self.shared.cache.saw(amendment.name, &etag, record);
                     }
                     Leased { etag, date }
                 }
                 Err(fault) => return Ok(unknown(fault)),
             },
         };
-        self.amend(attempt, leased, change).await
+        self.amend(amendment, leased, change).await
     }
 
-    fn wrote(&self, attempt: &Amendment<'_>, etag: &Etag, record: &Record) -> Written {
-        self.shared.memory.saw(attempt.name, etag, record);
-        let written = attempt.id.is_some().then(|| etag.clone());
-        self.shared.memory.change(attempt.name, |known| {
-            known.unnoted = None;
-            known.written = written;
+    /// Applies a change to the record at a version.
+    fn draft(
+        &self,
+        amendment: &Amendment<'_>,
+        etag: &Etag,
+        date: Option<u64>,
+        mut record: Record,
+        change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
+    ) -> Result<Draft, AmendError> {
+        let CachedLock { highest, written, unnoted, .. } =
+            self.shared.cache.get(amendment.name).unwrap_or_default();
+        let context = AmendContext { date, highest, is_own: written.as_ref() == Some(etag) };
+        let content = change(&mut record, &context)?;
+        record.broken = unnoted.or(record.broken);
+        record.daemon = self.shared.daemon.clone();
+        record.endpoint = self.shared.endpoint.get().cloned();
+        record.nonce = self.nonce();
+        if let Some(content) = &content {
+            record.bytes = content.len();
+        }
+        Ok(Draft { from: etag.clone(), record, content })
+    }
+
+    /// Decides how a change goes on after a write that failed. The write may have been
+    /// applied all the same: then the blob has its nonce.
+    async fn after_failure(
+        &self,
+        amendment: &Amendment<'_>,
+        record: &Record,
+        fault: Fault,
+        retries: &mut Retries,
+    ) -> Next {
+        let is_lost = matches!(fault, Fault::NotOurs { .. } | Fault::NoBlob);
+        if is_lost || fault.is_unclear() || fault == Fault::Changed {
+            self.shared.cache.invalidate(amendment.name);
+        }
+        let goes_on = if fault.is_unclear() {
+            retries.wait(amendment.until).await
+        } else {
+            fault == Fault::Changed && !amendment.until.has_passed()
+        };
+        if !goes_on {
+            return Next::End(unknown(fault));
+        }
+        match self.read(amendment).await {
+            Ok(BlobState { etag, record: Ok(found), .. })
+                if is_own_record(id_of(&found), id_of(record)) =>
+            {
+                Next::End(self.stored(amendment, &etag, record))
+            }
+            Ok(state) => {
+                if let Ok(record) = &state.record {
+                    self.shared.cache.saw(amendment.name, &state.etag, record);
+                }
+                Next::From(state.etag)
+            }
+            Err(fault) => Next::End(unknown(fault)),
+        }
+    }
+
+    fn stored(&self, amendment: &Amendment<'_>, etag: &Etag, record: &Record) -> Written {
+        self.shared.cache.saw(amendment.name, etag, record);
+        let written = amendment.id.is_some().then(|| etag.clone());
+        self.shared.cache.change(amendment.name, |cached| {
+            cached.unnoted = None;
+            cached.written = written;
         });
         Written::Stored(record.clone())
     }
 
-    /// The record at a version: as remembered, or else read, which may bring a
-    /// later version. Fails with what is wrong with it.
+    /// Returns the record at a version: from the cache, or else from a read, which may
+    /// find a later version. Fails with the reason if the record can't be trusted.
     async fn at_version(
         &self,
-        attempt: &Amendment<'_>,
+        amendment: &Amendment<'_>,
         etag: &mut Etag,
         date: &mut Option<u64>,
     ) -> Result<Result<Record, String>, Fault> {
-        let known = self.shared.memory.get(attempt.name);
-        let highest = known.as_ref().map_or(0, |known| known.highest);
-        let record = match known.and_then(|known| known.version) {
-            Some((known, record)) if known == *etag => record,
+        let cached = self.shared.cache.get(amendment.name);
+        let highest = cached.as_ref().map_or(0, |cached| cached.highest);
+        let record = match cached.and_then(|cached| cached.version) {
+            Some((version, record)) if version == *etag => record,
             _ => {
-                let seen = self.read(attempt).await?;
-                *etag = seen.etag;
-                *date = seen.date.or(*date);
-                match seen.record {
+                let state = self.read(amendment).await?;
+                *etag = state.etag;
+                *date = state.date.or(*date);
+                match state.record {
                     Ok(record) => record,
-                    Err(_) if mutant::is(Mutant::GarbageIsNew) => Record::default(),
-                    Err(garbage) => return Ok(Err(garbage.0)),
+                    Err(InvalidRecord(why)) => return Ok(Err(why)),
                 }
             }
         };
-        if record.token != 0 && record.token < highest && !mutant::is(Mutant::TrustOldRecord) {
+        if is_regressed(record.token, highest) {
             let (found, seen) = (record.token, highest);
             let why = format!("its token is {found}, but {seen} was seen before: it went back");
             return Ok(Err(why));
@@ -257,13 +267,13 @@ impl AzureStore {
         Ok(Ok(record))
     }
 
-    /// Reads the blob, more than once if there is no clear answer.
-    pub(crate) async fn read(&self, attempt: &Amendment<'_>) -> Result<BlobState, Fault> {
+    /// Reads the blob, with retries while the account is unavailable.
+    async fn read(&self, amendment: &Amendment<'_>) -> Result<BlobState, Fault> {
         let mut retries = self.retries();
         loop {
-            match self.shared.blobs.read(&attempt.path, attempt.why).await {
+            match self.shared.blobs.read(&amendment.path, amendment.options).await {
                 Err(fault) if fault.is_trouble() => {
-                    if !retries.wait(attempt.until).await {
+                    if !retries.wait(amendment.until).await {
                         return Err(fault);
                     }
                 }
@@ -271,28 +281,10 @@ impl AzureStore {
             }
         }
     }
-
-    /// What is stored can't be trusted: a person must look.
-    pub(crate) fn data_loss(&self, attempt: &Amendment<'_>, corrupt: &str) -> Error {
-        let error = frozen(&attempt.path, corrupt);
-        self.shared.memory.invalidate(attempt.name);
-        tracing::error!(lock = %attempt.name, "{error}");
-        error
-    }
 }
 
-/// The error of every acquire of a lock whose record is invalid. `corrupt` says
-/// what is wrong with the blob, as in "it has no token".
-pub(crate) fn frozen(path: &str, corrupt: &str) -> Error {
-    let found = match corrupt.strip_prefix("it ") {
-        Some(predicate) => format!("blob {path} {predicate}"),
-        None => format!("blob {path}: {corrupt}"),
-    };
-    let why = format!(
-        "{found}. Repair the blob, or delete it if no client uses the lock; new \
-         tokens then start at the storage clock"
-    );
-    Error::DataLoss { why }
+const fn id_of(record: &Record) -> RecordId {
+    RecordId { token: record.token, nonce: record.nonce }
 }
 
 fn unknown(fault: Fault) -> Written {

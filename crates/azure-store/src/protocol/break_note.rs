@@ -1,7 +1,7 @@
 //! Break notes: operator and reason of a break, for the daemon that holds the
 //! lease.
 //!
-//! While a lease lasts, nobody but its holder can write to the lock's blob. The
+//! While a lease lasts, only its holder can write to the lock's blob. The
 //! daemon that breaks a peer's lease therefore writes a note next to the blob
 //! first, `<lock's path>/~break`. The holder's daemon reads it when a renewal
 //! fails because the lease is lost. Nothing but the message to the holder depends
@@ -14,7 +14,7 @@ use azure_core::http::Etag;
 use super::{path, record::Record};
 use crate::{
     AzureStore,
-    calls::{blob::CallOptions, limiter::Purpose},
+    calls::{CallOptions, limiter::Purpose},
 };
 use leasehold_store::{Breaker, LeaseId};
 use leasehold_time::Moment;
@@ -35,17 +35,17 @@ pub(crate) struct BreakNote {
 }
 
 impl AzureStore {
-    /// Writes the note for the present hold of a lock. Without one, the break
-    /// goes ahead and the holder is told of a lost lease.
+    /// Writes the note for the current hold of a lock. Without one, the break goes
+    /// ahead, and the holder is notified of a lost lease.
     pub(crate) async fn write_break_note(
         &self,
         name: &LockName,
         breaker: &Breaker,
     ) -> Option<BreakNote> {
-        let why = CallOptions { cause: Purpose::Break, limit: WRITE_TIMEOUT / 2 };
+        let options = CallOptions { purpose: Purpose::Break, timeout: WRITE_TIMEOUT / 2 };
         let until = Moment::now() + WRITE_TIMEOUT;
-        let seen = self.shared.blobs.read(&self.path(name), why).await.ok()?;
-        let record = seen.record.ok().filter(|record| seen.leased && record.token > 0)?;
+        let state = self.shared.blobs.read(&self.path(name), options).await.ok()?;
+        let record = state.record.ok().filter(|record| state.leased && record.token > 0)?;
         let note = Record {
             token: record.token,
             nonce: self.nonce(),
@@ -56,7 +56,7 @@ impl AzureStore {
         let path = path::break_note(&self.shared.prefix, name);
         let mut retries = self.retries();
         loop {
-            match self.shared.blobs.put(&path, &note, why).await {
+            match self.shared.blobs.put(&path, &note, options).await {
                 Ok(etag) => return Some(BreakNote { path, etag }),
                 Err(fault) if fault.is_unclear() && retries.wait(until).await => {}
                 Err(fault) => {
@@ -70,20 +70,20 @@ impl AzureStore {
 
     /// Operator that broke the hold with this lease ID, if a note says so.
     pub(crate) async fn read_break_note(&self, name: &LockName, id: LeaseId) -> Option<Breaker> {
-        let known = self.shared.memory.get(name)?;
-        let (_, first) = known.hold.filter(|(held, _)| *held == id)?;
-        let why = CallOptions { cause: Purpose::Renew, limit: READ_TIMEOUT };
+        let cached = self.shared.cache.get(name)?;
+        let (_, first) = cached.hold.filter(|(held, _)| *held == id)?;
+        let options = CallOptions { purpose: Purpose::Renew, timeout: READ_TIMEOUT };
         let path = path::break_note(&self.shared.prefix, name);
-        let note = self.shared.blobs.read(&path, why).await.ok()?.record.ok()?;
+        let note = self.shared.blobs.read(&path, options).await.ok()?.record.ok()?;
         // A note names the hold by its token: earlier and later holds have others.
-        note.broken.filter(|_| (first..=known.highest).contains(&note.token))
+        note.broken.filter(|_| (first..=cached.highest).contains(&note.token))
     }
 
     /// Deletes a note that has served its purpose, unless it was replaced. One
     /// that stays is replaced by the next break, or garbage-collected.
     pub(crate) async fn delete_break_note(&self, note: Option<BreakNote>) {
         let Some(BreakNote { path, etag }) = note else { return };
-        let why = CallOptions { cause: Purpose::Break, limit: WRITE_TIMEOUT };
-        _ = self.shared.blobs.delete(&path, &etag, why).await;
+        let options = CallOptions { purpose: Purpose::Break, timeout: WRITE_TIMEOUT };
+        _ = self.shared.blobs.delete(&path, &etag, options).await;
     }
 }

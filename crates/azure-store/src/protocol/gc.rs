@@ -1,63 +1,56 @@
-//! Deletes the blobs of locks that nobody has used for long (safety rule 14).
+//! Garbage collection: deletes the blobs of locks that were not used for long
+//! (safety rule 14).
 
 use std::time::Duration;
 
 use super::path;
 use crate::{
-    AzureStore, LOOK,
-    calls::{
-        blob::{CallOptions, ListedBlob},
-        limiter::Purpose,
-    },
+    AzureStore, READ_TIMEOUT,
+    calls::{CallOptions, limiter::Purpose, list::ListedBlob},
 };
-use leasehold_rules::mutant::{self, Mutant};
+use leasehold_rules::{UnusedBlob, may_collect};
 use leasehold_runtime::sleep;
 use leasehold_time::clock::unix_seconds;
-use leasehold_types::token::SEQ_BITS;
 
-/// A token's epoch must be this far behind the service's clock, so that a blob
-/// that is created anew begins with greater tokens whatever clock it asks.
-const MIN_EPOCH_AGE: u64 = 60 * 60;
-
-/// The longest time between two rounds.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// Maximum time between two rounds.
+const MAX_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 impl AzureStore {
-    /// Collects again and again. Never ends.
-    pub(crate) async fn collect(self, idle: Duration) {
+    /// Collects in rounds. Never ends.
+    pub(crate) async fn collect(self, min_idle: Duration) {
         loop {
-            match self.collect_once(idle).await {
+            match self.collect_once(min_idle).await {
                 Ok(0) => {}
                 Ok(deleted) => tracing::info!(deleted, "deleted the blobs of idle locks"),
                 Err(why) => tracing::warn!("collecting idle locks: {why}"),
             }
-            let pause = self.shared.entropy().jitter((idle / 2).min(LONGEST_PAUSE));
+            let pause = self.shared.entropy().jitter((min_idle / 2).min(MAX_INTERVAL));
             sleep(pause).await;
         }
     }
 
-    /// One round; says how many blobs it deleted.
-    async fn collect_once(&self, idle: Duration) -> Result<u64, String> {
-        let why = CallOptions { cause: Purpose::Collect, limit: LOOK };
-        let root = path::root(&self.shared.prefix);
+    /// Collects one round. Returns the number of locks whose blobs it deleted.
+    async fn collect_once(&self, min_idle: Duration) -> Result<u64, String> {
+        let options = CallOptions { purpose: Purpose::Collect, timeout: READ_TIMEOUT };
+        let (blobs, root) = (&self.shared.blobs, path::root(&self.shared.prefix));
         let (mut deleted, mut marker) = (0, None);
         loop {
-            let page = self.shared.blobs.list(&root, marker, why).await;
+            let page = blobs.list(&root, marker, options).await;
             let (page, next) = page.map_err(|fault| fault.why())?;
             for listed in page {
                 if path::is_break_note(&self.shared.prefix, &listed.path) {
-                    if is_idle(&listed, idle) {
-                        _ = self.shared.blobs.delete(&listed.path, &listed.seen.etag, why).await;
+                    if is_collectable(&listed, min_idle) {
+                        _ = blobs.delete(&listed.path, &listed.state.etag, options).await;
                     }
                     continue;
                 }
                 let Some(name) = path::lock(&self.shared.prefix, &listed.path) else { continue };
-                if !is_idle(&listed, idle) {
+                if !is_collectable(&listed, min_idle) {
                     continue;
                 }
-                // Whoever leased it or wrote to it since keeps it.
-                if self.shared.blobs.delete(&listed.path, &listed.seen.etag, why).await.is_ok() {
-                    self.shared.memory.invalidate(&name);
+                // A blob that was leased or written since then stays.
+                if blobs.delete(&listed.path, &listed.state.etag, options).await.is_ok() {
+                    self.shared.cache.invalidate(&name);
                     deleted += 1;
                 }
             }
@@ -69,25 +62,23 @@ impl AzureStore {
     }
 }
 
-/// By the service's clock and by ours: one that is ahead for a while must not
-/// have what has tokens of that while deleted. And never what can't be read:
-/// that is for an operator to look at.
-fn is_idle(listed: &ListedBlob, idle: Duration) -> bool {
-    let one_clock = mutant::is(Mutant::CollectByOneClock);
-    let ours = if one_clock { u64::MAX } else { unix_seconds() };
-    let now = listed.seen.date.map(|date| date.min(ours));
-    let (Some(now), Some(written_at), Ok(record)) = (now, listed.written_at, &listed.seen.record)
+/// Reports whether a blob may be deleted. A leased blob never may, and neither may
+/// an invalid record, which an operator must examine.
+fn is_collectable(listed: &ListedBlob, min_idle: Duration) -> bool {
+    let (Some(storage_date), Some(written_at), Ok(record)) =
+        (listed.state.date, listed.written_at, &listed.state.record)
     else {
         return false;
     };
-    !listed.seen.leased
-        && now.saturating_sub(written_at) >= idle.as_secs()
-        && ((record.token >> SEQ_BITS) + MIN_EPOCH_AGE < now || mutant::is(Mutant::CollectAnyEpoch))
+    let blob = UnusedBlob { token: record.token, written_at, storage_date, wall: unix_seconds() };
+    !listed.state.leased && may_collect(&blob, min_idle)
 }
 
 #[cfg(test)]
 mod tests {
     use azure_core::http::Etag;
+
+    use leasehold_rules::MIN_EPOCH_AGE;
 
     use super::*;
     use crate::{
@@ -101,7 +92,7 @@ mod tests {
         let record = Record { token: epoch << 20, nonce: 1, ..Record::default() };
         ListedBlob {
             path: "locks/default/a".to_owned(),
-            seen: BlobState {
+            state: BlobState {
                 etag: Etag::from("\"1\""),
                 record: Ok(record),
                 leased,
@@ -112,25 +103,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_unleased_long_idle_and_far_behind_is_deleted() {
+    fn only_unleased_idle_and_old_blobs_are_collected() {
         let day = 24 * 3600;
-        let idle = |listed| is_idle(&listed, Duration::from_secs(day));
+        let idle = |listed| is_collectable(&listed, Duration::from_secs(day));
         assert!(idle(listed(false, day, NOW - day)));
         assert!(!idle(listed(true, day, NOW - day)), "leased");
         assert!(!idle(listed(false, day - 1, NOW - day)), "used of late");
         assert!(!idle(listed(false, day, NOW - MIN_EPOCH_AGE)), "its epoch is near");
         let mut unknown = listed(false, day, NOW - day);
-        unknown.seen.record = Err(InvalidRecord(String::new()));
+        unknown.state.record = Err(InvalidRecord(String::new()));
         assert!(!idle(unknown), "it can't be read");
         let mut undated = listed(false, day, NOW - day);
-        undated.seen.date = None;
+        undated.state.date = None;
         assert!(!idle(undated), "nobody knows the time");
         let now = unix_seconds();
         let mut ahead = listed(false, day, now + 1);
-        ahead.seen.date = Some(now + day);
+        ahead.state.date = Some(now + day);
         assert!(!idle(ahead), "by our clock its epoch is still to come");
         let mut ahead = listed(false, day, NOW - day);
-        (ahead.seen.date, ahead.written_at) = (Some(now + day), Some(now - day + 9));
+        (ahead.state.date, ahead.written_at) = (Some(now + day), Some(now - day + 9));
         assert!(!idle(ahead), "by our clock it was used of late");
     }
 }

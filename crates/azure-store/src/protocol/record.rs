@@ -1,27 +1,23 @@
-//! What is kept with a lock's blob, as its metadata.
+//! Record of a lock, which is stored as the metadata of its blob.
 
 use std::{borrow::Cow, collections::BTreeMap, collections::HashMap, sync::Arc};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
+use leasehold_rules::TOKENS_PER_HOLD;
 use leasehold_store::{Breaker, Endpoint};
 use leasehold_types::{Holder, TokenRange};
 
-/// How many tokens a hold takes. An epoch, one second of the service's clock,
-/// has room for 1,024 holds: so no lock can outrun that clock, and a blob that
-/// was deleted can begin again at its time.
-pub(crate) const TOKENS_PER_HOLD: u64 = 1 << 10;
-
-/// All metadata of a blob together may have this many bytes.
+/// Maximum size of all metadata of a blob, in bytes.
 const MAX_METADATA_BYTES: usize = 8 * 1024;
 
-/// The longest text for people that is read, once it is escaped again: a
+/// Maximum length of a human-readable text that is read, in escaped form: a
 /// breaker's name or reason, with each byte escaped.
 const MAX_TEXT_BYTES: usize = 3 * 256;
 
-/// The same for the name of a daemon. With these limits, whatever was read can
-/// be written again.
+/// The same for the name of a daemon. With these limits, every record that was
+/// read can be written again.
 const MAX_DAEMON_BYTES: usize = 200;
 
 /// The same for a daemon's address, and for the host on which it can be used.
@@ -31,13 +27,13 @@ const MAX_ENDPOINT_BYTES: usize = 400;
 /// contract them.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// What is kept with a lock.
+/// Record of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The first token of the latest hold; 0 if there was none since the blob
     /// was created.
     pub(crate) token: u64,
-    /// Says who wrote this: drawn anew for each change. Not the lease id.
+    /// Identifies a write: drawn anew for each change. Not the lease ID.
     pub(crate) nonce: u128,
     /// For whom the lease was acquired; in an election, who leads.
     pub(crate) holder: Option<Arc<Holder>>,
@@ -56,11 +52,11 @@ pub(crate) struct Record {
     pub(crate) broken: Option<Breaker>,
 }
 
-/// Why metadata is no record.
+/// Reason why metadata is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidRecord(pub(crate) String);
 
-/// A holder as it is stored.
+/// Holder as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredHolder<'a> {
     #[serde(default, borrow)]
@@ -99,7 +95,7 @@ impl Record {
         }
         if let Some(holder) = &self.holder {
             let labels = holder.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
-            let told = StoredHolder {
+            let stored = StoredHolder {
                 client: holder.client().into(),
                 host: holder.host().into(),
                 pid: holder.pid(),
@@ -107,7 +103,7 @@ impl Record {
                 labels: labels.collect(),
             };
             // Strings and numbers can always be written as JSON.
-            let text = serde_json::to_string(&told).unwrap_or_default();
+            let text = serde_json::to_string(&stored).unwrap_or_default();
             metadata.insert("holder".to_owned(), escape(&text));
         }
         if let Some(Breaker { by, reason }) = &self.broken {
