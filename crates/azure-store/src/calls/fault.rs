@@ -174,7 +174,8 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
         (429, _) | (503, _) | (500, "OperationTimedOut" | "ServerBusy") => {
             Fault::Busy { retry_after }
         }
-        (500.., _) => {
+        // 408: the service stopped waiting for the request, or for its own answer.
+        (408 | 500.., _) => {
             Fault::Unclear { why: format!("the storage service failed ({status} {code})") }
         }
         _ => {
@@ -243,6 +244,7 @@ mod tests {
         let busy = Fault::Busy { retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(meaning(503, "ServerBusy"), busy);
         assert!(meaning(500, "InternalError").is_unclear());
+        assert!(meaning(408, "RequestTimeout").is_unclear());
         for (code, expected) in [
             ("AuthenticationFailed", Refusal::Caller),
             ("AuthorizationFailure", Refusal::Caller),
