@@ -7,6 +7,7 @@ use leasehold_fuzz::{
     Fuzz,
     wire::{self, Field},
 };
+use leasehold_types::TokenRange;
 
 use super::*;
 use leasehold_types::Token;

@@ -65,41 +65,13 @@ pub(super) async fn install(
     // The version of the head with which the fences do not agree, as was seen.
     let mut disagrees: Option<ETag> = None;
     loop {
-        let head = Head::read(table, place, by).await?;
-        if let Some(head) = &head {
-            head.check_lock(place, fence)?;
-            if head.token > token {
-                return Err(overtaken(place, head.token, Written::No));
-            }
-        }
+        let head = read_head(table, place, fence, by).await?;
         let seen = head.as_ref().map(|head| head.etag.clone());
-        let Step { changes, reaches } = match head {
-            Some(head) if head.token == token => {
-                match FenceRow::read(table, place, token, by).await? {
-                    Some(row) => join(row, token),
-                    // A newer holder came in between, and the head is another
-                    // now; or somebody deleted it.
-                    None if disagrees == seen => return Err(contradiction(place, token)),
-                    None => {
-                        disagrees = seen;
-                        continue;
-                    }
-                }
-            }
-            Some(head) => {
-                let change = Change::new(HEAD, Kind::Replace, Some(&head.etag), Some(&content));
-                let older = match disagrees == seen {
-                    true => older_fences(table, place, token, by).await?,
-                    false => vec![fence_row(head.token)],
-                };
-                take_over(change, older, token)
-            }
-            None => {
-                // There are no fences, unless somebody deleted the head alone.
-                // Of the own, the insert tells.
-                let older = older_fences(table, place, token, by).await?;
-                take_over(Change::new(HEAD, Kind::Insert, None, Some(&content)), older, token)
-            }
+        let is_confirmed = disagrees == seen;
+        let step = next_step(table, place, head, is_confirmed, &content, token, by).await?;
+        let Some(Step { changes, reaches }) = step else {
+            disagrees = seen;
+            continue;
         };
         let failed = match table.batch(place, &changes, by).await? {
             Ok(mut etags) => match (reaches, etags.pop().flatten()) {
@@ -134,6 +106,59 @@ pub(super) async fn install(
             return Err(Error::of(&failed.fault, place, false));
         }
     }
+}
+
+/// Reads the head, unless it belongs to another lock or has a higher token.
+async fn read_head(
+    table: &Table,
+    place: &Place,
+    fence: &LockToken,
+    by: Deadline,
+) -> Result<Option<Head>, Error> {
+    let head = Head::read(table, place, by).await?;
+    if let Some(head) = &head {
+        head.check_lock(place, fence)?;
+        if head.token > fence.token().get() {
+            return Err(overtaken(place, head.token, Written::No));
+        }
+    }
+    Ok(head)
+}
+
+/// Returns the changes that follow from the head that was read. `None` if the
+/// fences do not agree with the head, which must then be read again: `is_confirmed`
+/// if that was so for this version before.
+async fn next_step(
+    table: &Table,
+    place: &Place,
+    head: Option<Head>,
+    is_confirmed: bool,
+    content: &Content,
+    token: u64,
+    by: Deadline,
+) -> Result<Option<Step>, Error> {
+    Ok(Some(match head {
+        Some(head) if head.token == token => match FenceRow::read(table, place, token, by).await? {
+            Some(row) => join(row, token),
+            // A newer holder has changed the head since, or its fence was deleted.
+            None if is_confirmed => return Err(contradiction(place, token)),
+            None => return Ok(None),
+        },
+        Some(head) => {
+            let change = Change::new(HEAD, Kind::Replace, Some(&head.etag), Some(content));
+            let older = match is_confirmed {
+                true => older_fences(table, place, token, by).await?,
+                false => vec![fence_row(head.token)],
+            };
+            take_over(change, older, token)
+        }
+        None => {
+            // There are no fences, unless the head alone was deleted. The insert
+            // shows whether there is a fence of this token.
+            let older = older_fences(table, place, token, by).await?;
+            take_over(Change::new(HEAD, Kind::Insert, None, Some(content)), older, token)
+        }
+    }))
 }
 
 /// Another user of the same token has put up the fence. It is moved on once,
