@@ -1,5 +1,5 @@
-//! Timers and tasks: on tokio, or in a simulated world. The one crate that starts
-//! tasks and sleeps; clippy.toml refuses tokio's own functions elsewhere.
+//! Timers and tasks: on tokio, or in a simulated world. Timers of the runtime do
+//! not count through suspend; clippy.toml refuses them elsewhere.
 //!
 //! Internal to the project.
 #![forbid(unsafe_code)]
