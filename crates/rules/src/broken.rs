@@ -84,13 +84,22 @@ pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
     if is(Mutant::LeapForgotten) { deadline } else { rules::valid_until(deadline, jumps) }
 }
 
-/// 5e: the deadline that a guard reports does not count clock jumps.
+/// 5b and 5e: the deadline of a holder does not count clock jumps.
 #[must_use]
 pub fn holder_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> Moment {
-    if is(Mutant::DeadlineBlindToLeaps) {
+    if is(Mutant::DeadlineBlindToLeaps) || is(Mutant::BlindToLeaps) {
         return sent.at() + valid_for;
     }
     rules::holder_deadline(sent, valid_for, now)
+}
+
+/// 5b: no jump is ever seen.
+#[must_use]
+pub fn is_past_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> bool {
+    if is(Mutant::BlindToLeaps) {
+        return now.at() >= sent.at() + valid_for;
+    }
+    rules::is_past_deadline(sent, valid_for, now)
 }
 
 /// 5f: the clocks are checked only when something is due.
@@ -113,6 +122,13 @@ pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
 #[must_use]
 pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
     is(Mutant::GrantWhenOver) || rules::may_grant(now, valid_until)
+}
+
+/// 6: a limit in the past does not limit a grant.
+#[must_use]
+pub fn grant_limit(limit: Option<Moment>, now: Moment) -> Option<Moment> {
+    let limit = rules::grant_limit(limit, now);
+    limit.filter(|at| now < *at || !is(Mutant::GrantWhenOver))
 }
 
 /// 7d: a lease that no client was granted lingers.

@@ -186,6 +186,14 @@ pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
     now < valid_until
 }
 
+/// Safety rule 6: returns the instant that limits the validity of a grant that
+/// starts now: that of its lease, or of its maximum hold time. A limit in the past
+/// limits the validity as well, so that the client refuses the grant.
+#[must_use]
+pub const fn grant_limit(limit: Option<Moment>, _now: Moment) -> Option<Moment> {
+    limit
+}
+
 /// Safety rule 7: reports whether an unused lease may be kept for a while. A lease
 /// that does not expire costs nothing to acquire again. The store shows the holder
 /// of a lease without a grant, or with a published value: peers would wait for a

@@ -109,7 +109,7 @@ impl Lock {
                 lock: cx.lock,
                 handle: grant.handle,
                 token: grant.token,
-                limit: self.limit(),
+                limit: leasehold_rules::grant_limit(self.limit(), cx.now),
             });
         }
     }
