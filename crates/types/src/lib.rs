@@ -1,6 +1,6 @@
 //! Values that Leasehold's client, daemon and stores share, valid by
 //! construction: [names](name), [tokens](token), [reasons](reason),
-//! [descriptions of holders](holder) and [secrets](secret).
+//! [descriptions of holders](holder) and [secrets](mod@secret).
 //!
 //! No clock, no I/O and no other crate of the project.
 #![forbid(unsafe_code)]

@@ -29,7 +29,7 @@ impl fmt::Display for SessionId {
 /// A request to begin a session.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// From [`Settings::ttl`].
+    /// From [`Settings::ttl`](super::Settings::ttl).
     pub ttl: Duration,
     /// Who asks.
     pub holder: Holder,
