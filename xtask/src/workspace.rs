@@ -101,12 +101,6 @@ impl Workspace {
         })
     }
 
-    /// The package that has a certain binary.
-    pub(crate) fn package_of_binary(&self, binary: &str) -> Option<&Package> {
-        let has = |target: &Target| target.kind == Kind::Binary && target.name == binary;
-        self.packages.iter().find(|package| package.targets.iter().any(has))
-    }
-
     /// Whether a product package has an integration test of this name.
     pub(crate) fn has_test(&self, name: &str) -> bool {
         let has = |target: &Target| target.kind == Kind::Test && target.name == name;
@@ -224,9 +218,6 @@ pub(crate) mod tests {
     #[test]
     fn targets_are_found_by_name_and_kind() {
         let workspace = example();
-        let found = workspace.package_of_binary("leasehold-sim");
-        assert_eq!(found.map(|package| package.name.as_str()), Some("worlds"));
-        assert_eq!(workspace.package_of_binary("embedded"), None);
         assert!(workspace.has_test("embedded") && !workspace.has_test("leasehold"));
         let targets: Vec<_> = workspace.simulation_targets().map(|(_, it)| &*it.name).collect();
         assert_eq!(targets, ["answers"]);
@@ -236,6 +227,6 @@ pub(crate) mod tests {
     fn this_workspace_has_both_kinds() {
         let workspace = Workspace::load().unwrap();
         assert!(names(workspace.product()).contains(&"leasehold"));
-        assert!(workspace.package_of_binary("leasehold-sim").is_some_and(|it| it.is_simulation));
+        assert!(names(workspace.simulation()).contains(&"leasehold-simulator"));
     }
 }
