@@ -43,8 +43,6 @@ enum Step {
     Need(Tool),
     Run(Cmd),
     CountInstructions,
-    /// The part has nothing to do, for this reason.
-    Skip(&'static str),
 }
 
 const ALL: &[Level] = &[Level::Quick, Level::Ci, Level::Full];
@@ -289,7 +287,6 @@ fn execute(
     let mut failed = None;
     for step in steps {
         let why = match step {
-            Step::Skip(why) => return (Outcome::Skipped((*why).to_owned()), Tally::ONE_SKIPPED),
             Step::Need(tool) => match tool.ensure() {
                 Ok(()) => continue,
                 Err(Unavailable::Optional(why)) => {
@@ -425,9 +422,6 @@ mod tests {
         let (outcome, tally) = executed(&[Step::CountInstructions]);
         assert!(matches!(outcome, Outcome::Failed(_)));
         assert_eq!(tally, Tally::ONE_FAILED);
-        let (outcome, tally) = executed(&[Step::Skip("not here"), sh("exit 1")]);
-        assert!(matches!(outcome, Outcome::Skipped(_)));
-        assert_eq!(tally, Tally::ONE_SKIPPED);
     }
 
     #[test]
