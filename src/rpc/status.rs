@@ -73,11 +73,12 @@ pub(super) fn store_problem(error: lease::Error) -> RequestError {
     }
 }
 
-/// A message that could not be read at all.
+/// The status for an error of the store.
 pub(super) fn store_status(error: lease::Error) -> Status {
     status(store_problem(error))
 }
 
+/// The status for a message that can't be decoded.
 pub(super) fn unreadable(error: Status) -> Status {
     match error.code() {
         Code::OutOfRange => status(RequestError::invalid(
