@@ -10,21 +10,16 @@ use crate::{Error, pb};
 
 /// Returns the reference to a lock, if its namespace and name are valid.
 pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error> {
-    LockName::new(&parse_namespace(namespace)?, name).map_err(
-        |InvalidName { field, problem }| {
-            Error::invalid(field, format!("invalid lock name {}: {problem}", quote(name)))
-        },
-    )?;
+    check_namespace(namespace)?;
+    LockName::check(name).map_err(|InvalidName { field, problem }| {
+        Error::invalid(field, format!("invalid lock name {}: {problem}", quote(name)))
+    })?;
     Ok(pb::LockRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Checks a namespace; empty stands for the default one.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
-    parse_namespace(namespace).map(|_| ())
-}
-
-fn parse_namespace(namespace: &str) -> Result<Namespace, Error> {
-    Namespace::parse(namespace).map_err(|InvalidName { field, problem }| {
+    Namespace::check(namespace).map_err(|InvalidName { field, problem }| {
         Error::invalid(field, format!("invalid namespace: {problem}"))
     })
 }

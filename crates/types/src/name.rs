@@ -25,9 +25,12 @@ pub struct Namespace(Box<str>);
 impl Namespace {
     /// Checks that `text` is a DNS label; empty means the default namespace.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        if text.is_empty() {
-            return Ok(Self(DEFAULT_NAMESPACE.into()));
-        }
+        Self::check(text)?;
+        Ok(Self(if text.is_empty() { DEFAULT_NAMESPACE } else { text }.into()))
+    }
+
+    /// Checks a namespace as [`parse`](Self::parse) does, without creating it.
+    pub fn check(text: &str) -> Result<(), InvalidName> {
         let label = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !label || text.len() > 63 || text.starts_with('-') || text.ends_with('-') {
             return Err(InvalidName {
@@ -38,7 +41,7 @@ impl Namespace {
                 ),
             });
         }
-        Ok(Self(text.into()))
+        Ok(())
     }
 
     /// The label.
@@ -76,14 +79,19 @@ impl LockName {
 
     /// Checks the name.
     pub fn new(namespace: &Namespace, name: &str) -> Result<Self, InvalidName> {
+        Self::check(name)?;
+        Ok(Self(format!("{namespace}/{name}").into()))
+    }
+
+    /// Checks a name within its namespace, without creating it.
+    pub fn check(name: &str) -> Result<(), InvalidName> {
         if name.is_empty() {
             return Err(InvalidName {
                 field: "name",
                 problem: format!("it is empty; a name has 1 to {LONGEST_NAME} bytes"),
             });
         }
-        check_text("name", name, LONGEST_NAME)?;
-        Ok(Self(format!("{namespace}/{name}").into()))
+        check_text("name", name, LONGEST_NAME)
     }
 
     /// Where the names of a namespace that begin with `prefix` begin, in the
