@@ -114,7 +114,7 @@ impl Daemon {
 
     /// Logs one line with everything that an operator asks first.
     fn log_start(&self) {
-        let Config { default_ttl, longest_ttl, lease_duration, drain, .. } = self.config;
+        let Config { default_ttl, max_ttl, lease_duration, drain_timeout, .. } = self.config;
         let length = humantime::format_duration;
         let location = match self.config.store {
             Store::Embedded => self.config.data_dir.display().to_string(),
@@ -129,9 +129,9 @@ impl Daemon {
             listen = self.addresses().join(","),
             http_listen,
             default_ttl = %length(default_ttl),
-            longest_ttl = %length(longest_ttl),
+            max_ttl = %length(max_ttl),
             lease_duration = %length(lease_duration),
-            drain = %length(drain),
+            drain_timeout = %length(drain_timeout),
             max_connections = self.config.max_connections,
             max_sessions = self.config.max_sessions,
             max_locks = self.config.max_locks,
@@ -152,7 +152,7 @@ impl Daemon {
     ) -> Self {
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
-            longest_ttl: config.longest_ttl,
+            max_ttl: config.max_ttl,
             max_sessions: config.max_sessions,
             max_locks_per_session: config.max_locks_per_session,
         };
@@ -222,7 +222,7 @@ impl Daemon {
             health.set_service_status("", ServingStatus::NotServing).await;
             let (sessions, locks) = driver.counts();
             tracing::info!(sessions, locks, "shutting down: draining");
-            driver.drain(config.drain).await;
+            driver.drain(config.drain_timeout).await;
             let closed = store.close().await.map_err(Error::Close);
             driver.end_streams();
             _ = stop.send(true);

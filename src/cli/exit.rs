@@ -220,14 +220,14 @@ fn not_granted(
 const FLAGS: [(&str, &str); 10] = [
     ("endpoint", "--endpoint"),
     ("lease_duration_ms", "--lease-duration"),
-    ("longest_hold_ms", "--longest-hold"),
+    ("max_hold_time_ms", "--max-hold-time"),
     ("namespace", "--namespace"),
     ("prefix", "PREFIX"),
     ("reason", "--reason"),
     ("ttl_ms", "--ttl"),
     ("value", "--value"),
     ("wait_ms", "--wait"),
-    ("within_ms", "--within"),
+    ("timeout_ms", "--timeout"),
 ];
 
 /// Names the flag instead of the field of the protocol.
@@ -261,14 +261,14 @@ fn reason_name(reason: Reason) -> &'static str {
         Reason::Limit => "limit",
         Reason::Expired => "expired",
         Reason::Broken => "broken",
-        Reason::HeldTooLong => "held_too_long",
+        Reason::MaxHoldTime => "max_hold_time",
         Reason::LeaseLost => "lease_lost",
         Reason::UnknownSession => "unknown_session",
         Reason::ProtocolVersion => "protocol_version",
         Reason::Protocol => "protocol",
         Reason::StepDown => "step_down",
         Reason::NoProgress => "no_progress",
-        Reason::HandedOver => "handed_over",
+        Reason::SteppedDown => "stepped_down",
         Reason::ResumedElsewhere => "resumed_elsewhere",
         _ => "unknown",
     }

@@ -65,7 +65,7 @@ Examples:
   leasehold lock deploy --no-wait -- make deploy
   leasehold lock maintenance
   leasehold lock --table orders --account acme -- ./import
-  leasehold lock orders -w 30s --longest-hold 5m -- sh -c './import --fence $LEASEHOLD_TOKEN'"
+  leasehold lock orders -w 30s --max-hold-time 5m -- sh -c './import --fence $LEASEHOLD_TOKEN'"
 )]
 pub(super) struct Lock {
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(super) struct Lock {
     ttl: Option<Duration>,
     /// End the grant and stop the command after this time (minimum 1s)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    longest_hold: Option<Duration>,
+    max_hold_time: Option<Duration>,
     /// Duration of the storage lease without a renewal, if it must be acquired (15s to 60s)
     /// [default: the daemon's lease_duration]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -141,9 +141,9 @@ impl Lock {
         };
         let validity = run::validity(client, &guard);
         let options = RunOptions {
-            validity: self.longest_hold.map_or(validity, |limit| limit.min(validity)),
-            longest_hold: self.longest_hold,
-            drain: None,
+            validity: self.max_hold_time.map_or(validity, |limit| limit.min(validity)),
+            max_hold_time: self.max_hold_time,
+            drain_timeout: None,
             notes,
         };
         if self.command.is_empty() {
@@ -222,8 +222,8 @@ impl Lock {
         if self.no_wait {
             request = request.no_wait();
         }
-        if let Some(limit) = self.longest_hold {
-            request = request.longest_hold(limit);
+        if let Some(limit) = self.max_hold_time {
+            request = request.max_hold_time(limit);
         }
         if let Some(duration) = self.lease_duration {
             request = request.lease_duration(duration);

@@ -138,8 +138,8 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
         LockOutput::from(stored.lock.clone()).paragraph(palette),
         entry("store", &printable(&stored.store), palette),
     ];
-    if let Some(place) = &stored.place {
-        lines.push(entry("place", &printable(place), palette));
+    if let Some(location) = &stored.location {
+        lines.push(entry("location", &printable(location), palette));
     }
     if let Some((by, reason)) = &stored.last_break {
         let note = format!("by {by} ({reason:?})");
@@ -149,8 +149,8 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
         let head = format!("{:<10} {:<10} {:>10}", "CALL", "CAUSE", "COUNT");
         lines.push(format!("\n{}", palette.bold(&head)));
         for calls in &stored.calls {
-            let (kind, cause) = (printable(&calls.kind), printable(&calls.cause));
-            lines.push(format!("{kind:<10} {cause:<10} {:>10}", calls.count));
+            let (operation, purpose) = (printable(&calls.operation), printable(&calls.purpose));
+            lines.push(format!("{operation:<10} {purpose:<10} {:>10}", calls.count));
         }
     }
     lines.join("\n")
@@ -160,14 +160,14 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
 pub(super) fn stored_json(stored: &StoredInfo) -> Value {
     let mut object = LockOutput::from(stored.lock.clone()).json();
     object["store"] = stored.store.as_str().into();
-    object["place"] = stored.place.as_deref().into();
+    object["location"] = stored.location.as_deref().into();
     let last_break = stored.last_break.as_ref();
     object["last_break"] =
         last_break.map_or(Value::Null, |(by, reason)| json!({ "by": by, "reason": reason }));
     let calls = stored
         .calls
         .iter()
-        .map(|calls| json!({ "kind": calls.kind, "cause": calls.cause, "count": calls.count }));
+        .map(|calls| json!({ "operation": calls.operation, "purpose": calls.purpose, "count": calls.count }));
     object["calls"] = calls.collect();
     object
 }

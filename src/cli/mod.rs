@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn probes_go_together() {
         let line = "leasehold elect x --probe-http http://a/ --probe-grpc a:1 --probe-command true \
-                    --probe-interval 1s --probe-threshold 1 --progress-within 1s -- true";
+                    --probe-interval 1s --probe-threshold 1 --progress-timeout 1s -- true";
         assert!(Cli::try_parse_from(line.split(' ')).is_ok());
     }
 
@@ -305,7 +305,7 @@ mod tests {
             "leasehold elect x --probe-http https://localhost/ -- true",
             "leasehold elect x --probe-http localhost:80 -- true",
             "leasehold elect x --probe-grpc unix:/run/x -- true",
-            "leasehold elect x --progress-within 0s -- true",
+            "leasehold elect x --progress-timeout 0s -- true",
             "leasehold step-down x",
             "leasehold watch x --prefix y",
             "leasehold break x",

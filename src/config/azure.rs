@@ -32,7 +32,7 @@ pub struct Azure {
     pub protect_container: bool,
     /// How long a lock must have been idle for its blob to be deleted; zero if
     /// never.
-    pub collect_after: Duration,
+    pub gc_after: Duration,
     /// The most calls to the storage at a time.
     pub max_storage_calls: usize,
 }
@@ -50,7 +50,7 @@ impl Default for Azure {
             credential: Credential::Auto,
             identity: Identity::default(),
             protect_container: false,
-            collect_after: Duration::ZERO,
+            gc_after: Duration::ZERO,
             max_storage_calls: 64,
         }
     }
@@ -79,7 +79,7 @@ impl Azure {
             container: self.container.clone(),
             prefix: self.prefix.clone(),
             protect_container: self.protect_container,
-            collect_after: self.collect_after,
+            gc_after: self.gc_after,
             max_storage_calls: self.max_storage_calls,
         }
     }

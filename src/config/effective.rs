@@ -56,13 +56,13 @@ impl Effective {
     /// What no setting can be checked for alone.
     fn check_together(&mut self, errors: &mut Vec<ConfigError>) {
         let config = &mut self.config;
-        if config.default_ttl > config.longest_ttl {
+        if config.default_ttl > config.max_ttl {
             if self.sources.contains_key("default_ttl") {
-                let longest = humantime::format_duration(config.longest_ttl);
-                let problem = format!("must not be longer than longest_ttl, which is {longest}");
+                let longest = humantime::format_duration(config.max_ttl);
+                let problem = format!("must not be longer than max_ttl, which is {longest}");
                 errors.push(self.error("default_ttl", problem));
             } else {
-                config.default_ttl = config.longest_ttl;
+                config.default_ttl = config.max_ttl;
             }
         }
         if self.config.lease_duration.subsec_nanos() != 0 {

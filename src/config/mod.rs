@@ -48,9 +48,9 @@ pub struct Config {
     /// The ttl of sessions that ask for none.
     pub default_ttl: Duration,
     /// The longest ttl that a session may ask for.
-    pub longest_ttl: Duration,
+    pub max_ttl: Duration,
     /// How long holders are waited for at shutdown.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// The duration of leases in stores whose leases expire.
     pub lease_duration: Duration,
     /// How long such a lease is kept after its last local holder let go.
@@ -89,8 +89,8 @@ impl Default for Config {
             data_dir: PathBuf::from("leasehold-data"),
             azure: Azure::default(),
             default_ttl: Duration::from_secs(10),
-            longest_ttl: Duration::from_secs(60),
-            drain: Duration::from_secs(10),
+            max_ttl: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(10),
             lease_duration: Duration::from_secs(30),
             linger: Duration::ZERO,
             poll_interval: Duration::from_secs(2),

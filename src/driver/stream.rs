@@ -85,8 +85,8 @@ impl Stream {
     }
 
     /// Takes up a session.
-    pub fn resume(&self, secret: Secret, ping: u64) {
-        self.driver.handle(Event::Resume(self.id, secret, ping));
+    pub fn resume(&self, secret: Secret, keep_alive_number: u64) {
+        self.driver.handle(Event::Resume(self.id, secret, keep_alive_number));
     }
 
     /// Asks for something. Messages must be polled for after that: whoever

@@ -57,7 +57,7 @@ async fn a_lock_whose_calls_panicked_is_granted_all_the_same() {
     let store = Panicking { store, acquires: AtomicU32::new(1), releases: AtomicU32::new(1) };
     let ttl = Duration::from_secs(60);
     let settings =
-        Settings { default_ttl: ttl, longest_ttl: ttl, max_sessions: 1, max_locks_per_session: 1 };
+        Settings { default_ttl: ttl, max_ttl: ttl, max_sessions: 1, max_locks_per_session: 1 };
     let locks = lock::Settings {
         lease_duration: Duration::from_secs(15),
         linger: Duration::ZERO,
@@ -75,7 +75,7 @@ async fn a_lock_whose_calls_panicked_is_granted_all_the_same() {
         request: 1,
         name: LockName::parse("", "a").unwrap(),
         wait: None,
-        longest_hold: None,
+        max_hold_time: None,
         lease_duration: None,
         value: None,
     });

@@ -110,7 +110,7 @@ mod tests {
         let ttl = Duration::from_secs(10);
         let sessions = session::Settings {
             default_ttl: ttl,
-            longest_ttl: ttl,
+            max_ttl: ttl,
             max_sessions: 1,
             max_locks_per_session: 1,
         };

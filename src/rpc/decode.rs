@@ -30,13 +30,13 @@ pub(super) fn first(
     use pb::attach_request::Message;
     match message.message {
         Some(Message::Open(open)) => {
-            version(open.protocol_version, open.oldest_protocol_version)?;
+            version(open.protocol_version, open.min_protocol_version)?;
             let ttl = settings.ttl(Duration::from_millis(open.ttl_ms.into()))?;
             let holder = holder(open.holder.unwrap_or_default())?;
             Ok(First::Open(Open { ttl, holder, fenced: open.fenced }))
         }
         Some(Message::Resume(resume)) => {
-            version(resume.protocol_version, resume.oldest_protocol_version)?;
+            version(resume.protocol_version, resume.min_protocol_version)?;
             let secret = Secret::from_bytes(&resume.resume_secret).ok_or_else(|| {
                 let bytes = resume.resume_secret.len();
                 RequestError::invalid(
@@ -44,7 +44,7 @@ pub(super) fn first(
                     format_args!("has {bytes} bytes; it must have 16"),
                 )
             })?;
-            Ok(First::Resume(secret, resume.ping))
+            Ok(First::Resume(secret, resume.keep_alive_number))
         }
         _ => Err(RequestError::new(
             Reason::Protocol,
@@ -79,7 +79,9 @@ fn holder(holder: pb::Holder) -> Result<Holder, RequestError> {
 pub(super) fn request(message: pb::AttachRequest) -> Result<Request, RequestError> {
     use pb::attach_request::Message;
     match message.message {
-        Some(Message::KeepAlive(pb::KeepAlive { ping })) => Ok(Request::KeepAlive { ping }),
+        Some(Message::KeepAlive(pb::KeepAlive { keep_alive_number })) => {
+            Ok(Request::KeepAlive { keep_alive_number })
+        }
         Some(Message::Acquire(acquire)) => {
             let request = number(acquire.request)?;
             Ok(acquire_request(acquire).unwrap_or_else(|problem| Request::Malformed {
@@ -141,11 +143,12 @@ fn number(request: u64) -> Result<u64, RequestError> {
 }
 
 fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
-    let longest_hold = acquire.longest_hold_ms.map(Duration::from_millis);
-    if longest_hold.is_some_and(|hold| hold < MIN_HOLD_TIME) {
-        let [asked, least] = [longest_hold.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
+    let max_hold_time = acquire.max_hold_time_ms.map(Duration::from_millis);
+    if max_hold_time.is_some_and(|hold| hold < MIN_HOLD_TIME) {
+        let [asked, least] =
+            [max_hold_time.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
         let problem = format_args!("{asked} is too short; the minimum is {least}");
-        return Err(RequestError::invalid("longest_hold_ms", problem));
+        return Err(RequestError::invalid("max_hold_time_ms", problem));
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
@@ -162,7 +165,7 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
         request: acquire.request,
         name: lock(acquire.lock)?,
         wait: acquire.wait_ms.map(Duration::from_millis),
-        longest_hold,
+        max_hold_time,
         lease_duration,
         value: acquire.value.map(value).transpose()?,
     })

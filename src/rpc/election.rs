@@ -66,14 +66,14 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
         &self,
         request: Request<pb::StepDownRequest>,
     ) -> Result<Response<pb::StepDownResponse>, Status> {
-        let pb::StepDownRequest { election, reason, by, within_ms } = request.into_inner();
+        let pb::StepDownRequest { election, reason, by, timeout_ms } = request.into_inner();
         let name = decode::election(election).map_err(status)?;
         let Breaker { by, reason } = decode::breaker(by, reason).map_err(status)?;
         let (least, usual, most) = STEP_DOWN;
-        let within = if within_ms == 0 { usual } else { within_ms };
+        let within = if timeout_ms == 0 { usual } else { timeout_ms };
         if !(least..=most).contains(&within) {
             let problem = format_args!("{within} is not within {least} to {most}");
-            return Err(status(RequestError::invalid("within_ms", problem)));
+            return Err(status(RequestError::invalid("timeout_ms", problem)));
         }
         let within = Duration::from_millis(within.into());
         let asked = self.driver.step_down(name, Breaker { by, reason }, within).await;
@@ -81,7 +81,7 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
         Ok(Response::new(pb::StepDownResponse {
             asked: within.is_some(),
             state: Some(encode::election_state(&before)),
-            within_ms: within.map(encode::millis).unwrap_or_default(),
+            ends_within_ms: within.map(encode::millis).unwrap_or_default(),
         }))
     }
 }

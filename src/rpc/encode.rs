@@ -22,16 +22,18 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
     use pb::attach_response::Message as Out;
     let message = match message {
         Message::Opened(opened) => Out::Opened(self::opened(&opened)),
-        Message::KeptAlive { ping, valid_for, limits } => {
-            Out::KeptAlive(kept_alive(ping, valid_for, limits))
+        Message::KeptAlive { keep_alive_number, valid_for, limits } => {
+            Out::KeptAlive(kept_alive(keep_alive_number, valid_for, limits))
         }
-        Message::Granted { request, token, handle, ping, valid_for } => Out::Granted(pb::Granted {
-            request,
-            token: token.get(),
-            handle: handle.to_bytes().to_vec().into(),
-            ping,
-            valid_for_ms: millis(valid_for),
-        }),
+        Message::Granted { request, token, handle, keep_alive_number, valid_for } => {
+            Out::Granted(pb::Granted {
+                request,
+                token: token.get(),
+                handle: handle.to_bytes().to_vec().into(),
+                keep_alive_number,
+                valid_for_ms: millis(valid_for),
+            })
+        }
         Message::Refused { request, problem } => Out::Refused(refused(request, *problem)),
         Message::Queued(queued) => {
             let Queued { request, position, holder, held_for, held_by_same_session, note } =
@@ -65,9 +67,13 @@ pub(super) fn message(message: Message) -> pb::AttachResponse {
     pb::AttachResponse { message: Some(message) }
 }
 
-fn kept_alive(ping: u64, valid_for: Duration, limits: Vec<(Handle, Duration)>) -> pb::KeptAlive {
+fn kept_alive(
+    keep_alive_number: u64,
+    valid_for: Duration,
+    limits: Vec<(Handle, Duration)>,
+) -> pb::KeptAlive {
     pb::KeptAlive {
-        ping,
+        keep_alive_number,
         valid_for_ms: millis(valid_for),
         limits: limits
             .into_iter()
@@ -102,7 +108,7 @@ fn opened(opened: &Opened) -> pb::Opened {
             .map(|secret| secret.to_bytes().to_vec().into())
             .unwrap_or_default(),
         ttl_ms: millis(opened.ttl) as u32,
-        keep_alive_every_ms: millis(opened.keep_alive_every) as u32,
+        keep_alive_interval_ms: millis(opened.keep_alive_every) as u32,
         valid_for_ms: millis(opened.valid_for),
         resumed: opened.secret.is_none(),
     }
@@ -169,8 +175,8 @@ pub(super) fn election_state(view: &LockView) -> pb::ElectionState {
 }
 
 pub(super) fn calls(calls: &CallCount) -> pb::StorageCalls {
-    let CallCount { kind, cause, count } = *calls;
-    pb::StorageCalls { kind: kind.to_owned(), cause: cause.to_owned(), count }
+    let CallCount { operation, purpose, count } = *calls;
+    pb::StorageCalls { operation: operation.to_owned(), purpose: purpose.to_owned(), count }
 }
 
 pub(super) fn breaker(breaker: Breaker) -> pb::BreakInfo {

@@ -45,9 +45,9 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
         &self,
         request: Request<pb::InspectRequest>,
     ) -> Result<Response<pb::InspectResponse>, Status> {
-        let pb::InspectRequest { lock, stored } = request.into_inner();
+        let pb::InspectRequest { lock, include_storage } = request.into_inner();
         let name = decode::lock(lock).map_err(status)?;
-        if !stored {
+        if !include_storage {
             let view = self.driver.inspect(&name).await.map_err(store_status)?;
             let lock = Some(encode::lock_info(&view));
             return Ok(Response::new(pb::InspectResponse { lock, store: None, last_break: None }));
@@ -55,11 +55,11 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
         let (view, info) = self.driver.inspect_stored(&name).await.map_err(store_status)?;
         let (description, calls) = self.driver.store();
         let broken = info.as_ref().and_then(|info| info.broken.clone());
-        let place = info.and_then(|info| info.place).unwrap_or_default();
+        let location = info.and_then(|info| info.location).unwrap_or_default();
         let calls = calls.iter().map(encode::calls).collect();
         Ok(Response::new(pb::InspectResponse {
             lock: Some(encode::lock_info(&view)),
-            store: Some(pb::StoreInfo { description, place, calls }),
+            store: Some(pb::StoreInfo { description, location, calls }),
             last_break: broken.map(encode::breaker),
         }))
     }

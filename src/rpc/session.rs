@@ -101,8 +101,8 @@ impl<In> Attached<In> {
             First::Open(open) => {
                 Phase::Covering(self.driver.cover(open.ttl).into_future(), Some(open))
             }
-            First::Resume(secret, ping) => {
-                self.stream.resume(secret, ping);
+            First::Resume(secret, keep_alive_number) => {
+                self.stream.resume(secret, keep_alive_number);
                 Phase::Open
             }
         };

@@ -24,7 +24,7 @@ const fn code(reason: Reason) -> Code {
         Reason::Held | Reason::ProtocolVersion | Reason::Protocol => Code::FailedPrecondition,
         Reason::Expired
         | Reason::Broken
-        | Reason::HeldTooLong
+        | Reason::MaxHoldTime
         | Reason::LeaseLost
         | Reason::StepDown
         | Reason::ResumedElsewhere => Code::Aborted,

@@ -76,8 +76,8 @@ impl Scene {
     }
 
     /// A store that deletes what was idle for so long, through the proxy.
-    pub(crate) fn store_that_collects(&self, collect_after: Duration) -> Arc<dyn LeaseStore> {
-        open(&config::Azure { collect_after, ..self.config(self.proxy.port()) })
+    pub(crate) fn store_that_collects(&self, gc_after: Duration) -> Arc<dyn LeaseStore> {
+        open(&config::Azure { gc_after, ..self.config(self.proxy.port()) })
     }
 
     fn store_via(&self, port: u16) -> Arc<dyn LeaseStore> {

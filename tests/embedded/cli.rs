@@ -262,11 +262,11 @@ fn a_broken_lock_takes_the_whole_group_with_it() {
 #[test]
 fn the_longest_hold_ends_the_command() {
     let daemon = Daemon::start();
-    let arguments = ["lock", "x", "--longest-hold", "1s", "--output", "json"];
+    let arguments = ["lock", "x", "--max-hold-time", "1s", "--output", "json"];
     let output = daemon.run(&[&arguments[..], &["--", "sleep", "1000"]].concat());
     assert_eq!(code(&output), 73);
     let error = error(&output);
-    assert_eq!((&error["kind"], &error["reason"]), (&"lost".into(), &"held_too_long".into()));
+    assert_eq!((&error["kind"], &error["reason"]), (&"lost".into(), &"max_hold_time".into()));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn bad_input_is_refused_with_its_field() {
         &["ls", "--namespace", "Not_A_Label"],
         &["lock", "x", "--ttl", "0s", "--", "true"],
         &["lock", "x", "--ttl", "61s", "--", "true"],
-        &["lock", "x", "--longest-hold", "10ms", "--", "true"],
+        &["lock", "x", "--max-hold-time", "10ms", "--", "true"],
         &["break", "x", "--reason", ""],
     ] {
         let output = daemon.run(&[&["--output", "json"], arguments].concat());
@@ -427,7 +427,7 @@ fn warnings_are_objects_for_programs() {
 
 #[test]
 fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
-    let daemon = Daemon::start_with(&["--drain", "60s"]);
+    let daemon = Daemon::start_with(&["--drain-timeout", "60s"]);
     let (_reader, writer) = full_pipe();
     // Longer than the lock would last if it were not kept alive.
     let script = "echo ready; read line; sleep 6; exit 3";
@@ -466,25 +466,28 @@ fn a_daemon_that_cannot_start_says_why() {
 #[test]
 fn the_configuration_can_be_checked() {
     let output = leasehold(&["serve", "--check", "--threads", "4", "--reflection"])
-        .env("LEASEHOLD_DRAIN", "3s")
+        .env("LEASEHOLD_DRAIN_TIMEOUT", "3s")
         .output()
         .unwrap();
     assert_eq!(code(&output), 0);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("threads = 4 # flag --threads\n"), "{text}");
     assert!(text.contains("reflection = true # flag --reflection\n"), "{text}");
-    assert!(text.contains("drain = \"3s\" # environment variable LEASEHOLD_DRAIN\n"), "{text}");
+    assert!(
+        text.contains("drain_timeout = \"3s\" # environment variable LEASEHOLD_DRAIN_TIMEOUT\n"),
+        "{text}"
+    );
 
     let output = leasehold(&["serve", "--check", "--output", "json"]).output().unwrap();
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["config"]["threads"], 1);
 
     let output = leasehold(&["serve", "--threads", "0", "--listen", "0.0.0.0:1"])
-        .env("LEASEHOLD_DRAIN", "soon")
+        .env("LEASEHOLD_DRAIN_TIMEOUT", "soon")
         .output()
         .unwrap();
     assert_eq!(code(&output), 78);
-    for key in ["threads", "listen", "drain"] {
+    for key in ["threads", "listen", "drain_timeout"] {
         assert!(stderr(&output).contains(&format!("  {key} = ")), "{}", stderr(&output));
     }
 }
@@ -563,7 +566,7 @@ fn unknown_variable_is_reported_with_closest_name() {
     assert_eq!(
         check("LEASEHOLD_DRIAN"),
         "leasehold: environment variable LEASEHOLD_DRIAN is no setting; did you mean \
-         LEASEHOLD_DRAIN?\n"
+         LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
     assert!(check("LEASEHOLD_QUORUM").ends_with("LEASEHOLD_QUORUM is no setting\n"));
     for known in [

@@ -101,7 +101,7 @@ async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
 #[test]
 fn a_command_that_does_not_end_is_killed_after_its_time() {
     let daemon = Daemon::start();
-    let mut leading = begin(&daemon, &["--ttl", "60s", "--drain", "100ms"], STUBBORN);
+    let mut leading = begin(&daemon, &["--ttl", "60s", "--drain-timeout", "100ms"], STUBBORN);
     token(&mut leading);
     leading.signal(Signal::SIGTERM);
     assert_eq!(leading.code(), Some(128 + 9));
@@ -267,7 +267,7 @@ fn a_leader_goes_on_with_the_next_daemon() {
 
 #[test]
 fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
-    let daemon = Daemon::start_with(&["--drain", "1s"]);
+    let daemon = Daemon::start_with(&["--drain-timeout", "1s"]);
     let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
                   while :; do sleep 0.05; done";
     let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s", "--once"], script);
@@ -429,7 +429,7 @@ fn what_a_probe_says_is_told_with_its_failure_only() {
 fn a_progress_file_that_cannot_be_is_noticed_before_the_campaign() {
     let daemon = Daemon::start();
     let missing = daemon.dir.path().join("missing");
-    let mut command = elect(&daemon, &["--progress-within", "10s"], "echo led");
+    let mut command = elect(&daemon, &["--progress-timeout", "10s"], "echo led");
     let output = command.env("TMPDIR", &missing).output().unwrap();
     assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]));
     let said = stderr(&output);
@@ -444,7 +444,7 @@ fn a_stuck_leader_resigns() {
     let script = "echo $LEASEHOLD_PROGRESS_FILE; trap 'echo asked; exit' TERM; \
                   for i in 1 2 3 4 5 6 7 8 9 10; do touch $LEASEHOLD_PROGRESS_FILE; sleep 0.3; done; \
                   echo stuck; while :; do sleep 0.05; done";
-    let (mut leading, mut notes) = begin_noting(&daemon, &["--progress-within", "2s"], script);
+    let (mut leading, mut notes) = begin_noting(&daemon, &["--progress-timeout", "2s"], script);
     let file = leading.line();
     assert_eq!(leading.line(), "stuck");
     assert_eq!(leading.line(), "asked");

@@ -123,7 +123,7 @@ async fn what_no_daemon_would_accept_is_refused() {
     assert_eq!(refused(client.lock("x".repeat(100_000))).await, "name");
     assert_eq!(refused(client.in_namespace("Not a label").lock("a")).await, "namespace");
     let brief = Duration::from_millis(1);
-    assert!(!refused(client.lock("a").longest_hold(brief)).await.is_empty());
+    assert!(!refused(client.lock("a").max_hold_time(brief)).await.is_empty());
     // The session has not suffered.
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
@@ -398,11 +398,11 @@ async fn the_longest_hold_ends_a_grant() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let hold = Duration::from_secs(1);
-    let guard = client.lock("orders").longest_hold(hold).acquire().await.unwrap();
+    let guard = client.lock("orders").max_hold_time(hold).acquire().await.unwrap();
     let unlimited = client.lock("others").acquire().await.unwrap();
     assert!(guard.deadline() < unlimited.deadline());
     let loss = guard.lost().await;
-    assert!(matches!(loss.reason, Reason::HeldTooLong | Reason::Expired), "{loss:?}");
+    assert!(matches!(loss.reason, Reason::MaxHoldTime | Reason::Expired), "{loss:?}");
     assert!(unlimited.is_valid());
     client.new_session().lock("orders").acquire().await.unwrap().release().await.unwrap();
 }

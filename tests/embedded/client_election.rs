@@ -129,7 +129,7 @@ async fn an_observer_outlives_the_daemon_and_the_connection() {
     let onlooker = Client::connect(&relay.endpoint).await.unwrap();
     let mut story = Story::of(&onlooker.election(NAME));
     let (tell, mut trouble) = mpsc::unbounded_channel();
-    story.observer = story.observer.on_trouble(move |error| _ = tell.send(error.clone()));
+    story.observer = story.observer.on_error(move |error| _ = tell.send(error.clone()));
     let client = connect_for(&daemon, BRIEF).await;
     assert_eq!(story.next().await, None);
     let leading = campaign(&client, "before").await;
@@ -246,7 +246,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     let next = client.new_session();
     let waiting = candidate(&next, "second").await;
     let asked = election.step_down().by("test").reason("an upgrade").timeout(LONG).await.unwrap();
-    assert!(asked.asked && asked.within <= LONG);
+    assert!(asked.asked && asked.ends_within <= LONG);
     assert_eq!(asked.state.leader.unwrap().token, Some(leading.token()));
     let risk = leading.at_risk().await;
     assert_eq!(risk.reason, Reason::StepDown);
@@ -357,7 +357,7 @@ async fn work_is_dropped_with_the_leadership_and_begun_again() {
     let election = client
         .election(NAME)
         .value("worker")
-        .on_trouble(move |trouble| told.lock().unwrap().push(trouble.clone()));
+        .on_error(move |trouble| told.lock().unwrap().push(trouble.clone()));
     let mut times = 0;
     let running = tokio::spawn(election.run_as_leader(async move |leadership: &Leadership| {
         let work = Work(end.clone());
@@ -395,11 +395,11 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
     let (tell, mut tokens) = mpsc::unbounded_channel();
     let (tell_trouble, mut troubles) = mpsc::unbounded_channel();
     let election =
-        client.election(NAME).on_trouble(move |trouble| _ = tell_trouble.send(trouble.clone()));
+        client.election(NAME).on_error(move |trouble| _ = tell_trouble.send(trouble.clone()));
     let worker = tokio::spawn(election.run_as_leader(async move |leadership: &Leadership| {
         tell.send(leadership.token()).unwrap();
         assert_eq!(leadership.at_risk().await.reason, Reason::StepDown);
-        leadership.hand_over().await;
+        leadership.step_down().await;
         panic!("the work ends there");
     }));
     let token = tokens.recv().await.unwrap();

@@ -85,7 +85,7 @@ async fn after_a_clean_stop_the_next_start_grants_at_once() {
 
 #[tokio::test]
 async fn a_stop_tells_holders_waits_for_the_deaf_and_is_clean() {
-    let mut daemon = Daemon::start_with(&["--drain", "200ms"]);
+    let mut daemon = Daemon::start_with(&["--drain-timeout", "200ms"]);
     let holder = client(&daemon, Duration::from_secs(2)).await;
     let guard = holder.lock("a").acquire().await.unwrap();
     let waiter = client(&daemon, Duration::from_secs(2)).await;

@@ -230,7 +230,7 @@ async fn after_a_crash_it_is_healthy_but_not_ready() {
 
 #[tokio::test]
 async fn while_it_stops_it_answers_and_is_not_ready() {
-    let mut served = Served::start(&["--drain", "60s"]);
+    let mut served = Served::start(&["--drain-timeout", "60s"]);
     let leadership = campaign(&served.client(LONG).await, "last").await;
     let idle = served.connect().await;
     served.daemon.process.signal(Signal::SIGTERM);

@@ -134,7 +134,7 @@ fn lock_ref(namespace: &str, name: &str) -> Option<pb::LockRef> {
 }
 
 async fn inspect(locks: &mut LockServiceClient<Channel>, name: &str) -> pb::LockInfo {
-    let request = pb::InspectRequest { lock: lock_ref("", name), stored: false };
+    let request = pb::InspectRequest { lock: lock_ref("", name), include_storage: false };
     locks.inspect(request).await.unwrap().into_inner().lock.unwrap()
 }
 
@@ -145,7 +145,7 @@ async fn versions_and_terms_are_exchanged_at_the_opening() {
     assert_eq!(opened.protocol_version, 1);
     assert_eq!(opened.daemon_version, env!("CARGO_PKG_VERSION"));
     assert_eq!(opened.ttl_ms, 10_000);
-    assert_eq!(opened.keep_alive_every_ms, 3333);
+    assert_eq!(opened.keep_alive_interval_ms, 3333);
     assert_eq!(opened.valid_for_ms, 9980, "a little less than the ttl: clocks drift");
     assert_eq!(opened.resume_secret.len(), 16);
     assert!(!opened.resumed);
@@ -180,7 +180,7 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
             Code::FailedPrecondition,
         ),
         (
-            pb::Open { protocol_version: 9, oldest_protocol_version: 5, ..open(0) },
+            pb::Open { protocol_version: 9, min_protocol_version: 5, ..open(0) },
             "",
             "versions 5 to 9",
             Code::FailedPrecondition,
@@ -200,7 +200,7 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
     }
     // A newer client that still speaks our version is served with it.
     let mut stream = Stream::attach(&daemon).await;
-    let newer = pb::Open { protocol_version: 7, oldest_protocol_version: 1, ..open(0) };
+    let newer = pb::Open { protocol_version: 7, min_protocol_version: 1, ..open(0) };
     assert_eq!(stream.opened(newer).await.protocol_version, 1);
 }
 
@@ -208,13 +208,17 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
 async fn messages_out_of_order_end_the_stream_with_a_reason() {
     let daemon = Daemon::start();
     let cases = [
-        vec![Ask::KeepAlive(pb::KeepAlive { ping: 1 })],
+        vec![Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 })],
         vec![Ask::Open(open(0)), Ask::Open(open(0))],
         vec![
             Ask::Open(open(0)),
             Ask::Release(pb::Release { request: 0, handle: vec![0; 16].into() }),
         ],
-        vec![Ask::Resume(pb::Resume { protocol_version: 1, ping: 1, ..pb::Resume::default() })],
+        vec![Ask::Resume(pb::Resume {
+            protocol_version: 1,
+            keep_alive_number: 1,
+            ..pb::Resume::default()
+        })],
     ];
     for messages in cases {
         let mut stream = Stream::attach(&daemon).await;
@@ -235,15 +239,17 @@ async fn number_that_does_not_increase_ends_the_stream() {
     let daemon = Daemon::start();
     let release = |request| Ask::Release(pb::Release { request, handle: vec![7; 16].into() });
     for (message, field) in [
-        (Ask::KeepAlive(pb::KeepAlive { ping: 3 }), "ping"),
-        (Ask::KeepAlive(pb::KeepAlive { ping: 2 }), "ping"),
+        (Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }), "keep_alive_number"),
+        (Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 2 }), "keep_alive_number"),
         (release(5), "request"),
         (release(4), "request"),
     ] {
         let (mut stream, opened) = Stream::open(&daemon, 0).await;
         let held = stream.granted(5, field).await;
-        stream.send(Ask::KeepAlive(pb::KeepAlive { ping: 3 }));
-        assert!(matches!(stream.next().await, Tell::KeptAlive(kept) if kept.ping == 3));
+        stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }));
+        assert!(
+            matches!(stream.next().await, Tell::KeptAlive(kept) if kept.keep_alive_number == 3)
+        );
         stream.send(message);
         let status = stream.end().await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
@@ -256,7 +262,7 @@ async fn number_that_does_not_increase_ends_the_stream() {
         stream.send(Ask::Resume(pb::Resume {
             protocol_version: 1,
             resume_secret,
-            ping: 4,
+            keep_alive_number: 4,
             ..pb::Resume::default()
         }));
         for _ in 0..3 {
@@ -293,13 +299,13 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;
     let held = stream.granted(1, "good").await;
-    let acquire = |request, namespace: &str, name: &str, longest_hold_ms| {
+    let acquire = |request, namespace: &str, name: &str, max_hold_time_ms| {
         let lock = lock_ref(namespace, name);
         Ask::Acquire(pb::Acquire {
             request,
             lock,
             wait_ms: Some(0),
-            longest_hold_ms,
+            max_hold_time_ms,
             ..Default::default()
         })
     };
@@ -310,7 +316,7 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
         (acquire(4, "", "a\nb", None), "name", "control character"),
         (acquire(5, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
         (acquire(6, &"x".repeat(64), "a", None), "namespace", "DNS label"),
-        (acquire(7, "", "a", Some(999)), "longest_hold_ms", "minimum is 1s"),
+        (acquire(7, "", "a", Some(999)), "max_hold_time_ms", "minimum is 1s"),
         (Ask::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }), "lock", "is missing"),
         (release(9, vec![1; 15].into()), "handle", "must have 16"),
     ];
@@ -340,7 +346,8 @@ async fn an_oversized_message_is_told_the_limit() {
     assert!(status.message().contains("65536"), "{status}");
 
     let mut locks = locks(&daemon).await;
-    let request = pb::InspectRequest { lock: lock_ref("", &"x".repeat(100_000)), stored: false };
+    let request =
+        pb::InspectRequest { lock: lock_ref("", &"x".repeat(100_000)), include_storage: false };
     let status = locks.inspect(request).await.unwrap_err();
     assert!(status.message().contains("65536"), "{status}");
 }
@@ -363,7 +370,7 @@ async fn garbage_on_the_port_harms_nobody() {
         _ = socket.shutdown(std::net::Shutdown::Write);
         _ = socket.read_to_end(&mut Vec::new());
     }
-    stream.send(Ask::KeepAlive(pb::KeepAlive { ping: 1 }));
+    stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 }));
     assert!(matches!(stream.next().await, Tell::KeptAlive(_)));
     assert!(inspect(&mut locks(&daemon).await, "a").await.held);
 }
@@ -462,13 +469,13 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     drop(stream);
 
     let mut stream = Stream::attach(&daemon).await;
-    let resume = |ping| {
+    let resume = |keep_alive_number| {
         let resume_secret = opened.resume_secret.clone();
         Ask::Resume(pb::Resume {
             protocol_version: 1,
-            oldest_protocol_version: 0,
+            min_protocol_version: 0,
             resume_secret,
-            ping,
+            keep_alive_number,
         })
     };
     stream.send(resume(1));
@@ -477,7 +484,7 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     assert_eq!(again.session_id, opened.session_id);
     let granted = stream.grant(1).await;
     assert_eq!((granted.token, &granted.handle), (mine.token, &mine.handle));
-    assert_eq!(granted.ping, 1);
+    assert_eq!(granted.keep_alive_number, 1);
     assert!(matches!(stream.next().await, Tell::Queued(queued) if queued.request == 2));
     assert!(matches!(stream.next().await, Tell::Restored(_)));
     other.release(2, &taken.handle).await.unwrap();
@@ -488,7 +495,7 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     third.send(resume(2));
     assert!(matches!(third.next().await, Tell::Opened(_)));
     assert_eq!(stream.end().await.unwrap_err().code(), Code::Aborted);
-    // A ping that is not new is refused, and so is a stranger's secret.
+    // A keep-alive that is not new is refused, and so is a stranger's secret.
     let mut stale = Stream::attach(&daemon).await;
     stale.send(resume(2));
     assert_eq!(stale.end().await.unwrap_err().code(), Code::FailedPrecondition);
@@ -496,7 +503,7 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
     stranger.send(Ask::Resume(pb::Resume {
         protocol_version: 1,
         resume_secret: vec![7; 16].into(),
-        ping: 1,
+        keep_alive_number: 1,
         ..pb::Resume::default()
     }));
     let status = stranger.end().await.unwrap_err();

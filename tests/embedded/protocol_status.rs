@@ -111,9 +111,14 @@ fn open(ttl_ms: u32) -> pb::Open {
     pb::Open { protocol_version: 1, ttl_ms, ..pb::Open::default() }
 }
 
-fn resume(opened: &pb::Opened, ping: u64) -> Ask {
+fn resume(opened: &pb::Opened, keep_alive_number: u64) -> Ask {
     let resume_secret = opened.resume_secret.clone();
-    Ask::Resume(pb::Resume { protocol_version: 1, resume_secret, ping, ..Default::default() })
+    Ask::Resume(pb::Resume {
+        protocol_version: 1,
+        resume_secret,
+        keep_alive_number,
+        ..Default::default()
+    })
 }
 
 /// First column of the table in the protocol file.
@@ -151,11 +156,14 @@ async fn closed_and_half_closed_streams_end_with_ok() {
     let (mut stream, opened) = Raw::open(&daemon.endpoint, 60_000).await;
     let granted = stream.granted(1, "a").await;
     // Half-closed: the answer to the last message still arrives, then the end.
-    stream.send(Ask::KeepAlive(pb::KeepAlive { ping: 1 }));
+    stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 }));
     let Raw { ask, mut tell } = stream;
     drop(ask);
     let answer = tell.message().await.unwrap().unwrap().message.unwrap();
-    assert!(matches!(answer, Tell::KeptAlive(pb::KeptAlive { ping: 1, .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Tell::KeptAlive(pb::KeptAlive { keep_alive_number: 1, .. })),
+        "{answer:?}"
+    );
     assert_eq!(tell.message().await.unwrap(), None);
     // The session and its grant stay.
     let mut stream = Raw::attach(&daemon.endpoint).await.unwrap();
@@ -198,16 +206,16 @@ async fn client_errors_are_reported_by_reason_and_field() {
     let daemon = Daemon::start();
     let endpoint = &daemon.endpoint;
     let protocol = is(Code::FailedPrecondition, "PROTOCOL", "");
-    let keep_alive = Ask::KeepAlive(pb::KeepAlive { ping: 1 });
+    let keep_alive = Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 });
     assert_eq!(Raw::ends(endpoint, [keep_alive]).await, protocol);
     let twice = [Ask::Open(open(0)), Ask::Open(open(0))];
     assert_eq!(Raw::ends(endpoint, twice).await, protocol);
-    let newer = pb::Open { protocol_version: 9, oldest_protocol_version: 5, ..open(0) };
+    let newer = pb::Open { protocol_version: 9, min_protocol_version: 5, ..open(0) };
     let version = is(Code::FailedPrecondition, "PROTOCOL_VERSION", "");
     assert_eq!(Raw::ends(endpoint, [Ask::Open(newer)]).await, version);
     let invalid = |field| is(Code::InvalidArgument, "INVALID", field);
     assert_eq!(Raw::ends(endpoint, [Ask::Open(open(999))]).await, invalid("ttl_ms"));
-    let short = pb::Resume { protocol_version: 1, ping: 1, ..Default::default() };
+    let short = pb::Resume { protocol_version: 1, keep_alive_number: 1, ..Default::default() };
     assert_eq!(Raw::ends(endpoint, [Ask::Resume(short)]).await, invalid("resume_secret"));
 
     let (mut stream, opened) = Raw::open(endpoint, 60_000).await;
@@ -216,9 +224,12 @@ async fn client_errors_are_reported_by_reason_and_field() {
     stream.send(Ask::Acquire(pb::Acquire { request: 2, value, ..Default::default() }));
     assert_eq!(stream.end().await, invalid("message"));
     let number = |field| is(Code::FailedPrecondition, "PROTOCOL", field);
-    assert_eq!(Raw::ends(endpoint, [resume(&opened, 0)]).await, number("ping"));
-    let keep_alive = Ask::KeepAlive(pb::KeepAlive { ping: 0 });
-    assert_eq!(Raw::ends(endpoint, [Ask::Open(open(0)), keep_alive]).await, number("ping"));
+    assert_eq!(Raw::ends(endpoint, [resume(&opened, 0)]).await, number("keep_alive_number"));
+    let keep_alive = Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 0 });
+    assert_eq!(
+        Raw::ends(endpoint, [Ask::Open(open(0)), keep_alive]).await,
+        number("keep_alive_number")
+    );
     let release = || Ask::Release(pb::Release { request: 1, handle: vec![7; 16].into() });
     let reused = [Ask::Open(open(0)), release(), release()];
     assert_eq!(Raw::ends(endpoint, reused).await, number("request"));
@@ -240,7 +251,7 @@ async fn limits_and_silence_are_reported_as_limit() {
 
 #[tokio::test]
 async fn draining_daemon_opens_no_session_and_ends_streams() {
-    let mut daemon = Daemon::start_with(&["--drain", "2s"]);
+    let mut daemon = Daemon::start_with(&["--drain-timeout", "2s"]);
     let stopped = is(Code::Unavailable, "SHUTTING_DOWN", "");
     let (mut holder, _) = Raw::open(&daemon.endpoint, 1000).await;
     holder.granted(1, "a").await;
@@ -250,10 +261,10 @@ async fn draining_daemon_opens_no_session_and_ends_streams() {
     assert_eq!(risk.reason(), pb::Reason::ShuttingDown);
     late.send(Ask::Open(open(0)));
     assert_eq!(late.end().await, stopped);
-    let mut ping = 0;
+    let mut keep_alive_number = 0;
     let ended = loop {
-        ping += 1;
-        holder.send(Ask::KeepAlive(pb::KeepAlive { ping }));
+        keep_alive_number += 1;
+        holder.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number }));
         match holder.tell.message().await {
             Ok(Some(pb::AttachResponse { message: Some(Tell::Lost(lost)) })) => {
                 let handle = lost.handle;
@@ -377,13 +388,16 @@ async fn superseded_client_opens_a_new_session_and_never_resumes() {
         assert_eq!((seen.opens, seen.resumes), (2, 0));
     }
     // The stream that resumed last still carries the session.
-    thief.send(Ask::KeepAlive(pb::KeepAlive { ping: 1001 }));
+    thief.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1001 }));
     let kept = thief.next().await;
-    assert!(matches!(kept, Tell::KeptAlive(pb::KeptAlive { ping: 1001, .. })), "{kept:?}");
+    assert!(
+        matches!(kept, Tell::KeptAlive(pb::KeptAlive { keep_alive_number: 1001, .. })),
+        "{kept:?}"
+    );
     // A late resume with a lower number does not end it.
     let late = Raw::ends(&daemon.endpoint, [resume(&stolen, 1001)]).await;
-    assert_eq!(late, is(Code::FailedPrecondition, "PROTOCOL", "ping"));
-    thief.send(Ask::KeepAlive(pb::KeepAlive { ping: 1002 }));
+    assert_eq!(late, is(Code::FailedPrecondition, "PROTOCOL", "keep_alive_number"));
+    thief.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1002 }));
     assert!(matches!(thief.next().await, Tell::KeptAlive(_)));
     // A higher one does, with the reason.
     let last = Raw::attach(&daemon.endpoint).await.unwrap();

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let why = progress.holder.map_or(progress.note, leads);
             println!("waiting at {}: {why}", progress.position);
         })
-        .on_trouble(|trouble| println!("stopped: {trouble}"))
+        .on_error(|trouble| println!("stopped: {trouble}"))
         .run_as_leader(work);
     tokio::select! {
         done = leading => done?,
@@ -60,9 +60,9 @@ async fn work(leadership: &Leadership) {
             () = step(leadership.token()) => leadership.progress(),
             risk = leadership.at_risk() => {
                 println!("at risk: {} (ends in {:?})", risk.message, risk.ends_in);
-                if risk.asks_to_hand_over() {
+                if risk.is_step_down_request() {
                     // Here it would finish what it has begun, within that time.
-                    leadership.hand_over().await;
+                    leadership.step_down().await;
                 }
             }
         }

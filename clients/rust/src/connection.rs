@@ -33,7 +33,7 @@ use crate::{
     status,
 };
 
-/// A peer that does not answer an HTTP/2 ping within these is gone.
+/// A peer that does not answer an HTTP/2 keep-alive within these is gone.
 const HTTP2_PING_EVERY: Duration = Duration::from_secs(5);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(5);
 

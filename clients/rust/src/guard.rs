@@ -76,7 +76,7 @@ impl Risk {
     /// Whether the end is planned: an operator asks the leader to step down, or
     /// the daemon is stopping. Finish what is under way and let go.
     #[must_use]
-    pub const fn asks_to_hand_over(&self) -> bool {
+    pub const fn is_step_down_request(&self) -> bool {
         matches!(self.reason, Reason::StepDown | Reason::ShuttingDown)
     }
 }

@@ -88,7 +88,7 @@ pub struct StoredInfo {
     /// Where the daemon keeps its leases, for people.
     pub store: String,
     /// Where this lock is kept, such as the path of its blob.
-    pub place: Option<String>,
+    pub location: Option<String>,
     /// The last break that was noted with the lock: who, and why.
     pub last_break: Option<(String, String)>,
     /// How often the daemon has called its storage since it was started, for
@@ -100,9 +100,9 @@ pub struct StoredInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageCalls {
     /// What was done, such as "renew".
-    pub kind: String,
+    pub operation: String,
     /// Why, such as "grant".
-    pub cause: String,
+    pub purpose: String,
     /// How often.
     pub count: u64,
 }
@@ -114,10 +114,14 @@ impl From<pb::InspectResponse> for StoredInfo {
         Self {
             lock: response.lock.unwrap_or_default().into(),
             store: store.description,
-            place: Some(store.place).filter(|place| !place.is_empty()),
+            location: Some(store.location).filter(|location| !location.is_empty()),
             last_break: response.last_break.map(|broken| (broken.by, broken.reason)),
             calls: calls
-                .map(|pb::StorageCalls { kind, cause, count }| StorageCalls { kind, cause, count })
+                .map(|pb::StorageCalls { operation, purpose, count }| StorageCalls {
+                    operation,
+                    purpose,
+                    count,
+                })
                 .collect(),
         }
     }

@@ -30,7 +30,7 @@ impl Client {
     /// if the daemon does not answer.
     pub async fn inspect(&self, name: &str) -> Result<LockInfo, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = pb::InspectRequest { lock, stored: false };
+        let request = pb::InspectRequest { lock, include_storage: false };
         let response = self
             .connection()
             .call(request, |channel, request| async move { locks(channel).inspect(request).await });
@@ -45,7 +45,7 @@ impl Client {
     /// As [`inspect`](Self::inspect).
     pub async fn inspect_stored(&self, name: &str) -> Result<StoredInfo, Error> {
         let lock = Some(name::lock_ref(self.namespace(), name)?);
-        let request = pb::InspectRequest { lock, stored: true };
+        let request = pb::InspectRequest { lock, include_storage: true };
         let response = self
             .connection()
             .call(request, |channel, request| async move { locks(channel).inspect(request).await });

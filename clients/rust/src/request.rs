@@ -41,20 +41,20 @@ pub struct LockRequest {
     client: Client,
     name: String,
     options: WaitOptions,
-    longest_hold: Option<Duration>,
+    max_hold_time: Option<Duration>,
 }
 
 impl LockRequest {
     pub(crate) fn new(client: Client, name: String) -> Self {
-        Self { client, name, options: WaitOptions::default(), longest_hold: None }
+        Self { client, name, options: WaitOptions::default(), max_hold_time: None }
     }
 
     wait_option_methods!();
 
     /// The longest time for which the lock may be held: at least 1 s. The
     /// grant is lost afterwards, however alive its holder is.
-    pub fn longest_hold(mut self, limit: Duration) -> Self {
-        self.longest_hold = Some(limit);
+    pub fn max_hold_time(mut self, limit: Duration) -> Self {
+        self.max_hold_time = Some(limit);
         self
     }
 
@@ -67,8 +67,8 @@ impl LockRequest {
     /// [`Error::NeedsOperator`] and [`Error::Incompatible`] as they say.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let lock = name::lock_ref(self.client.namespace(), &self.name)?;
-        let Self { client, options, longest_hold, .. } = self;
-        let (terms, on_progress) = (options.terms(longest_hold, None), options.on_progress());
+        let Self { client, options, max_hold_time, .. } = self;
+        let (terms, on_progress) = (options.terms(max_hold_time, None), options.on_progress());
         client.any_session().acquire(lock, options.wait, terms, on_progress).await
     }
 
@@ -144,7 +144,7 @@ impl fmt::Debug for LockRequest {
             .field("name", &self.name)
             .field("wait", &self.options.wait)
             .field("lease_duration", &self.options.lease_duration)
-            .field("longest_hold", &self.longest_hold)
+            .field("max_hold_time", &self.max_hold_time)
             .finish_non_exhaustive()
     }
 }

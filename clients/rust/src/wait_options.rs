@@ -44,8 +44,8 @@ impl WaitOptions {
         }))
     }
 
-    pub(crate) fn terms(&self, longest_hold: Option<Duration>, value: Option<Value>) -> Terms {
-        Terms { longest_hold, lease_duration: self.lease_duration, value }
+    pub(crate) fn terms(&self, max_hold_time: Option<Duration>, value: Option<Value>) -> Terms {
+        Terms { max_hold_time, lease_duration: self.lease_duration, value }
     }
 }
 

@@ -75,7 +75,7 @@ struct Shared {
     /// Address of this daemon, once its listeners are bound.
     endpoint: OnceLock<Endpoint>,
     /// Human-readable location of the locks.
-    place: String,
+    location: String,
     entropy: Mutex<Entropy>,
 }
 
@@ -99,7 +99,7 @@ impl AzureStore {
                 prefix: settings.prefix.clone(),
                 daemon,
                 endpoint: OnceLock::new(),
-                place: format!("azure, {} ({})", account.display(), account.credential_name()),
+                location: format!("azure, {} ({})", account.display(), account.credential_name()),
                 entropy: Mutex::new(entropy),
             }),
         };
@@ -107,8 +107,8 @@ impl AzureStore {
         if settings.protect_container {
             task::spawn(protect::keep(account, settings.container.clone()));
         }
-        if !settings.collect_after.is_zero() {
-            task::spawn(store.clone().collect(settings.collect_after));
+        if !settings.gc_after.is_zero() {
+            task::spawn(store.clone().collect(settings.gc_after));
         }
         store
     }
@@ -212,7 +212,7 @@ impl LeaseStore for AzureStore {
     }
 
     fn describe(&self) -> String {
-        self.shared.place.clone()
+        self.shared.location.clone()
     }
 
     fn calls(&self) -> Vec<CallCount> {

@@ -18,7 +18,7 @@ pub struct Settings {
     pub protect_container: bool,
     /// Time for which a lock must be idle before its blob is deleted; zero keeps
     /// all blobs.
-    pub collect_after: Duration,
+    pub gc_after: Duration,
     /// Maximum number of concurrent storage calls.
     pub max_storage_calls: usize,
 }

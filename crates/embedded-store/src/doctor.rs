@@ -87,7 +87,7 @@ fn examine_existing(path: &Path, report: &mut Report) {
         None => Finding::ok(LAST_STOP, "none yet: no daemon has used the directory"),
         Some(record) if record.clean => Finding::ok(LAST_STOP, "clean"),
         Some(record) => {
-            let wait = humantime::format_duration(record.longest_ttl);
+            let wait = humantime::format_duration(record.max_ttl);
             Finding::note(
                 LAST_STOP,
                 format!("not clean: after the next start nothing is granted for {wait}"),
@@ -99,7 +99,7 @@ fn examine_existing(path: &Path, report: &mut Report) {
 /// Writes a state as `serve` does, up to the rename, and removes it.
 fn try_write(directory: &DataDir) -> Result<(), OpenError> {
     let new = directory.path().join(directory::STATE_NEW);
-    let record = Record { highest_token: 0, longest_ttl: Default::default(), clean: false };
+    let record = Record { highest_token: 0, max_ttl: Default::default(), clean: false };
     let written = directory.write_new(record.encode().as_bytes()).and_then(|file| file.sync());
     let removed = directory.remove_new();
     written.map_err(failed("write", &new))?;

@@ -128,7 +128,7 @@ impl Embedded {
         let end = tokens.reservation();
         let record = Record {
             highest_token: end - 1,
-            longest_ttl: unclean.map_or(Duration::ZERO, |record| record.longest_ttl),
+            max_ttl: unclean.map_or(Duration::ZERO, |record| record.max_ttl),
             clean: false,
         };
         directory::replace(&*directory, &record)?;
@@ -142,8 +142,8 @@ impl Embedded {
             reserving: false,
             trouble: None,
             verified_at: Moment::now(),
-            recovered_at: unclean.map(|record| Moment::now() + record.longest_ttl),
-            covered: record.longest_ttl,
+            recovered_at: unclean.map(|record| Moment::now() + record.max_ttl),
+            covered: record.max_ttl,
             closed: false,
         };
         let (state, record) = (Mutex::new(state), tokio::sync::Mutex::new(record));
@@ -331,11 +331,11 @@ impl LeaseStore for Embedded {
         let store = self.clone();
         Call::pending(to_its_end(async move {
             let mut record = store.record().await?;
-            if record.longest_ttl < ttl || store.shared.state().trouble.is_some() {
-                let next = Record { longest_ttl: record.longest_ttl.max(ttl), ..*record };
+            if record.max_ttl < ttl || store.shared.state().trouble.is_some() {
+                let next = Record { max_ttl: record.max_ttl.max(ttl), ..*record };
                 store.write(&mut record, next).await?;
             }
-            store.shared.state().covered = record.longest_ttl;
+            store.shared.state().covered = record.max_ttl;
             Ok(())
         }))
     }

@@ -15,15 +15,15 @@ pub(super) struct Record {
     /// Highest token that a process may have issued.
     pub highest_token: u64,
     /// Longest TTL of any session since the last clean shutdown.
-    pub longest_ttl: Duration,
+    pub max_ttl: Duration,
     /// True after a clean shutdown, with no lease held.
     pub clean: bool,
 }
 
 impl Record {
     pub(super) fn encode(&self) -> String {
-        let Self { highest_token, longest_ttl, clean } = self;
-        seal(FORMAT, "highest-token", *highest_token, *longest_ttl, *clean)
+        let Self { highest_token, max_ttl, clean } = self;
+        seal(FORMAT, "highest-token", *highest_token, *max_ttl, *clean)
     }
 
     /// Accepts exactly what `encode` writes, in this version or in version 1.
@@ -47,7 +47,7 @@ impl Record {
         };
         let number =
             |key: &str| field(key)?.parse::<u64>().map_err(|_| format!("{key} is not a number"));
-        let longest_ttl = Duration::from_millis(number("longest-ttl-ms")?);
+        let max_ttl = Duration::from_millis(number("longest-ttl-ms")?);
         let clean = match field("stopped-cleanly")? {
             "true" => true,
             "false" => false,
@@ -55,12 +55,12 @@ impl Record {
         };
         let (highest_token, written) = if first == FORMAT {
             let highest = number("highest-token")?;
-            (Some(highest), seal(FORMAT, "highest-token", highest, longest_ttl, clean))
+            (Some(highest), seal(FORMAT, "highest-token", highest, max_ttl, clean))
         } else {
             // An epoch counts as used up: any of its tokens may have been issued.
             let epoch = number("epoch")?;
             let end = epoch.checked_add(1).and_then(|next| next.checked_mul(1 << 20));
-            (end.map(|end| end - 1), seal(FORMAT_1, "epoch", epoch, longest_ttl, clean))
+            (end.map(|end| end - 1), seal(FORMAT_1, "epoch", epoch, max_ttl, clean))
         };
         let highest_token = highest_token
             .filter(|highest| *highest < TOKEN_END - 1)
@@ -68,12 +68,12 @@ impl Record {
         if written != text {
             return Err("its checksum does not match".to_owned());
         }
-        Ok(Self { highest_token, longest_ttl, clean })
+        Ok(Self { highest_token, max_ttl, clean })
     }
 }
 
-fn seal(format: &str, key: &str, number: u64, longest_ttl: Duration, clean: bool) -> String {
-    let ttl = longest_ttl.as_millis();
+fn seal(format: &str, key: &str, number: u64, max_ttl: Duration, clean: bool) -> String {
+    let ttl = max_ttl.as_millis();
     let body = format!("{format}\n{key} {number}\nlongest-ttl-ms {ttl}\nstopped-cleanly {clean}\n");
     let sum = crc32fast::hash(body.as_bytes());
     format!("{body}crc32 {sum:08x}\n")
@@ -89,14 +89,14 @@ mod tests {
     proptest! {
         #[test]
         fn record_reads_back(highest_token in 0..TOKEN_END - 1, ttl in 0..100_000_u64, clean: bool) {
-            let record = Record { highest_token, longest_ttl: Duration::from_millis(ttl), clean };
+            let record = Record { highest_token, max_ttl: Duration::from_millis(ttl), clean };
             prop_assert_eq!(Record::decode(record.encode().as_bytes()), Ok(record));
         }
 
         #[test]
         fn changed_byte_is_detected(at in 0..100_usize, flip in 1..=255_u8) {
             let record =
-                Record { highest_token: 7 << 40, longest_ttl: Duration::from_secs(10), clean: true };
+                Record { highest_token: 7 << 40, max_ttl: Duration::from_secs(10), clean: true };
             let mut bytes = record.encode().into_bytes();
             let at = at % bytes.len();
             bytes[at] ^= flip;
@@ -105,7 +105,7 @@ mod tests {
 
         #[test]
         fn truncation_is_detected(keep in 0..100_usize) {
-            let record = Record { highest_token: 7, longest_ttl: Duration::from_secs(10), clean: true };
+            let record = Record { highest_token: 7, max_ttl: Duration::from_secs(10), clean: true };
             let bytes = record.encode().into_bytes();
             prop_assert!(Record::decode(&bytes[..keep % bytes.len()]).is_err());
         }
@@ -120,7 +120,7 @@ mod tests {
             let text = seal(FORMAT_1, "epoch", epoch, Duration::from_secs(10), clean);
             let record = Record::decode(text.as_bytes()).unwrap();
             prop_assert_eq!(record.highest_token, (epoch << 20) + (1 << 20) - 1);
-            prop_assert_eq!((record.longest_ttl, record.clean), (Duration::from_secs(10), clean));
+            prop_assert_eq!((record.max_ttl, record.clean), (Duration::from_secs(10), clean));
         }
     }
 

@@ -344,7 +344,7 @@ async fn repeated_crashes_do_not_run_ahead_of_clock() {
 async fn tokens_continue_after_clock_was_set_back() {
     let dir = tempfile::tempdir().unwrap();
     let ahead = wall_tokens() + (3600 << 20);
-    let record = Record { highest_token: ahead, longest_ttl: Duration::ZERO, clean: true };
+    let record = Record { highest_token: ahead, max_ttl: Duration::ZERO, clean: true };
     fs::write(dir.path().join("state"), record.encode()).unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     assert_eq!(first_token(&store, 1, 1).await.get(), ahead + 1);
@@ -368,7 +368,7 @@ async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
     let store = Embedded::open(dir.path()).unwrap();
     store.close().await.unwrap();
     drop(store);
-    let backup = Record { highest_token: 1000 << 20, longest_ttl: Duration::ZERO, clean: true };
+    let backup = Record { highest_token: 1000 << 20, max_ttl: Duration::ZERO, clean: true };
     fs::write(dir.path().join("state"), backup.encode()).unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     assert!(first_token(&store, 1, 1).await.get() >> 20 > 1_700_000_000);
@@ -403,7 +403,7 @@ async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_we
         second = store.cover(Duration::from_secs(60)).into_future();
     }
     let found = Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
-    assert_eq!(found.longest_ttl, Duration::from_secs(60));
+    assert_eq!(found.max_ttl, Duration::from_secs(60));
 }
 
 /// A directory as a script: the bytes of its files.

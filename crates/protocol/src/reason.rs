@@ -29,7 +29,7 @@ macro_rules! reasons {
 
 reasons! {
     Held TimedOut Cancelled Invalid UnknownHandle ShuttingDown StoreUnavailable Recovering DataLoss
-    Limit Expired Broken HeldTooLong LeaseLost UnknownSession ProtocolVersion Protocol StepDown
+    Limit Expired Broken MaxHoldTime LeaseLost UnknownSession ProtocolVersion Protocol StepDown
     ResumedElsewhere
 }
 

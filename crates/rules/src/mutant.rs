@@ -58,7 +58,7 @@ mutants! {
     NonceUnread, 7, "7f", "whether a record was written is told by its token, not by its nonce";
     LostIsTakenBack, 8, "8", "a lost grant is valid again after the next keep-alive";
     AnyLeaseId, 9, "9", "the lease id in an answer is not compared";
-    CountFromAnswer, 11, "11a", "the client counts from the answer, not from its ping";
+    CountFromAnswer, 11, "11a", "the client counts from the answer, not from its keep-alive";
     FreedWithStream, 11, "11b", "a broken stream frees its session's grants at once";
     LossToldLate, 11, "11d", "whoever waits for a loss is not told that the deadline has come nearer";
     FencedOutlivesStream, 11, "11e", "a fenced session is not freed with its stream";

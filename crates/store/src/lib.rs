@@ -203,7 +203,7 @@ pub struct LeaseInfo {
     /// Who broke the lock last, if that was noted.
     pub broken: Option<Breaker>,
     /// Where it is stored, if that is worth knowing.
-    pub place: Option<String>,
+    pub location: Option<String>,
 }
 
 impl LeaseInfo {
@@ -221,7 +221,7 @@ impl LeaseInfo {
             endpoint: None,
             held_for: None,
             broken: None,
-            place: None,
+            location: None,
         }
     }
 }
@@ -322,9 +322,9 @@ fn tenths(remaining: Duration) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCount {
     /// What was done, such as "renew".
-    pub kind: &'static str,
+    pub operation: &'static str,
     /// Why, such as "grant".
-    pub cause: &'static str,
+    pub purpose: &'static str,
     /// How often.
     pub count: u64,
 }

@@ -31,7 +31,7 @@ pub enum Reason {
     /// An operator broke the lock.
     Broken,
     /// The maximum hold time of the acquire has passed.
-    HeldTooLong,
+    MaxHoldTime,
     /// The storage lease ended without having been renewed.
     LeaseLost,
     /// The daemon does not know the session.
@@ -49,7 +49,7 @@ pub enum Reason {
     NoProgress,
     /// The leader stepped down without having been asked to. Reported by the
     /// client only.
-    HandedOver,
+    SteppedDown,
     /// A reason that this version of the client does not know.
     Unknown,
 }

@@ -78,15 +78,16 @@ impl Stream for Echo {
                 request: acquire.request,
                 token: 1 << 50,
                 handle: vec![7; 16].into(),
-                ping: 0,
+                keep_alive_number: 0,
                 valid_for_ms: 10_000,
             })),
             Some(Ask::Release(release)) => {
                 Some(Tell::Released(pb::Released { request: release.request }))
             }
-            Some(Ask::KeepAlive(keep_alive)) => {
-                Some(Tell::KeptAlive(pb::KeptAlive { ping: keep_alive.ping, ..Default::default() }))
-            }
+            Some(Ask::KeepAlive(keep_alive)) => Some(Tell::KeptAlive(pb::KeptAlive {
+                keep_alive_number: keep_alive.keep_alive_number,
+                ..Default::default()
+            })),
             _ => None,
         };
         Poll::Ready(Some(Ok(pb::AttachResponse { message })))

@@ -50,7 +50,7 @@ pub(super) struct Storage {
     cycles: u32,
 }
 
-/// Counters of calls to the storage, by kind and cause.
+/// Counters of calls to the storage, by operation and purpose.
 type Calls = Vec<(String, String, u64)>;
 
 /// What holding many locks showed.
@@ -168,13 +168,13 @@ impl Storage {
                 ..pb::Acquire::default()
             }));
         }
-        let (mut pings, mut ping_at) = (0, start);
+        let (mut keep_alives, mut keep_alive_at) = (0, start);
         let (mut before, mut end) = (None, None);
         loop {
-            if Moment::now() >= ping_at {
-                pings += 1;
-                stream.send(Ask::KeepAlive(pb::KeepAlive { ping: pings }));
-                ping_at = ping_at + PING;
+            if Moment::now() >= keep_alive_at {
+                keep_alives += 1;
+                stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: keep_alives }));
+                keep_alive_at = keep_alive_at + PING;
             }
             if held.granted == self.locks && end.is_none() {
                 held.acquired_in = Moment::now().since(start);
@@ -187,7 +187,7 @@ impl Storage {
             if end.is_some_and(Moment::has_passed) {
                 break;
             }
-            let until = end.map_or(ping_at, |end| end.min(ping_at));
+            let until = end.map_or(keep_alive_at, |end| end.min(keep_alive_at));
             let message = tokio::select! {
                 message = stream.next() => message?,
                 () = sleep_until(until) => continue,
@@ -207,7 +207,7 @@ impl Storage {
     }
 
     fn report(&self, output: Output, held: &Held) -> Result<(), Failure> {
-        let renewals = held.calls.iter().filter(|(kind, ..)| kind == "renew");
+        let renewals = held.calls.iter().filter(|(operation, ..)| operation == "renew");
         let renewals: u64 = renewals.map(|(.., count)| count).sum();
         // Each waits three quarters to the whole of a third.
         let turns = |wait: Duration| {
@@ -237,8 +237,8 @@ impl Storage {
         line(format_args!("  keep-alives            {:>10}", held.keep_alives))?;
         line(format_args!("  warned of a late one   {:>10}", held.at_risk))?;
         line(format_args!("  lost                   {:>10}", held.lost))?;
-        for (kind, cause, count) in &held.calls {
-            line(format_args!("  calls: {:<15} {count:>10}", format!("{kind} ({cause})")))?;
+        for (operation, purpose, count) in &held.calls {
+            line(format_args!("  calls: {:<15} {count:>10}", format!("{operation} ({purpose})")))?;
         }
         Ok(())
     }
@@ -246,24 +246,25 @@ impl Storage {
 
 async fn calls(channel: &Channel) -> Result<(String, Calls), Failure> {
     let lock = Some(pb::LockRef { namespace: String::new(), name: "bench-0".to_owned() });
-    let request = pb::InspectRequest { lock, stored: true };
+    let request = pb::InspectRequest { lock, include_storage: true };
     let answer = LockServiceClient::new(channel.clone()).inspect(request).await.map_err(broken)?;
     let store = answer.into_inner().store.unwrap_or_default();
     let calls = store.calls.into_iter();
-    let calls = calls.map(|pb::StorageCalls { kind, cause, count }| (kind, cause, count));
+    let calls =
+        calls.map(|pb::StorageCalls { operation, purpose, count }| (operation, purpose, count));
     Ok((store.description, calls.collect()))
 }
 
 /// Without those that come of looking at the counters.
 fn difference(before: &Calls, after: &Calls) -> Calls {
-    let earlier = |kind: &str, cause: &str| {
-        let same = before.iter().find(|calls| calls.0 == kind && calls.1 == cause);
+    let earlier = |operation: &str, purpose: &str| {
+        let same = before.iter().find(|calls| calls.0 == operation && calls.1 == purpose);
         same.map_or(0, |calls| calls.2)
     };
-    let all = after.iter().map(|(kind, cause, count)| {
-        (kind.clone(), cause.clone(), count - earlier(kind, cause).min(*count))
+    let all = after.iter().map(|(operation, purpose, count)| {
+        (operation.clone(), purpose.clone(), count - earlier(operation, purpose).min(*count))
     });
-    all.filter(|(_, cause, count)| *count > 0 && cause != "look").collect()
+    all.filter(|(_, purpose, count)| *count > 0 && purpose != "look").collect()
 }
 
 fn total(calls: &Calls) -> u64 {
@@ -273,7 +274,7 @@ fn total(calls: &Calls) -> u64 {
 fn calls_json(calls: &Calls) -> Value {
     let rows = calls
         .iter()
-        .map(|(kind, cause, count)| json!({ "kind": kind, "cause": cause, "count": count }));
+        .map(|(operation, purpose, count)| json!({ "operation": operation, "purpose": purpose, "count": count }));
     rows.collect()
 }
 

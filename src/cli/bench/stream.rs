@@ -31,7 +31,7 @@ pub(super) struct Stream {
     ask: mpsc::UnboundedSender<pb::AttachRequest>,
     tell: Streaming<pb::AttachResponse>,
     requests: u64,
-    pings: u64,
+    keep_alives: u64,
 }
 
 impl Stream {
@@ -40,7 +40,7 @@ impl Stream {
         let (ask, asked) = mpsc::unbounded_channel();
         let mut client = SessionServiceClient::new(channel.clone());
         let attached = client.attach(UnboundedReceiverStream::new(asked)).await.map_err(broken)?;
-        let mut stream = Self { ask, tell: attached.into_inner(), requests: 0, pings: 0 };
+        let mut stream = Self { ask, tell: attached.into_inner(), requests: 0, keep_alives: 0 };
         let open = pb::Open { protocol_version: 1, ttl_ms, ..pb::Open::default() };
         stream.send(Ask::Open(open));
         match stream.next().await? {
@@ -98,8 +98,8 @@ impl Stream {
 
     /// Keeps the session alive.
     pub(super) async fn keep_alive(&mut self) -> Result<(), Failure> {
-        self.pings += 1;
-        self.send(Ask::KeepAlive(pb::KeepAlive { ping: self.pings }));
+        self.keep_alives += 1;
+        self.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: self.keep_alives }));
         match self.next().await? {
             Tell::KeptAlive(_) => Ok(()),
             other => Err(unexpected(&other)),

@@ -43,7 +43,7 @@ pub(super) struct Health {
     /// Maximum time between two touches of $LEASEHOLD_PROGRESS_FILE by the command, before it is
     /// stuck; the file is in $TMPDIR, or in /tmp
     #[arg(long, value_name = "TIME", value_parser = length)]
-    progress_within: Option<Duration>,
+    progress_timeout: Option<Duration>,
 }
 
 /// Watches over one run of the command.
@@ -56,7 +56,7 @@ pub(super) struct Watch<'a> {
 impl Health {
     /// For a run that is about to begin.
     pub(super) fn begin(&self) -> Result<Watch<'_>, Failure> {
-        let progress = self.progress_within.map(ProgressFile::create).transpose()?;
+        let progress = self.progress_timeout.map(ProgressFile::create).transpose()?;
         Ok(Watch { health: self, progress })
     }
 

@@ -49,11 +49,11 @@ killed. Then `elect` campaigns again, after 0.1s to 5s.
   An operator asks for a step-down (`leasehold step-down`), or the daemon shuts down: the group gets \
 SIGTERM immediately, and SIGKILL when the announced time is over. Then `elect` resigns and campaigns \
 again; after a step-down no earlier than 5s later, so that other candidates get their turn.
-  The command is unhealthy (--probe-…) or stuck (--progress-within): the group gets SIGTERM, and \
-SIGKILL after --drain. Then `elect` resigns, and campaigns again after a pause of 5s at first and at \
+  The command is unhealthy (--probe-…) or stuck (--progress-timeout): the group gets SIGTERM, and \
+SIGKILL after --drain-timeout. Then `elect` resigns, and campaigns again after a pause of 5s at first and at \
 most 1m, because no probe can succeed before the command runs again.
   `elect` gets SIGTERM, SIGINT, SIGHUP or SIGQUIT: the group gets the same, and SIGKILL after \
---drain. Then `elect` resigns, so that the next candidate leads immediately, and exits as the command \
+--drain-timeout. Then `elect` resigns, so that the next candidate leads immediately, and exits as the command \
 did.
 Processes that the command leaves in its process group are killed before `elect` resigns; those of a \
 --probe-command when the probe ends.
@@ -61,7 +61,7 @@ Processes that the command leaves in its process group are killed before `elect`
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
   0    --once: stepped down on request, or because the daemon shut down
-  1    --progress-within: the file can't be created (TMPDIR says where); or another failure
+  1    --progress-timeout: the file can't be created (TMPDIR says where); or another failure
   64   usage error
   65   invalid NAME, --value, --ttl or other value
   69   daemon unreachable at the start
@@ -74,7 +74,7 @@ Examples:
   leasehold elect scheduler -- ./scheduler
   leasehold elect scheduler --value \"$POD_IP:8080\" --restart -- ./scheduler --fence-from-env
   leasehold elect api --probe-http http://127.0.0.1:8080/healthz --probe-grace 30s -- ./api
-  leasehold elect batch --progress-within 1m -- \\
+  leasehold elect batch --progress-timeout 1m -- \\
     sh -c 'while ./next-item; do touch \"$LEASEHOLD_PROGRESS_FILE\"; done'")]
 pub(super) struct Elect {
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(super) struct Elect {
     /// Time from SIGTERM to SIGKILL, unless a step-down sets another one
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(default_value = "30s")]
-    drain: Duration,
+    drain_timeout: Duration,
     /// Label shown with the candidate in `ls`, `get` and errors (repeatable)
     #[arg(long, short, value_name = "KEY=VALUE", value_parser = run::parse_label)]
     label: Vec<(String, String)>,
@@ -179,8 +179,8 @@ impl Elect {
         notes.tell(format_args!("leading {:?} with token {}", self.name, leadership.token()));
         let options = RunOptions {
             validity: run::validity(client, &leadership),
-            longest_hold: None,
-            drain: Some(self.drain),
+            max_hold_time: None,
+            drain_timeout: Some(self.drain_timeout),
             notes,
         };
         let mut supervisor = Supervisor::new(&leadership, &options);

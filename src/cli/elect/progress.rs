@@ -42,7 +42,7 @@ impl ProgressFile {
             Ok(_) => Ok(Self { path, within }),
             Err(error) => {
                 let message = format!(
-                    "can't create {}, which --progress-within needs: {error}; set TMPDIR to a \
+                    "can't create {}, which --progress-timeout needs: {error}; set TMPDIR to a \
                      directory that can be written",
                     path.display()
                 );

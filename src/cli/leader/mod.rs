@@ -70,7 +70,7 @@ impl Observe {
         let client = globals.connect().await?;
         let output = globals.output;
         let palette = Palette::stdout(output);
-        let mut observer = client.election(&self.name).observe().on_trouble(move |error| {
+        let mut observer = client.election(&self.name).observe().on_error(move |error| {
             output.note(format_args!("the last line may be out of date: {error}"));
         });
         loop {
@@ -107,7 +107,7 @@ Exit codes:
 
 Examples:
   leasehold step-down scheduler --reason 'node-7 is drained'
-  leasehold step-down scheduler --reason 'upgrade to 2.3' --within 10m"
+  leasehold step-down scheduler --reason 'upgrade to 2.3' --timeout 10m"
 )]
 pub(super) struct StepDown {
     /// Name of the election
@@ -119,7 +119,7 @@ pub(super) struct StepDown {
     /// already
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(default_value = "30s")]
-    within: Duration,
+    timeout: Duration,
 }
 
 impl StepDown {
@@ -130,14 +130,14 @@ impl StepDown {
             .step_down()
             .by(process::who())
             .reason(&self.reason)
-            .timeout(self.within)
+            .timeout(self.timeout)
             .await?;
         let shown = ElectionOutput(answer.state);
         let palette = Palette::stdout(globals.output);
         let elsewhere = !answer.asked && shown.0.leader.is_some();
         match globals.output {
             Output::Text if answer.asked => {
-                let within = length(answer.within);
+                let within = length(answer.ends_within);
                 offer(format!("asked to step down within {within}:\n{}", shown.line(palette)))?;
             }
             Output::Text if elsewhere => {
@@ -148,7 +148,7 @@ impl StepDown {
             Output::Text => offer(format!("nothing to do: {}", shown.line(palette)))?,
             Output::Json => offer(json!({
                 "asked": answer.asked,
-                "within_ms": millis(answer.within),
+                "ends_within_ms": millis(answer.ends_within),
                 "election": shown.json(),
             }))?,
         }

@@ -72,12 +72,12 @@ pub(in crate::cli) struct RunOptions<'a> {
     /// How long the grant is valid after each sign of life, at most.
     pub(in crate::cli) validity: Duration,
     /// When the grant is lost however alive we are.
-    pub(in crate::cli) longest_hold: Option<Duration>,
+    pub(in crate::cli) max_hold_time: Option<Duration>,
     /// Set if the command is to run only as long as its grant is wanted: it is
     /// asked to end when the grant is wanted back, and killed if that takes
     /// longer than agreed there, or this long after any other request to end;
     /// and nothing of its group stays. Otherwise its end is its own affair.
-    pub(in crate::cli) drain: Option<Duration>,
+    pub(in crate::cli) drain_timeout: Option<Duration>,
     pub(in crate::cli) notes: &'a Notes,
 }
 
@@ -86,7 +86,7 @@ pub(in crate::cli) struct RunOptions<'a> {
 pub(in crate::cli) struct Supervisor<'a, G> {
     grant: &'a G,
     notes: &'a Notes,
-    drain: Option<Duration>,
+    drain_timeout: Option<Duration>,
     kill_timer: KillTimer,
     ends_at: Option<(Moment, Duration)>,
     loss: Option<Loss>,
@@ -102,9 +102,9 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         Self {
             grant,
             notes: options.notes,
-            drain: options.drain,
+            drain_timeout: options.drain_timeout,
             kill_timer: KillTimer::over(options.validity),
-            ends_at: options.longest_hold.map(|limit| (Moment::now() + limit, limit)),
+            ends_at: options.max_hold_time.map(|limit| (Moment::now() + limit, limit)),
             loss: None,
             risk: None,
             cause: None,
@@ -135,7 +135,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         };
         let mut job = Job::of(group);
         let ended = self.stay(&mut job, &mut watchdog, &mut changes, signals, unhealthy).await;
-        if self.drain.is_some() || !matches!(ended, Ok(Ended::Exited(_))) {
+        if self.drain_timeout.is_some() || !matches!(ended, Ok(Ended::Exited(_))) {
             group.signal(Signal::SIGKILL);
         }
         if ended.is_err() {
@@ -144,7 +144,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         job.take_terminal_back();
         watchdog.farewell();
         drop(child);
-        if self.drain.is_some() {
+        if self.drain_timeout.is_some() {
             vanished(group).await;
         }
         ended
@@ -242,7 +242,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 
     /// The command has got it too.
     fn on_signal(&mut self, signal: Signal) {
-        if let Some(limit) = self.drain.filter(|_| asks_to_end(signal)) {
+        if let Some(limit) = self.drain_timeout.filter(|_| asks_to_end(signal)) {
             self.kill_timer.drain(Moment::now() + limit);
             // The last word, whatever else it was asked to end for.
             self.stop = Some(Stop::Signal(signal));
@@ -251,7 +251,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 
     fn on_risk(&mut self, risk: Risk, job: &Job) {
         let wanted_back = matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown);
-        let is_terminated = wanted_back && self.drain.is_some();
+        let is_terminated = wanted_back && self.drain_timeout.is_some();
         self.warn(risk, is_terminated);
         if is_terminated && let Some((cause, ends_at)) = self.risk.clone() {
             // Before it is taken from us, but not before what we have been
@@ -273,7 +273,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 
     fn on_unhealthy(&mut self, why: String, job: &Job) {
         self.notes.tell(format_args!("{why}; sent SIGTERM"));
-        self.ask_to_end(job, Moment::now() + self.drain.unwrap_or_default());
+        self.ask_to_end(job, Moment::now() + self.drain_timeout.unwrap_or_default());
         self.stop.get_or_insert(Stop::Unhealthy(why));
     }
 
@@ -371,7 +371,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             Some((ends_at, limit)) if deadline + self.kill_timer.early() >= ends_at => {
                 let limit = humantime::format_duration(limit);
                 let sentence = format!("lost {subject}: its maximum hold time of {limit} is over");
-                let reason = Some(Reason::HeldTooLong);
+                let reason = Some(Reason::MaxHoldTime);
                 Cause { reason, message: with(sentence, then), operator: None }
             }
             _ if left.is_zero() => {

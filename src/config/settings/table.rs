@@ -211,7 +211,7 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Switch(|config| &mut config.azure.protect_container),
     ),
     setting(
-        "collect_after",
+        "gc_after",
         Group::Azure,
         "Delete the blobs of locks that were idle for this long; 0s for never",
         Kind::Text {
@@ -219,33 +219,33 @@ pub const SETTINGS: &[Setting] = &[
             parse: |config, text| {
                 let length = text.parse::<humantime::Duration>().map_err(|_| None)?;
                 let hours = Duration::from_hours(1)..=Duration::from_hours(3650 * 24);
-                config.azure.collect_after = match *length {
+                config.azure.gc_after = match *length {
                     length if length.is_zero() || hours.contains(&length) => length,
                     _ => return Err(None),
                 };
                 Ok(())
             },
-            show: |config| humantime::format_duration(config.azure.collect_after).to_string(),
+            show: |config| humantime::format_duration(config.azure.gc_after).to_string(),
         },
     ),
     setting(
         "default_ttl",
         Group::Timing,
-        "The ttl of sessions that ask for none; if not set, no longer than longest_ttl",
+        "The ttl of sessions that ask for none; if not set, no longer than max_ttl",
         Kind::Length(|config| &mut config.default_ttl, seconds(1, 60)),
     ),
     setting(
-        "longest_ttl",
+        "max_ttl",
         Group::Timing,
         "The longest ttl of a session; who asks for more is refused. After a crash, \
          nothing is granted for the longest ttl that was in use",
-        Kind::Length(|config| &mut config.longest_ttl, seconds(1, 60)),
+        Kind::Length(|config| &mut config.max_ttl, seconds(1, 60)),
     ),
     setting(
-        "drain",
+        "drain_timeout",
         Group::Timing,
         "Time that holders have to release their locks at shutdown",
-        Kind::Length(|config| &mut config.drain, seconds(0, 300)),
+        Kind::Length(|config| &mut config.drain_timeout, seconds(0, 300)),
     ),
     setting(
         "lease_duration",

@@ -51,7 +51,7 @@ impl Daemon {
             };
             let store = Arc::new(Embedded::open(dir.path()).unwrap());
             let driver = Driver::new(SETTINGS, locks, store, Entropy::seeded(1));
-            driver.cover(SETTINGS.longest_ttl).await.unwrap();
+            driver.cover(SETTINGS.max_ttl).await.unwrap();
             tokio::spawn(driver.clone().keep_time());
             driver
         });
@@ -179,13 +179,13 @@ impl<'a> Play<'a> {
             Message::Resume(resume) => {
                 self.model.fill_in_secret(&mut resume.resume_secret);
                 // The clean-up needs a greater one.
-                resume.ping = resume.ping.min(u64::MAX - 1);
+                resume.keep_alive_number = resume.keep_alive_number.min(u64::MAX - 1);
             }
             Message::KeepAlive(keep_alive) => {
-                keep_alive.ping = keep_alive.ping.min(u64::MAX - 1);
+                keep_alive.keep_alive_number = keep_alive.keep_alive_number.min(u64::MAX - 1);
             }
             Message::Acquire(acquire) => {
-                acquire.longest_hold_ms = acquire.longest_hold_ms.map(longer);
+                acquire.max_hold_time_ms = acquire.max_hold_time_ms.map(longer);
                 acquire.wait_ms = acquire.wait_ms.map(|ms| if ms > 0 { ms.max(LONG) } else { 0 });
             }
             Message::Release(release) => self.model.fill_in_handle(&mut release.handle),
@@ -234,12 +234,12 @@ impl<'a> Play<'a> {
             }
         }
         self.listen();
-        while let Some((resume_secret, ping)) = self.model.next_session() {
+        while let Some((resume_secret, keep_alive_number)) = self.model.next_session() {
             let resume = pb::Resume {
                 protocol_version: 1,
-                oldest_protocol_version: 1,
+                min_protocol_version: 1,
                 resume_secret,
-                ping: ping + 1,
+                keep_alive_number: keep_alive_number + 1,
             };
             self.put(0, Ok(Message::Resume(resume)));
             self.put(0, Ok(Message::Close(pb::Close {})));

@@ -25,7 +25,7 @@ use leasehold_types::Reason;
 
 const SETTINGS: Settings = Settings {
     default_ttl: Duration::from_secs(60),
-    longest_ttl: Duration::from_secs(60),
+    max_ttl: Duration::from_secs(60),
     max_sessions: 100,
     max_locks_per_session: 20,
 };
@@ -40,20 +40,20 @@ fn open(fenced: bool) -> Message {
         pb::Holder { client: "c".into(), host: "h".into(), pid: 7, pod: "p".into(), labels };
     Message::Open(pb::Open {
         protocol_version: 1,
-        oldest_protocol_version: 1,
+        min_protocol_version: 1,
         ttl_ms: 9000,
         holder: Some(holder),
         fenced,
     })
 }
 
-fn resume(session: u8, ping: u64) -> Message {
+fn resume(session: u8, keep_alive_number: u64) -> Message {
     let resume_secret = vec![session];
     Message::Resume(pb::Resume {
         protocol_version: 1,
-        oldest_protocol_version: 0,
+        min_protocol_version: 0,
         resume_secret: resume_secret.into(),
-        ping,
+        keep_alive_number,
     })
 }
 
@@ -65,7 +65,7 @@ fn campaign(request: u64, name: &str) -> Message {
     Message::Acquire(pb::Acquire {
         request,
         lock: lock(name),
-        longest_hold_ms: Some(1000),
+        max_hold_time_ms: Some(1000),
         lease_duration_ms: Some(15_000),
         value: Some(Bytes::from_static(b"v")),
         ..Default::default()
@@ -84,8 +84,8 @@ fn proclaim(request: u64, grant: u8) -> Message {
     })
 }
 
-fn keep_alive(ping: u64) -> Message {
-    Message::KeepAlive(pb::KeepAlive { ping })
+fn keep_alive(keep_alive_number: u64) -> Message {
+    Message::KeepAlive(pb::KeepAlive { keep_alive_number })
 }
 
 fn cancel(request: u64) -> Message {
@@ -113,11 +113,11 @@ fn every_message_is_taken_or_refused_in_words() {
         let Ok(message) = pb::AttachRequest::decode(input) else { return "unreadable".to_owned() };
         let first = match decode::first(message.clone(), &SETTINGS) {
             Ok(First::Open(open)) => {
-                assert!((MIN_TTL..=SETTINGS.longest_ttl).contains(&open.ttl), "{:?}", open.ttl);
+                assert!((MIN_TTL..=SETTINGS.max_ttl).contains(&open.ttl), "{:?}", open.ttl);
                 let labels = open.holder.labels().count().min(2);
                 format!("open {} {labels} labels {}", open.fenced, open.holder.pid() > 0)
             }
-            Ok(First::Resume(_, ping)) => format!("resume {}", ping > 0),
+            Ok(First::Resume(_, keep_alive_number)) => format!("resume {}", keep_alive_number > 0),
             Err(problem) => told(&problem),
         };
         let later = match decode::request(message) {
@@ -125,10 +125,12 @@ fn every_message_is_taken_or_refused_in_words() {
                 assert!(request > 0 && problem.reason == Reason::Invalid, "{problem:?}");
                 told(&problem)
             }
-            Ok(Request::Acquire { request, wait, longest_hold, lease_duration, value, .. }) => {
-                assert!(request > 0 && longest_hold.is_none_or(|hold| hold >= MIN_HOLD_TIME));
+            Ok(Request::Acquire {
+                request, wait, max_hold_time, lease_duration, value, ..
+            }) => {
+                assert!(request > 0 && max_hold_time.is_none_or(|hold| hold >= MIN_HOLD_TIME));
                 let lease = lease_duration.is_some();
-                format!("acquire {wait:?} {longest_hold:?} {lease} {}", value.is_some())
+                format!("acquire {wait:?} {max_hold_time:?} {lease} {}", value.is_some())
             }
             Ok(Request::Proclaim { request, .. } | Request::Release { request, .. }) => {
                 assert!(request > 0);

@@ -33,7 +33,7 @@ struct Grant {
 struct Session {
     secret: Bytes,
     fenced: bool,
-    ping: u64,
+    keep_alive_number: u64,
     /// Highest request number, on any stream and on this one.
     highest: u64,
     last: u64,
@@ -98,7 +98,7 @@ impl Model {
     /// A session that is not over.
     pub(super) fn next_session(&self) -> Option<(Bytes, u64)> {
         let session = self.sessions.iter().find(|session| !session.over)?;
-        Some((session.secret.clone(), session.ping))
+        Some((session.secret.clone(), session.keep_alive_number))
     }
 
     pub(super) fn sends(&mut self, stream: usize, message: &Message) {
@@ -124,8 +124,9 @@ impl Model {
             }
             Message::Proclaim(proclaim) => (proclaim.request, Owed::Proclaim),
             Message::KeepAlive(keep_alive) => {
-                carried.must_end = keep_alive.ping <= session.ping;
-                session.ping = session.ping.max(keep_alive.ping);
+                carried.must_end = keep_alive.keep_alive_number <= session.keep_alive_number;
+                session.keep_alive_number =
+                    session.keep_alive_number.max(keep_alive.keep_alive_number);
                 return;
             }
             Message::Close(_) => {
@@ -169,7 +170,7 @@ impl Model {
         match heard {
             Heard::Opened(_) => {}
             Heard::KeptAlive(kept) => {
-                assert_eq!(kept.ping, session.ping);
+                assert_eq!(kept.keep_alive_number, session.keep_alive_number);
                 assert!(kept.limits.iter().all(|limit| session.grants.contains_key(&limit.handle)));
                 self.said.insert(format!("kept{}", kept.limits.len().min(1)));
             }
@@ -231,8 +232,11 @@ impl Model {
                 let number = number.expect("a secret that nobody was told");
                 let session = &mut self.sessions[number];
                 assert!(!session.over, "a session that is over is resumed");
-                assert!(resume.ping > session.ping, "a ping is used twice");
-                (session.ping, session.restoring) = (resume.ping, true);
+                assert!(
+                    resume.keep_alive_number > session.keep_alive_number,
+                    "a keep-alive is used twice"
+                );
+                (session.keep_alive_number, session.restoring) = (resume.keep_alive_number, true);
                 session.last = 0;
                 for carried in &mut self.streams {
                     carried.session.take_if(|other| *other == number);
@@ -263,9 +267,9 @@ impl Model {
     }
 
     fn granted(&mut self, number: usize, granted: pb::Granted) {
-        let pb::Granted { request, token, handle, ping, .. } = granted;
+        let pb::Granted { request, token, handle, keep_alive_number, .. } = granted;
         let session = &mut self.sessions[number];
-        assert_eq!((handle.len(), ping), (16, session.ping));
+        assert_eq!((handle.len(), keep_alive_number), (16, session.keep_alive_number));
         if let Some(grant) = session.grants.get(&handle) {
             // Listed after a resume, or the answer to a repeated acquire.
             assert_eq!((grant.request, grant.token), (request, token));

@@ -13,7 +13,8 @@ use super::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_that_is_told_to_end_hands_its_locks_over_and_leaves_no_lease() {
     let (place, history) = (Place::new("stop"), History::default());
-    let (mut a, b) = (place.daemon_with(&["--linger", "60s", "--drain", "60s"]), place.daemon());
+    let (mut a, b) =
+        (place.daemon_with(&["--linger", "60s", "--drain-timeout", "60s"]), place.daemon());
     let holder = client(&a, "holder").await;
     let (orders, orders_since) = (take(&holder, "orders").await, Moment::now());
     let invoices = take(&holder, "invoices").await;
@@ -46,7 +47,7 @@ async fn a_daemon_that_is_told_to_end_hands_its_locks_over_and_leaves_no_lease()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_does_not_listen_keeps_its_lease_until_its_own_deadline() {
     let (place, history) = (Place::new("deaf"), History::default());
-    let (mut a, b) = (place.daemon_with(&["--drain", "200ms"]), place.daemon());
+    let (mut a, b) = (place.daemon_with(&["--drain-timeout", "200ms"]), place.daemon());
     let holder = client(&a, "deaf").await;
     let (old, old_since) = (take(&holder, "orders").await, Moment::now());
     let waiter = Waiter::begin(&client(&b, "waiter").await, "orders").await;

@@ -83,7 +83,8 @@ impl Slot {
         let log = File::create(self.dir.join(format!("daemon-{number}.log"))).unwrap();
         let (lease, poll) = (format!("{}s", LEASE.as_secs()), format!("{}ms", POLL.as_millis()));
         let azure = ["--store", "azure", "--azure-container", CONTAINER];
-        let timing = ["--lease-duration", &lease, "--poll-interval", &poll, "--drain", "3s"];
+        let timing =
+            ["--lease-duration", &lease, "--poll-interval", &poll, "--drain-timeout", "3s"];
         let threads = ["--threads", THREADS[self.slot]];
         let options = [&azure[..], &timing, &threads].concat();
         let mut command = serve(&self.dir, "127.0.0.1:0", &options);

@@ -257,7 +257,7 @@ fn what_belongs_to_azure_does_not_disturb_the_embedded_store() {
 #[test]
 fn collecting_is_off_or_takes_its_time() {
     for (word, length) in [("0s", 0), ("1h", 3600), ("3650d", 3650 * 86_400)] {
-        let config = load(vec![flags(&[("collect_after", word)])]).unwrap().config;
-        assert_eq!(config.azure.collect_after, Duration::from_secs(length));
+        let config = load(vec![flags(&[("gc_after", word)])]).unwrap().config;
+        assert_eq!(config.azure.gc_after, Duration::from_secs(length));
     }
 }

@@ -65,15 +65,18 @@ fn flags_beat_the_environment_which_beats_the_file() {
     let (_file, layer) = file("threads = 2\ndrain = \"1s\"\nlog = \"warn\"\n");
     let effective = load(vec![
         layer,
-        environment(&[("LEASEHOLD_THREADS", "3"), ("LEASEHOLD_DRAIN", "2s")]),
+        environment(&[("LEASEHOLD_THREADS", "3"), ("LEASEHOLD_DRAIN_TIMEOUT", "2s")]),
         flags(&[("threads", "4")]),
     ])
     .unwrap();
     assert_eq!(effective.config.threads, 4);
-    assert_eq!(effective.config.drain, Duration::from_secs(2));
+    assert_eq!(effective.config.drain_timeout, Duration::from_secs(2));
     assert_eq!(effective.config.log, "warn");
     assert_eq!(*effective.source("threads"), Source::Flag("threads".to_owned()));
-    assert_eq!(*effective.source("drain"), Source::Environment("LEASEHOLD_DRAIN".to_owned()));
+    assert_eq!(
+        *effective.source("drain_timeout"),
+        Source::Environment("LEASEHOLD_DRAIN_TIMEOUT".to_owned())
+    );
     assert!(matches!(effective.source("log"), Source::File(_)));
 }
 
@@ -143,12 +146,12 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("azure_prefix", "a//b", "single slashes"),
         ("azure_prefix", "a b", "letters"),
         ("azure_protect_container", "yes", "true or false"),
-        ("collect_after", "59m", "1h"),
-        ("collect_after", "3651d", "3650d"),
+        ("gc_after", "59m", "1h"),
+        ("gc_after", "3651d", "3650d"),
         ("data_dir", "", "directory"),
         ("default_ttl", "0s", "from 1s to 1m"),
-        ("longest_ttl", "61s", "from 1s to 1m"),
-        ("drain", "6m", "from 0s to 5m"),
+        ("max_ttl", "61s", "from 1s to 1m"),
+        ("drain_timeout", "6m", "from 0s to 5m"),
         ("lease_duration", "14s", "from 15s to 1m"),
         ("lease_duration", "30", "such as"),
         ("lease_duration", "15s 500ms", "whole seconds"),
@@ -202,10 +205,10 @@ fn http_can_be_on_any_number_of_listeners() {
 
 #[test]
 fn the_default_ttl_stays_within_the_longest() {
-    let lowered = load(vec![flags(&[("longest_ttl", "5s")])]).unwrap().config;
+    let lowered = load(vec![flags(&[("max_ttl", "5s")])]).unwrap().config;
     assert_eq!(lowered.default_ttl, Duration::from_secs(5));
-    let found = mistakes(load(vec![flags(&[("longest_ttl", "5s"), ("default_ttl", "6s")])]));
-    assert!(found[0].contains("longest_ttl, which is 5s"), "{found:?}");
+    let found = mistakes(load(vec![flags(&[("max_ttl", "5s"), ("default_ttl", "6s")])]));
+    assert!(found[0].contains("max_ttl, which is 5s"), "{found:?}");
 }
 
 #[test]
@@ -213,7 +216,7 @@ fn all_mistakes_are_reported_at_once_each_with_its_source() {
     let (path, layer) = file("lisen = \"127.0.0.1:1\"\nthreads = \"2\"\nsocket_mode = 0o600\n");
     let found = mistakes(load(vec![
         layer,
-        environment(&[("LEASEHOLD_DRAIN", "soon")]),
+        environment(&[("LEASEHOLD_DRAIN_TIMEOUT", "soon")]),
         flags(&[("log_format", "xml"), ("listen", "10.0.0.1:1")]),
     ]));
     let path = path.path().display();
@@ -223,7 +226,8 @@ fn all_mistakes_are_reported_at_once_each_with_its_source() {
         ),
         format!("threads = \"2\" (file {path}): must be a whole number"),
         format!("socket_mode = \"384\" (file {path}): must be an octal number"),
-        "drain = \"soon\" (environment variable LEASEHOLD_DRAIN): must be a length".to_owned(),
+        "drain_timeout = \"soon\" (environment variable LEASEHOLD_DRAIN_TIMEOUT): must be a length"
+            .to_owned(),
         "log_format = \"xml\" (flag --log-format): must be".to_owned(),
         "listen = \"10.0.0.1:1\" (flag --listen): 10.0.0.1:1 can be reached".to_owned(),
     ];
@@ -280,13 +284,13 @@ fn a_file_that_cannot_be_used_is_a_mistake() {
 fn what_is_shown_can_be_read_back() {
     let given = flags(&[
         ("listen", "127.0.0.1:0,unix:/run/a \"b\".sock"),
-        ("drain", "90s"),
+        ("drain_timeout", "90s"),
         ("socket_mode", "660"),
         ("reflection", "true"),
     ]);
     let effective = load(vec![given]).unwrap();
     let shown = effective.to_toml();
-    assert!(shown.contains("drain = \"1m 30s\" # flag --drain"), "{shown}");
+    assert!(shown.contains("drain_timeout = \"1m 30s\" # flag --drain-timeout"), "{shown}");
     assert!(shown.contains("threads = 1 # default"), "{shown}");
     let (_file, layer) = file(&shown);
     assert_eq!(load(vec![layer]).unwrap().config, effective.config);
@@ -294,6 +298,6 @@ fn what_is_shown_can_be_read_back() {
     let json = effective.to_json();
     assert_eq!(json["config"]["socket_mode"], "0660");
     assert_eq!(json["config"]["reflection"], true);
-    assert_eq!(json["sources"]["drain"], "flag --drain");
+    assert_eq!(json["sources"]["drain_timeout"], "flag --drain-timeout");
     assert_eq!(json["sources"]["log"], "default");
 }

@@ -24,7 +24,7 @@ use tonic::{Code, Response, Status, service::Routes};
 fn driver(dir: &std::path::Path) -> Driver {
     let sessions = session::Settings {
         default_ttl: Duration::from_secs(60),
-        longest_ttl: Duration::from_secs(60),
+        max_ttl: Duration::from_secs(60),
         max_sessions: 10,
         max_locks_per_session: 10,
     };
@@ -80,7 +80,7 @@ fn scripts() -> Vec<Vec<u8>> {
     let (by, reason) = (String::from("ops"), String::from("stuck"));
     let broken = pb::BreakRequest { lock: lock.clone(), reason: reason.clone(), by: by.clone() };
     let token = pb::CheckTokenRequest { lock: lock.clone(), token: 1 << 20 };
-    let down = pb::StepDownRequest { election: lock.clone(), reason, by, within_ms: 1000 };
+    let down = pb::StepDownRequest { election: lock.clone(), reason, by, timeout_ms: 1000 };
     let list = pb::ListRequest {
         namespace: "default".into(),
         prefix: "he".into(),
@@ -90,7 +90,7 @@ fn scripts() -> Vec<Vec<u8>> {
     };
     let target = Some(pb::watch_request::Target::Prefix("he".into()));
     let watch = pb::WatchRequest { namespace: String::new(), target };
-    let inspect = pb::InspectRequest { lock: lock.clone(), stored: true };
+    let inspect = pb::InspectRequest { lock: lock.clone(), include_storage: true };
     let (leader, observe) =
         (pb::LeaderRequest { election: lock.clone() }, pb::ObserveRequest { election: lock });
     let one = |number, bytes: Vec<u8>| wire::write(&[Field::bytes(number, bytes)]);

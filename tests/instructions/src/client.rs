@@ -56,7 +56,7 @@ impl Granter {
                 session_id: "0123456789abcdef".to_owned(),
                 resume_secret: vec![7; 16].into(),
                 ttl_ms: 60_000,
-                keep_alive_every_ms: self.keep_alive_interval.as_millis() as u32,
+                keep_alive_interval_ms: self.keep_alive_interval.as_millis() as u32,
                 valid_for_ms: 59_880,
                 ..Default::default()
             }),
@@ -64,15 +64,19 @@ impl Granter {
                 request,
                 token: (1 << 40) + request,
                 handle: u128::from(request).to_le_bytes().to_vec().into(),
-                ping: 0,
+                keep_alive_number: 0,
                 valid_for_ms: 59_880,
             }),
             Ask::Release(Release { request, .. }) => Tell::Released(Released { request }),
-            Ask::KeepAlive(KeepAlive { ping }) => {
+            Ask::KeepAlive(KeepAlive { keep_alive_number }) => {
                 if self.keep_alives.fetch_add(1, Relaxed) == KEEP_ALIVES {
                     finish()
                 }
-                Tell::KeptAlive(KeptAlive { ping, valid_for_ms: 59_880, limits: Vec::new() })
+                Tell::KeptAlive(KeptAlive {
+                    keep_alive_number,
+                    valid_for_ms: 59_880,
+                    limits: Vec::new(),
+                })
             }
             Ask::Resume(_) => {
                 eprintln!("the machine is too busy: the client has ended a stream");
@@ -219,8 +223,8 @@ pub(crate) fn keep_alive(mode: Mode) {
         let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
         let _guard = client.lock("orders").acquire().await.expect("granted");
         if mode == Mode::Reference {
-            for ping in 1.. {
-                bare.exchange(Ask::KeepAlive(KeepAlive { ping })).await;
+            for keep_alive_number in 1.. {
+                bare.exchange(Ask::KeepAlive(KeepAlive { keep_alive_number })).await;
             }
         }
         std::future::pending().await

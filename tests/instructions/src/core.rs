@@ -80,7 +80,7 @@ impl Core {
             request,
             name,
             wait: None,
-            longest_hold: None,
+            max_hold_time: None,
             lease_duration: None,
             value: None,
         };
@@ -135,8 +135,11 @@ pub(crate) fn keep_alive(mode: Mode) {
     }
     if mode == Mode::Whole {
         for _ in 0..KEEP_ALIVES {
-            let ping = core.request();
-            core.on(Event::Request(StreamId(ping as u32 % SESSIONS), Request::KeepAlive { ping }));
+            let keep_alive_number = core.request();
+            core.on(Event::Request(
+                StreamId(keep_alive_number as u32 % SESSIONS),
+                Request::KeepAlive { keep_alive_number },
+            ));
         }
     }
     finish()

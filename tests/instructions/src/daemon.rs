@@ -155,12 +155,12 @@ pub(crate) fn keep_alive(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
         stream.acquire_all(acquires(REPETITIONS, false)).await;
-        let pings: Vec<_> = (1..=u64::from(KEEP_ALIVES))
-            .map(|ping| frame(Ask::KeepAlive(KeepAlive { ping })))
+        let keep_alives: Vec<_> = (1..=u64::from(KEEP_ALIVES))
+            .map(|keep_alive_number| frame(Ask::KeepAlive(KeepAlive { keep_alive_number })))
             .collect();
         if mode == Mode::Whole {
-            for ping in pings {
-                stream.exchange(ping).await;
+            for keep_alive_number in keep_alives {
+                stream.exchange(keep_alive_number).await;
             }
             finish()
         }

@@ -120,7 +120,7 @@ impl LeaseStore for MemoryStore {
 pub(crate) fn settings() -> (SessionSettings, LockSettings) {
     let sessions = SessionSettings {
         default_ttl: Duration::from_secs(60),
-        longest_ttl: Duration::from_secs(60),
+        max_ttl: Duration::from_secs(60),
         max_sessions: 1 << 20,
         max_locks_per_session: 1 << 20,
     };

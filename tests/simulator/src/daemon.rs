@@ -44,13 +44,13 @@ pub fn start(place: usize) {
     let azure = config::Azure {
         connection_string: Some(SecretText::new("UseDevelopmentStorage=true".to_owned())),
         container: "locks".to_owned(),
-        collect_after: plan.collect_after,
+        gc_after: plan.gc_after,
         ..config::Azure::default()
     }
     .settings();
     let sessions = session::Settings {
         default_ttl: plan.ttl,
-        longest_ttl: Duration::from_secs(60),
+        max_ttl: Duration::from_secs(60),
         max_sessions: 100,
         max_locks_per_session: 100,
     };

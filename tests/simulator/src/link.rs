@@ -28,7 +28,7 @@ use crate::{
     world::{Nanos, SECOND, here},
 };
 
-/// How often HTTP/2 pings, and how long it waits for the answer.
+/// How often HTTP/2 keep-alives, and how long it waits for the answer.
 const HTTP2_PING: Nanos = 5 * SECOND;
 
 type Item = Result<Vec<u8>, Status>;
@@ -233,7 +233,7 @@ fn connect(
     Some(Ok(Box::pin(Heard { down, _up: Feed(up), canceled })))
 }
 
-/// HTTP/2's own pings tell a client that its connection is dead. Who is not fenced
+/// HTTP/2's own keep-alives tell a client that its connection is dead. Who is not fenced
 /// notices that by its keep-alives.
 fn watch(up: Pipe, down: Pipe, unanswered: bool) {
     here().after(HTTP2_PING, move || {
@@ -434,7 +434,7 @@ fn heard(said: &pb::AttachResponse) -> (u64, u64, u64) {
     match &said.message {
         Some(Message::KeptAlive(kept)) => {
             let limits = kept.limits.iter().map(|limit| limit.valid_for_ms).sum();
-            (kept.ping, kept.valid_for_ms, limits)
+            (kept.keep_alive_number, kept.valid_for_ms, limits)
         }
         Some(Message::Granted(granted)) => (granted.token, granted.request, granted.valid_for_ms),
         Some(Message::Refused(refused)) => (refused.request, refused.reason as u64, 1),

@@ -52,7 +52,7 @@ pub struct Plan {
     /// How long holders are given to let go when a daemon stops.
     pub drain: Duration,
     /// How long a blob must be idle to be collected; zero: never.
-    pub collect_after: Duration,
+    pub gc_after: Duration,
     /// How the storage service behaves.
     pub habits: Habits,
     /// Whether a clock becomes worse than what is assumed.
@@ -182,7 +182,7 @@ impl Plan {
             linger: Duration::from_millis(*rng.pick(&[0, 0, 0, 1000, 5000, 10_000])),
             ttl: Duration::from_millis(*rng.pick(&[1000, 3000, 5000, 10_000, 30_000])),
             drain: Duration::from_millis(*rng.pick(&[0, 1000, 10_000])),
-            collect_after: Duration::from_secs(if collects { rng.within(5..30) } else { 0 }),
+            gc_after: Duration::from_secs(if collects { rng.within(5..30) } else { 0 }),
             habits: Habits { emulator, grace, drift },
             bad_clocks,
             unaware: rng.permille(500),

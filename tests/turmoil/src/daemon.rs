@@ -62,7 +62,7 @@ impl Setup {
             lease_duration: self.lease,
             poll_interval: self.poll,
             linger: self.linger,
-            drain: self.drain,
+            drain_timeout: self.drain,
             ..Config::default()
         }
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long it takes at most until both ends have found out that a connection
-/// was cut: an HTTP/2 ping and its answer, or the time limit of a storage call
+/// was cut: an HTTP/2 keep-alive and its answer, or the time limit of a storage call
 /// for each connection that is kept.
 const FOUND_OUT: Duration = Duration::from_secs(15);
 

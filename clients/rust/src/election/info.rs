@@ -94,7 +94,7 @@ pub struct SteppedDown {
     /// The election as it was before.
     pub state: ElectionState,
     /// The leadership is over after this long at the latest.
-    pub within: Duration,
+    pub ends_within: Duration,
 }
 
 impl From<pb::StepDownResponse> for SteppedDown {
@@ -102,7 +102,7 @@ impl From<pb::StepDownResponse> for SteppedDown {
         Self {
             asked: response.asked,
             state: response.state.unwrap_or_default().into(),
-            within: Duration::from_millis(response.within_ms),
+            ends_within: Duration::from_millis(response.ends_within_ms),
         }
     }
 }

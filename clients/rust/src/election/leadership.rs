@@ -20,7 +20,7 @@ use crate::{Error, Guard, Loss, Reason, Risk, value::Value};
 /// down) and [`Reason::ShuttingDown`] (the daemon is stopping), finish what is
 /// in progress and [`resign`](Self::resign) or, in the work of
 /// [`run_as_leader`](crate::Election::run_as_leader),
-/// [`hand_over`](Self::hand_over). [`Reason::StoreUnavailable`] says only that
+/// [`step_down`](Self::step_down). [`Reason::StoreUnavailable`] says only that
 /// the leadership may be lost.
 ///
 /// **A paused leader may still act**: pass the token to the resources that a
@@ -79,9 +79,9 @@ impl Leadership {
     ///
     /// Elsewhere it comes back: the leadership is lost, and others lead once it
     /// is dropped.
-    pub async fn hand_over(&self) -> Loss {
-        let asked = self.guard.risk().filter(Risk::asks_to_hand_over);
-        let reason = asked.as_ref().map_or(Reason::HandedOver, |risk| risk.reason);
+    pub async fn step_down(&self) -> Loss {
+        let asked = self.guard.risk().filter(Risk::is_step_down_request);
+        let reason = asked.as_ref().map_or(Reason::SteppedDown, |risk| risk.reason);
         let operator = asked.and_then(|risk| risk.operator);
         let message = "the leader handed over".to_owned();
         let (session, grant) = self.guard.grant();

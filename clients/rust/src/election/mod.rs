@@ -28,7 +28,7 @@ use crate::{
     wait_options::{WaitOptions, wait_option_methods},
 };
 
-type OnTrouble = Box<dyn FnMut(&Error) + Send>;
+type OnError = Box<dyn FnMut(&Error) + Send>;
 
 /// An election: to campaign in it, or to look who leads. Made by
 /// [`Client::election`].
@@ -46,13 +46,13 @@ pub struct Election {
     value: Vec<u8>,
     options: WaitOptions,
     /// Behind a mutex, so that elections can be shared between threads.
-    on_trouble: Option<Arc<Mutex<OnTrouble>>>,
+    on_error: Option<Arc<Mutex<OnError>>>,
 }
 
 impl Election {
     pub(crate) fn new(client: Client, name: String) -> Self {
         let options = WaitOptions::default();
-        Self { client, name, value: Vec::new(), options, on_trouble: None }
+        Self { client, name, value: Vec::new(), options, on_error: None }
     }
 
     /// What [`run_as_leader`](Self::run_as_leader) shows while it leads, such
@@ -67,8 +67,8 @@ impl Election {
 
     /// Is told of what [`run_as_leader`](Self::run_as_leader) goes on after:
     /// [`Error::Lost`] and [`Error::Unavailable`]. For logs.
-    pub fn on_trouble(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.on_trouble = Some(Arc::new(Mutex::new(Box::new(tell))));
+    pub fn on_error(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_error = Some(Arc::new(Mutex::new(Box::new(tell))));
         self
     }
 

@@ -12,7 +12,7 @@ use std::{
 use tokio_stream::Stream;
 use tonic::Streaming;
 
-use super::{ElectionState, OnTrouble};
+use super::{ElectionState, OnError};
 use crate::{
     Error,
     backoff::Backoff,
@@ -24,7 +24,7 @@ use crate::{
 ///
 /// It comes back by itself when the daemon or the connection went away, and
 /// then tells the present state if it differs from the last. What was told last
-/// may be out of date meanwhile: see [`on_trouble`](Self::on_trouble). Of what
+/// may be out of date meanwhile: see [`on_error`](Self::on_error). Of what
 /// changes faster than it is asked for, the latest state is told.
 ///
 /// It is also a [`Stream`], which never ends.
@@ -39,7 +39,7 @@ pub struct Observer {
     told: Option<ElectionState>,
     /// What is wrong since then, for people.
     trouble: Option<String>,
-    on_trouble: Option<OnTrouble>,
+    on_error: Option<OnError>,
 }
 
 enum States {
@@ -62,15 +62,15 @@ impl Observer {
             backoff: Backoff::to_daemon(),
             told: None,
             trouble: None,
-            on_trouble: None,
+            on_error: None,
         }
     }
 
     /// Is told why the daemon can't be asked, before it is tried again; the
     /// same trouble is told once. Until the next state, the last one may be out
     /// of date. If nothing has changed in the end, no state follows.
-    pub fn on_trouble(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.on_trouble = Some(Box::new(tell));
+    pub fn on_error(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_error = Some(Box::new(tell));
         self
     }
 
@@ -130,7 +130,7 @@ impl Observer {
         let words = trouble.to_string();
         if self.trouble.as_ref() != Some(&words) {
             self.trouble = Some(words);
-            self.on_trouble.iter_mut().for_each(|tell| tell(trouble));
+            self.on_error.iter_mut().for_each(|tell| tell(trouble));
         }
     }
 

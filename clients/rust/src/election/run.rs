@@ -40,9 +40,9 @@ impl Election {
     ///             tokio::select! {
     ///                 () = next_job(leadership.token()) => {}
     ///                 risk = leadership.at_risk() => {
-    ///                     if risk.asks_to_hand_over() {
+    ///                     if risk.is_step_down_request() {
     ///                         finish().await; // within risk.ends_in
-    ///                         leadership.hand_over().await;
+    ///                         leadership.step_down().await;
     ///                     }
     ///                 }
     ///             }
@@ -64,7 +64,7 @@ impl Election {
     /// [`Error::NeedsOperator`], [`Error::Incompatible`]; and
     /// [`Error::NotGranted`] if a [wait](Self::wait) was set and a campaign has
     /// lasted for that long. Losses and [`Error::Unavailable`] are overcome:
-    /// see [`on_trouble`](Self::on_trouble).
+    /// see [`on_error`](Self::on_error).
     pub async fn run_as_leader<T>(
         mut self,
         mut work: impl AsyncFnMut(&Leadership) -> T,
@@ -92,7 +92,7 @@ impl Election {
     }
 
     fn tell(&self, trouble: &Error) {
-        if let Some(tell) = &self.on_trouble {
+        if let Some(tell) = &self.on_error {
             tell.lock().unwrap_or_else(PoisonError::into_inner)(trouble);
         }
     }
@@ -138,7 +138,7 @@ impl Pauses {
     /// None if it is better not to.
     fn after(&mut self, trouble: &Error) -> Option<Duration> {
         let at_least = match trouble {
-            Error::Lost { reason: Reason::StepDown | Reason::HandedOver, .. } => STEP_ASIDE,
+            Error::Lost { reason: Reason::StepDown | Reason::SteppedDown, .. } => STEP_ASIDE,
             Error::Lost { .. } => Duration::ZERO,
             Error::Unavailable { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => return None,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn after_a_step_down_others_get_their_turn() {
-        for reason in [Reason::StepDown, Reason::HandedOver] {
+        for reason in [Reason::StepDown, Reason::SteppedDown] {
             assert!(Pauses::new().after(&lost(reason)) >= Some(STEP_ASIDE));
         }
         assert!(Pauses::new().after(&lost(Reason::ShuttingDown)) <= Some(SHORTEST_PAUSE));

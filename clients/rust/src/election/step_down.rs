@@ -59,7 +59,7 @@ impl StepDownRequest {
             election: Some(self.election?),
             reason: self.reason,
             by: self.by,
-            within_ms: self.timeout.map(to_millis).transpose()?.unwrap_or_default(),
+            timeout_ms: self.timeout.map(to_millis).transpose()?.unwrap_or_default(),
         };
         let first = send(self.client.connection(), request.clone()).await?;
         let leader = first.state.leader.as_ref().filter(|_| !first.asked);

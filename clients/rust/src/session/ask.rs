@@ -16,7 +16,7 @@ pub(crate) enum Wait {
 /// What an acquire asks for beyond the lock itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
-    pub(crate) longest_hold: Option<Duration>,
+    pub(crate) max_hold_time: Option<Duration>,
     pub(crate) lease_duration: Option<Duration>,
     /// What to show as the leader. Makes it a campaign.
     pub(crate) value: Option<Value>,
@@ -56,7 +56,7 @@ impl Ask {
             request,
             lock: Some(self.lock.clone()),
             wait_ms,
-            longest_hold_ms: self.terms.longest_hold.map(up_to_millis),
+            max_hold_time_ms: self.terms.max_hold_time.map(up_to_millis),
             lease_duration_ms: (self.terms.lease_duration)
                 .map(|length| u32::try_from(up_to_millis(length)).unwrap_or(u32::MAX)),
             value: self.terms.value.as_ref().map(Value::encoded),
@@ -128,7 +128,7 @@ mod tests {
     fn ask(wait: Wait, limit: Option<Moment>) -> Ask {
         let lock = pb::LockRef { namespace: "default".into(), name: "orders".into() };
         let terms = Terms {
-            longest_hold: Some(Duration::from_secs(2)),
+            max_hold_time: Some(Duration::from_secs(2)),
             lease_duration: Some(Duration::from_secs(15)),
             value: Value::new("host:1").ok(),
         };
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(sent(&patient, 40_000_000), Some(0));
         assert_eq!(sent(&ask(Wait::Not, Some(start)), 0), Some(0));
         assert_eq!(sent(&ask(Wait::Forever, None), 0), None);
-        assert_eq!(patient.message(1, start).longest_hold_ms, Some(2000));
+        assert_eq!(patient.message(1, start).max_hold_time_ms, Some(2000));
         assert_eq!(patient.message(1, start).lease_duration_ms, Some(15_000));
         assert_eq!(patient.message(1, start).value.as_deref(), Some(&b"host:1"[..]));
     }

@@ -6,7 +6,7 @@ use std::{collections::HashSet, fmt, time::Duration};
 use super::{
     ask::Wait,
     grant::GrantId,
-    pings::Pings,
+    keep_alives::KeepAlives,
     state::{Action, Established, Releasing, State, Ticket},
 };
 use crate::{
@@ -22,9 +22,9 @@ const OLDEST_PROTOCOL: u32 = 1;
 /// The session's present stream.
 pub(super) enum Attachment {
     None,
-    /// `open` or `resume` has been sent, with this ping.
+    /// `open` or `resume` has been sent, with this keep-alive.
     Opening {
-        ping: u64,
+        keep_alive_number: u64,
     },
     /// The daemon lists what it still knows.
     Restoring(Listed),
@@ -103,12 +103,12 @@ impl State {
     /// message is on its way.
     pub(crate) fn begin(&mut self, now: ClockPair) -> Message {
         let Some(session) = &self.established else {
-            self.pings = Pings::default();
-            let ping = self.pings.send(now);
-            self.attachment = Attachment::Opening { ping };
+            self.keep_alives = KeepAlives::default();
+            let keep_alive_number = self.keep_alives.send(now);
+            self.attachment = Attachment::Opening { keep_alive_number };
             return Message::Open(pb::Open {
                 protocol_version: NEWEST_PROTOCOL,
-                oldest_protocol_version: OLDEST_PROTOCOL,
+                min_protocol_version: OLDEST_PROTOCOL,
                 ttl_ms: self
                     .profile
                     .ttl
@@ -118,19 +118,19 @@ impl State {
             });
         };
         let resume_secret = session.secret.clone();
-        let ping = self.pings.send(now);
-        self.attachment = Attachment::Opening { ping };
+        let keep_alive_number = self.keep_alives.send(now);
+        self.attachment = Attachment::Opening { keep_alive_number };
         Message::Resume(pb::Resume {
             protocol_version: NEWEST_PROTOCOL,
-            oldest_protocol_version: OLDEST_PROTOCOL,
+            min_protocol_version: OLDEST_PROTOCOL,
             resume_secret,
-            ping,
+            keep_alive_number,
         })
     }
 
     pub(super) fn opened(&mut self, opened: pb::Opened, now: Moment) {
-        let Attachment::Opening { ping } = self.attachment else { return };
-        self.pings.answer(ping);
+        let Attachment::Opening { keep_alive_number } = self.attachment else { return };
+        self.keep_alives.answer(keep_alive_number);
         self.trouble = None;
         if let Some(session) = &mut self.established {
             if self.closed.is_some() {
@@ -151,7 +151,7 @@ impl State {
                 daemon_version: opened.daemon_version,
             },
             secret: opened.resume_secret,
-            keep_alive_every: Duration::from_millis(opened.keep_alive_every_ms.max(1).into()),
+            keep_alive_every: Duration::from_millis(opened.keep_alive_interval_ms.max(1).into()),
         });
         self.attachment = Attachment::Ready;
         self.catch_up(now);
@@ -265,7 +265,7 @@ impl State {
     fn next(&self, next: Next, now: Moment) -> Next {
         let wanted = match (self.closed, &self.established) {
             // For as long as the daemon would take to end the session by
-            // itself. Counted from the close: an attempt to resume is a ping,
+            // itself. Counted from the close: an attempt to resume is a keep-alive,
             // so counting from the last of them would never end.
             (Some(closed), Some(session)) => now.since(closed) < session.info.ttl,
             (Some(_), None) => false,

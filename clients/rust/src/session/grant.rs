@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::pings::Validity;
+use super::keep_alives::Validity;
 use crate::{Loss, Reason, Risk};
 use leasehold_time::{ClockPair, Moment};
 
@@ -62,13 +62,13 @@ impl Grant {
     }
 
     /// Takes over a new promise of the daemon. One that comes after the
-    /// deadline comes too late, and one for an older ping is out of date.
+    /// deadline comes too late, and one for an older keep-alive is out of date.
     /// Says whether whoever waits for the loss has to look again: it is lost, or
-    /// it may be sooner than was known. (The way of this ping took longer than
+    /// it may be sooner than was known. (The way of this keep-alive took longer than
     /// that of the last, and it is the lease that ends.)
     pub(crate) fn renew(&mut self, validity: Validity, now: &ClockPair) -> bool {
         let mut news = self.look_at_clocks(now);
-        let is_newer = validity.ping >= self.validity.ping;
+        let is_newer = validity.keep_alive_number >= self.validity.keep_alive_number;
         if leasehold_rules::may_extend_grant(self.loss.is_some(), is_newer) {
             let (before, after) = (self.validity.ends_at(now), validity.ends_at(now));
             news |= leasehold_rules::must_wake_holder(before, after);
@@ -102,7 +102,7 @@ impl Grant {
     /// daemon's: so if the daemon has said that the grant will end, this is it.
     fn run_out(&self) -> Loss {
         match &self.risk {
-            Some((_, risk)) if risk.asks_to_hand_over() => Loss {
+            Some((_, risk)) if risk.is_step_down_request() => Loss {
                 reason: risk.reason,
                 message: format!("{}, and the time for it is over", risk.message),
                 operator: risk.operator.clone(),
@@ -113,8 +113,8 @@ impl Grant {
 
     /// A request to hand over stands, whatever else is at risk.
     pub(crate) fn warn(&mut self, risk: Risk) {
-        let asked = self.risk.as_ref().is_some_and(|(_, risk)| risk.asks_to_hand_over());
-        if asked && !risk.asks_to_hand_over() {
+        let asked = self.risk.as_ref().is_some_and(|(_, risk)| risk.is_step_down_request());
+        if asked && !risk.is_step_down_request() {
             return;
         }
         let number = self.risk.as_ref().map_or(0, |(number, _)| *number) + 1;
@@ -137,8 +137,8 @@ mod tests {
         ClockPair::then(Moment::from_boot(Duration::from_secs(1000)))
     }
 
-    fn validity(ping: u64, sent: ClockPair, seconds: u64) -> Validity {
-        Validity { ping, sent, length: Duration::from_secs(seconds) }
+    fn validity(keep_alive_number: u64, sent: ClockPair, seconds: u64) -> Validity {
+        Validity { keep_alive_number, sent, length: Duration::from_secs(seconds) }
     }
 
     fn grant(validity: Validity) -> Grant {
@@ -166,7 +166,7 @@ mod tests {
         let late = ClockPair::then(sent.at() + Duration::from_secs(10));
         assert!(grant.renew(validity(1, sent, 20), &late));
         assert_eq!(grant.loss().map(|loss| loss.reason), Some(Reason::Expired));
-        assert_eq!(grant.validity.ping, 0);
+        assert_eq!(grant.validity.keep_alive_number, 0);
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         assert!(!grant.lose(not_renewed()));
         grant.renew(validity(1, sent, 60), &sent);
         assert_eq!(grant.loss(), Some(&broken));
-        assert_eq!(grant.validity.ping, 0, "its deadline is not moved any more");
+        assert_eq!(grant.validity.keep_alive_number, 0, "its deadline is not moved any more");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use super::{
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
-    pings::Validity,
+    keep_alives::Validity,
     state::{Action, Named, Outcome, Releasing, State, Ticket},
 };
 use crate::{
@@ -34,9 +34,9 @@ impl State {
     }
 
     fn kept_alive(&mut self, kept: &pb::KeptAlive, now: ClockPair) {
-        let validity = self.pings.validity(kept.ping, kept.valid_for_ms, now);
+        let validity = self.keep_alives.validity(kept.keep_alive_number, kept.valid_for_ms, now);
         let Some(validity) = validity else { return };
-        self.pings.answer(kept.ping);
+        self.keep_alives.answer(kept.keep_alive_number);
         let limits: HashMap<Handle, Duration> = (kept.limits.iter())
             .filter_map(|limit| {
                 let handle = Handle::parse(&limit.handle)?;
@@ -67,7 +67,8 @@ impl State {
     /// The answer to an acquire, or a part of the list after a resume.
     fn granted(&mut self, granted: &pb::Granted, now: ClockPair) {
         let Some(handle) = Handle::parse(&granted.handle) else { return };
-        let validity = self.pings.validity(granted.ping, granted.valid_for_ms, now);
+        let validity =
+            self.keep_alives.validity(granted.keep_alive_number, granted.valid_for_ms, now);
         match self.handles.get(&handle) {
             Some(Named::Held(id)) => self.listed(*id, validity, now),
             // The daemon has not received the release yet; it is sent again.

@@ -11,7 +11,7 @@ mod ask;
 mod attachment;
 mod grant;
 mod hear;
-mod pings;
+mod keep_alives;
 mod proclaim;
 mod shared;
 #[cfg(feature = "simulation")]

@@ -15,7 +15,7 @@ use super::{
     ask::Ask,
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
-    pings::Pings,
+    keep_alives::KeepAlives,
     proclaim::Proclaiming,
 };
 use crate::{
@@ -86,7 +86,7 @@ pub(crate) struct State {
     pub(super) profile: Arc<Profile>,
     pub(super) established: Option<Established>,
     pub(super) attachment: Attachment,
-    pub(super) pings: Pings,
+    pub(super) keep_alives: KeepAlives,
     /// In the order in which they were made, which is the order in which they
     /// are sent again.
     pub(super) asks: BTreeMap<Ticket, Ask>,
@@ -112,7 +112,7 @@ impl State {
             profile,
             established: None,
             attachment: Attachment::None,
-            pings: Pings::default(),
+            keep_alives: KeepAlives::default(),
             asks: BTreeMap::new(),
             requests: HashMap::new(),
             releases: BTreeMap::new(),
@@ -251,28 +251,28 @@ impl State {
     }
 
     /// When the next keep-alive is due; none without a stream.
-    pub(crate) fn next_ping(&self) -> Option<Moment> {
+    pub(crate) fn next_keep_alive(&self) -> Option<Moment> {
         let session = self.established.as_ref().filter(|_| self.attachment.is_open())?;
-        Some(self.pings.last_sent()? + session.keep_alive_every)
+        Some(self.keep_alives.last_sent()? + session.keep_alive_every)
     }
 
     pub(crate) fn is_closing(&self) -> bool {
         self.closed.is_some()
     }
 
-    pub(crate) fn ping(&mut self, now: ClockPair) {
-        let ping = self.pings.send(now);
-        self.send(Message::KeepAlive(pb::KeepAlive { ping }));
+    pub(crate) fn send_keep_alive(&mut self, now: ClockPair) {
+        let keep_alive_number = self.keep_alives.send(now);
+        self.send(Message::KeepAlive(pb::KeepAlive { keep_alive_number }));
     }
 
-    /// Whether the daemon owes an answer to the last ping. Not of interest for
+    /// Whether the daemon owes an answer to the last keep-alive. Not of interest for
     /// a fenced session: a new stream would not save its locks, but cost them.
     pub(crate) fn is_owed_an_answer(&self) -> bool {
-        !self.profile.fenced && !self.pings.last_is_answered()
+        !self.profile.fenced && !self.keep_alives.last_is_answered()
     }
 
     /// Whether the daemon would be in the wrong if it said nothing more: it has
-    /// a ping to answer, or the session to end.
+    /// a keep-alive to answer, or the session to end.
     pub(crate) fn awaits_word(&self) -> bool {
         self.is_closing() || self.is_owed_an_answer()
     }

@@ -1,4 +1,4 @@
-//! The task that keeps a session attached: connects, reads, pings, and comes
+//! The task that keeps a session attached: connects, reads, keep-alives, and comes
 //! back after a break.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
@@ -201,17 +201,17 @@ impl From<Setback> for Ending {
     }
 }
 
-/// Reads, and pings when it is time, until the stream ends.
+/// Reads, and keep-alives when it is time, until the stream ends.
 async fn keep(
     shared: &Shared,
     incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
     life: &mut Life,
 ) -> Result<Infallible, Ending> {
     loop {
-        let next_ping = shared.lock().state.next_ping().ok_or_else(|| {
+        let next_keep_alive = shared.lock().state.next_keep_alive().ok_or_else(|| {
             Setback::Broken("the daemon did not begin as the protocol says".to_owned())
         })?;
-        let mut due = pin!(leasehold_runtime::sleep_until(next_ping));
+        let mut due = pin!(leasehold_runtime::sleep_until(next_keep_alive));
         loop {
             tokio::select! {
                 biased;
@@ -226,12 +226,12 @@ async fn keep(
         if shared.lock().state.is_owed_an_answer() {
             return Err(Ending::Silence);
         }
-        shared.update(|inner| inner.state.ping(ClockPair::now()));
+        shared.update(|inner| inner.state.send_keep_alive(ClockPair::now()));
     }
 }
 
 /// Before the daemon is judged by what it has not said: takes what is already
-/// there, without waiting. No longer than that, lest the next ping be late.
+/// there, without waiting. No longer than that, lest the next keep-alive be late.
 async fn catch_up(
     shared: &Shared,
     incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
@@ -355,15 +355,16 @@ mod tests {
         pb::AttachResponse { message: Some(message) }
     }
 
-    /// With a stream whose last ping has not been answered.
+    /// With a stream whose last keep-alive has not been answered.
     fn owed_an_answer() -> (Shared, Life) {
         let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
         let shared = Shared::new(Arc::new(profile));
         let mut life = Life { began: Moment::now(), kept_alive: false };
         shared.lock().state.begin(ClockPair::now());
-        let opened = pb::Opened { ttl_ms: 9000, keep_alive_every_ms: 3000, ..Default::default() };
+        let opened =
+            pb::Opened { ttl_ms: 9000, keep_alive_interval_ms: 3000, ..Default::default() };
         hear(&shared, response(Message::Opened(opened)), &mut life);
-        shared.update(|inner| inner.state.ping(ClockPair::now()));
+        shared.update(|inner| inner.state.send_keep_alive(ClockPair::now()));
         assert!(shared.lock().state.is_owed_an_answer());
         (shared, life)
     }
@@ -371,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_there_counts_before_the_daemon_is_judged() {
         let (shared, mut life) = owed_an_answer();
-        let answer = pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits: vec![] };
+        let answer = pb::KeptAlive { keep_alive_number: 1, valid_for_ms: 9000, limits: vec![] };
         let said = [Message::Restored(pb::Restored {}), Message::KeptAlive(answer)];
         let mut incoming =
             tokio_stream::iter(said.map(response).map(Ok)).chain(tokio_stream::pending());

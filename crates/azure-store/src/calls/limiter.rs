@@ -179,8 +179,8 @@ impl CallLimiter {
     pub(crate) fn counts(&self) -> Vec<CallCount> {
         let all = KINDS.iter().flat_map(|kind| PURPOSES.iter().map(move |purpose| (kind, purpose)));
         all.map(|((kind, kind_name), (purpose, purpose_name))| CallCount {
-            kind: kind_name,
-            cause: purpose_name,
+            operation: kind_name,
+            purpose: purpose_name,
             count: self.counts[*kind as usize][*purpose as usize].load(Relaxed),
         })
         .filter(|calls| calls.count > 0)

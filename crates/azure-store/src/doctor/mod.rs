@@ -77,7 +77,7 @@ async fn essentials(
         return (report, None);
     }
     let probe = Probe::of(account, settings, entropy).await;
-    report.add(probe.finding(!settings.collect_after.is_zero()));
+    report.add(probe.finding(!settings.gc_after.is_zero()));
     let worth_it = !report.has_failed();
     (report, worth_it.then_some(probe))
 }

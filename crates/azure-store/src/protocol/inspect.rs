@@ -113,7 +113,7 @@ impl AzureStore {
 
     /// Returns the description of a lease.
     fn info(&self, name: LockName, state: BlobState, value: Option<Value>) -> LeaseInfo {
-        let place = Some(self.path(&name));
+        let location = Some(self.path(&name));
         let record = state.record.ok();
         let held = record.as_ref().filter(|_| state.leased);
         let now = state.date.unwrap_or_else(|| self.shared.blobs.service_seconds());
@@ -132,7 +132,7 @@ impl AzureStore {
                 .filter(|record| record.since > 0)
                 .map(|record| Duration::from_secs(now.saturating_sub(record.since))),
             broken: record.and_then(|record| record.broken),
-            place,
+            location,
         }
     }
 

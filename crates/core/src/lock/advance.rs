@@ -88,7 +88,7 @@ impl Lock {
             token,
             request: waiter.request,
             since: cx.now,
-            hold_until: waiter.longest_hold.map(|longest| cx.now + longest),
+            hold_until: waiter.max_hold_time.map(|longest| cx.now + longest),
             end_cause: None,
             value: waiter.value.take(),
             ends_at: None,

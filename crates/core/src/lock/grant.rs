@@ -50,7 +50,7 @@ pub enum Cause {
         reason: Box<str>,
     },
     /// The longest hold that was asked for is over.
-    HeldTooLong,
+    MaxHoldTime,
     /// The storage lease is not ours any more, or not surely.
     LeaseLost {
         /// What is known.

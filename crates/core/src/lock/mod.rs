@@ -60,7 +60,7 @@ pub struct Acquire {
     /// How long it waits.
     pub wait_limit: WaitLimit,
     /// The longest hold that it asks for.
-    pub longest_hold: Option<Duration>,
+    pub max_hold_time: Option<Duration>,
     /// The duration of the lease, if it must be acquired for this one.
     pub lease_duration: Option<Duration>,
     /// What it shows once it holds the lock, if it campaigns.

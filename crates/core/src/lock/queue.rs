@@ -37,7 +37,7 @@ pub(super) struct Waiter {
     /// How long it waits.
     pub(super) wait_limit: WaitLimit,
     /// The longest hold that it asks for.
-    pub(super) longest_hold: Option<Duration>,
+    pub(super) max_hold_time: Option<Duration>,
     /// The duration of the lease, if it must be acquired for this one.
     pub(super) lease_duration: Duration,
     /// What it shows once it holds the lock, if it campaigns.
@@ -157,7 +157,7 @@ mod tests {
             holder: Arc::default(),
             request: 1,
             wait_limit: WaitLimit::Forever,
-            longest_hold: None,
+            max_hold_time: None,
             lease_duration: Duration::from_secs(30),
             value: None,
             present,

@@ -263,7 +263,7 @@ impl Lock {
         if let Some(grant) = &mut self.grant
             && grant.hold_until.is_some_and(|at| cx.now >= at)
         {
-            let cause = grant.end_cause.take().map_or(Cause::HeldTooLong, |cause| *cause);
+            let cause = grant.end_cause.take().map_or(Cause::MaxHoldTime, |cause| *cause);
             self.end(cx.now, cause, cx);
         }
         self.tick_publishing(cx);

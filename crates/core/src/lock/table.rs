@@ -230,7 +230,7 @@ impl Locks {
             holder,
             request,
             wait_limit,
-            longest_hold,
+            max_hold_time,
             lease_duration,
             value,
         } = acquire;
@@ -262,7 +262,7 @@ impl Locks {
             holder,
             request,
             wait_limit,
-            longest_hold,
+            max_hold_time,
             lease_duration: lease_duration.unwrap_or(self.settings.lease_duration),
             value,
             present: true,

@@ -54,8 +54,10 @@ impl Sessions {
                 if session.grants.insert(handle, held).is_none() {
                     session.limited += usize::from(held.limited);
                 }
-                let (ping, valid_for) = (session.ping, session.valid_until(limit));
-                let granted = Message::Granted { request, token, handle, ping, valid_for };
+                let (keep_alive_number, valid_for) =
+                    (session.keep_alive_number, session.valid_until(limit));
+                let granted =
+                    Message::Granted { request, token, handle, keep_alive_number, valid_for };
                 self.send(key, granted, out);
             }
             Effect::Refused { session: key, request, name, why } => {

@@ -43,7 +43,7 @@ pub enum Request {
     /// "I am alive."
     KeepAlive {
         /// Rising.
-        ping: u64,
+        keep_alive_number: u64,
     },
     /// A lock.
     Acquire {
@@ -54,7 +54,7 @@ pub enum Request {
         /// How long to wait; none means for as long as the session lives.
         wait: Option<Duration>,
         /// The longest hold.
-        longest_hold: Option<Duration>,
+        max_hold_time: Option<Duration>,
         /// The duration of the lease, if it must be acquired for this one.
         lease_duration: Option<Duration>,
         /// What it shows once it holds the lock, if it campaigns.
@@ -97,7 +97,7 @@ pub enum Request {
 pub enum Event {
     /// A stream asks for a new session.
     Open(StreamId, Box<Open>),
-    /// A stream takes up a session, with a fresh ping.
+    /// A stream takes up a session, with a fresh keep-alive.
     Resume(StreamId, Secret, u64),
     /// A stream asks for something.
     Request(StreamId, Request),

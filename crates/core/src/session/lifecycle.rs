@@ -41,8 +41,8 @@ impl Sessions {
         self.locks(lock::Event::Tick, now, out);
     }
 
-    /// The schedule looks at a session at what was its deadline then; if pings
-    /// have arrived since, it is armed anew. So a ping does not touch the
+    /// The schedule looks at a session at what was its deadline then; if keep-alives
+    /// have arrived since, it is armed anew. So a keep-alive does not touch the
     /// schedule.
     pub(super) fn arm(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key.index()) {
@@ -80,7 +80,7 @@ impl Sessions {
             holder: Arc::new(open.holder),
             fenced: open.fenced,
             stream: Some(stream),
-            ping: 0,
+            keep_alive_number: 0,
             pinged_at: now,
             grants: HashMap::default(),
             waits: HashMap::default(),
@@ -113,7 +113,7 @@ impl Sessions {
             id: session.id,
             secret,
             ttl: session.ttl,
-            // A grant is valid no longer than its lease, so pings must come
+            // A grant is valid no longer than its lease, so keep-alives must come
             // often enough for the session and for the shortest lease.
             keep_alive_every: session.ttl.min(*DURATIONS.start()) / 3,
             valid_for: session.valid_for(),
@@ -124,7 +124,7 @@ impl Sessions {
         &mut self,
         stream: StreamId,
         secret: Secret,
-        ping: u64,
+        keep_alive_number: u64,
         now: Moment,
         out: &mut Vec<Action>,
     ) {
@@ -137,12 +137,13 @@ impl Sessions {
             return out.push(Action::End(stream, Some(Box::new(problem))));
         };
         let Some(session) = self.sessions.get_mut(key.index()) else { return };
-        if ping <= session.ping {
-            let last = session.ping;
-            let problem = not_higher("ping", ping, last, "of this session");
+        if keep_alive_number <= session.keep_alive_number {
+            let last = session.keep_alive_number;
+            let problem =
+                not_higher("keep_alive_number", keep_alive_number, last, "of this session");
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
-        session.ping = ping;
+        session.keep_alive_number = keep_alive_number;
         session.pinged_at = now;
         session.numbers.resume();
         if let Some(old) = session.stream.replace(stream) {
@@ -181,7 +182,7 @@ impl Sessions {
             request: grant.request,
             token: grant.token,
             handle: grant.handle,
-            ping: session.ping,
+            keep_alive_number: session.keep_alive_number,
             valid_for: session.valid_until(self.locks.limit(lock)),
         })
     }

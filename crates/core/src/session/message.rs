@@ -8,15 +8,15 @@ use leasehold_store::Breaker;
 use leasehold_types::{Holder, Reason, Token, secret};
 
 /// A message to a session's client. Lengths of time count from when the client
-/// sent the ping that is named.
+/// sent the keep-alive that is named.
 #[derive(Clone, Debug)]
 pub enum Message {
     /// The session is open, or taken up again.
     Opened(Box<Opened>),
     /// The answer to a keep-alive.
     KeptAlive {
-        /// The ping that is answered.
-        ping: u64,
+        /// The keep-alive that is answered.
+        keep_alive_number: u64,
         /// How long grants are valid.
         valid_for: Duration,
         /// Those that end earlier.
@@ -30,8 +30,8 @@ pub enum Message {
         token: Token,
         /// What a release must name.
         handle: Handle,
-        /// The ping from which `valid_for` counts.
-        ping: u64,
+        /// The keep-alive from which `valid_for` counts.
+        keep_alive_number: u64,
         /// How long the grant is valid.
         valid_for: Duration,
     },

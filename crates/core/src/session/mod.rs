@@ -1,9 +1,9 @@
 //! Sessions: who is alive, and what each holds and waits for. Pure: told what
 //! happened and when, it says what to do.
 //!
-//! A session lives for its ttl after the last ping that arrived. What its
+//! A session lives for its ttl after the last keep-alive that arrived. What its
 //! client is promised is a little shorter and counts from when the client sent
-//! that ping, so that the client always stops before the session expires
+//! that keep-alive, so that the client always stops before the session expires
 //! (safety rule 11).
 
 mod effect;
@@ -45,8 +45,8 @@ struct Session {
     fenced: bool,
     /// None while the stream is broken.
     stream: Option<StreamId>,
-    /// The last ping, and when it arrived.
-    ping: u64,
+    /// The last keep-alive, and when it arrived.
+    keep_alive_number: u64,
     pinged_at: Moment,
     grants: HashMap<Handle, Held>,
     waits: HashMap<u64, (LockId, Ticket)>,
@@ -70,7 +70,7 @@ struct Held {
 }
 
 impl Session {
-    /// When it expires unless another ping arrives.
+    /// When it expires unless another keep-alive arrives.
     fn deadline(&self) -> Moment {
         self.pinged_at + self.ttl
     }
@@ -81,12 +81,12 @@ impl Session {
         if self.push_pending { deadline.min(self.next_push_at) } else { deadline }
     }
 
-    /// How long its client may count on it, from when it sent the last ping.
+    /// How long its client may count on it, from when it sent the last keep-alive.
     fn valid_for(&self) -> Duration {
         self.valid_until(None)
     }
 
-    /// The same for a grant with a limit of its own. The ping was sent before
+    /// The same for a grant with a limit of its own. The keep-alive was sent before
     /// it arrived, and clocks may drift: so what counts from its sending ends
     /// before the limit.
     fn valid_until(&self, limit: Option<Moment>) -> Duration {
@@ -148,7 +148,9 @@ impl Sessions {
         }
         match event {
             Event::Open(stream, open) => self.open(stream, *open, now, out),
-            Event::Resume(stream, secret, ping) => self.resume(stream, secret, ping, now, out),
+            Event::Resume(stream, secret, keep_alive_number) => {
+                self.resume(stream, secret, keep_alive_number, now, out)
+            }
             Event::Request(stream, request) => {
                 // Without a session, the stream has been told so already.
                 if let Some(Some(key)) = self.streams.get(stream.0 as usize) {

@@ -39,8 +39,10 @@ impl Sessions {
             }
         }
         match request {
-            Request::KeepAlive { ping } => self.keep_alive(key, ping, now, out),
-            Request::Acquire { request, name, wait, longest_hold, lease_duration, value } => {
+            Request::KeepAlive { keep_alive_number } => {
+                self.keep_alive(key, keep_alive_number, now, out)
+            }
+            Request::Acquire { request, name, wait, max_hold_time, lease_duration, value } => {
                 let Some(session) = self.sessions.get(key.index()) else { return };
                 let wait_limit = match wait {
                     None => WaitLimit::Forever,
@@ -53,7 +55,7 @@ impl Sessions {
                     holder: Arc::clone(&session.holder),
                     request,
                     wait_limit,
-                    longest_hold,
+                    max_hold_time,
                     lease_duration,
                     value,
                 };
@@ -137,16 +139,21 @@ impl Sessions {
     pub(super) fn keep_alive(
         &mut self,
         key: SessionKey,
-        ping: u64,
+        keep_alive_number: u64,
         now: Moment,
         out: &mut Vec<Action>,
     ) {
         let Some(session) = self.sessions.get_mut(key.index()) else { return };
-        if ping <= session.ping {
-            let problem = not_higher("ping", ping, session.ping, "of this session");
+        if keep_alive_number <= session.keep_alive_number {
+            let problem = not_higher(
+                "keep_alive_number",
+                keep_alive_number,
+                session.keep_alive_number,
+                "of this session",
+            );
             return self.fail_stream(key, problem, now, out);
         }
-        session.ping = ping;
+        session.keep_alive_number = keep_alive_number;
         session.pinged_at = now;
         let session = &self.sessions[key.index()];
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
@@ -159,7 +166,7 @@ impl Sessions {
         }
     }
 
-    /// What the session may count on since its last ping.
+    /// What the session may count on since its last keep-alive.
     pub(super) fn kept_alive(&self, session: &Session) -> Message {
         let valid_for = session.valid_for();
         let limited = session.grants.iter().filter(|(_, held)| held.limited);
@@ -171,7 +178,7 @@ impl Sessions {
                 .filter(|(_, length)| *length < valid_for)
                 .collect()
         };
-        Message::KeptAlive { ping: session.ping, valid_for, limits }
+        Message::KeptAlive { keep_alive_number: session.keep_alive_number, valid_for, limits }
     }
 
     pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {

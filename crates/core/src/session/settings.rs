@@ -16,7 +16,7 @@ pub struct Settings {
     /// The ttl of those who ask for none.
     pub default_ttl: Duration,
     /// The longest that may be asked for.
-    pub longest_ttl: Duration,
+    pub max_ttl: Duration,
     /// How many sessions there may be.
     pub max_sessions: usize,
     /// How many locks one session may hold or wait for.
@@ -29,9 +29,9 @@ impl Settings {
         if asked.is_zero() {
             return Ok(self.default_ttl);
         }
-        if asked < MIN_TTL || asked > self.longest_ttl {
+        if asked < MIN_TTL || asked > self.max_ttl {
             let [asked, least, most] =
-                [asked, MIN_TTL, self.longest_ttl].map(humantime::format_duration);
+                [asked, MIN_TTL, self.max_ttl].map(humantime::format_duration);
             return Err(RequestError::invalid(
                 "ttl_ms",
                 format_args!("{asked} is out of range: this daemon allows {least} to {most}"),

@@ -58,7 +58,7 @@ struct Client {
     /// False: the client has lost its stream, and what it is sent is lost.
     connected: bool,
     secret: Option<Secret>,
-    pings: Vec<Moment>,
+    keep_alives: Vec<Moment>,
     requests: u64,
     asked: HashMap<u64, LockName>,
     beliefs: HashMap<Handle, Belief>,
@@ -96,7 +96,7 @@ enum Op {
     Break(u8),
     Store(usize, Fate),
     Leap(usize, u64),
-    /// Seconds of ordinary life: pings arrive, the store answers; but not to
+    /// Seconds of ordinary life: keep-alives arrive, the store answers; but not to
     /// the daemon that is named.
     Live(u8, Option<usize>),
 }
@@ -155,7 +155,7 @@ impl World {
     fn new(daemons: usize, clients: usize, seed: u64) -> Self {
         let settings = Settings {
             default_ttl: TTL,
-            longest_ttl: Duration::from_secs(60),
+            max_ttl: Duration::from_secs(60),
             max_sessions: 100,
             max_locks_per_session: 100,
         };
@@ -185,7 +185,7 @@ impl World {
                 stream: None,
                 connected: false,
                 secret: None,
-                pings: Vec::new(),
+                keep_alives: Vec::new(),
                 requests: 0,
                 asked: HashMap::default(),
                 beliefs: HashMap::default(),
@@ -235,7 +235,7 @@ impl World {
             belief.over = true;
         }
         self.clients[client].asked.clear();
-        self.clients[client].pings = vec![self.now];
+        self.clients[client].keep_alives = vec![self.now];
         let open = Open { ttl: TTL, holder: Holder::default(), fenced: false };
         self.event(daemon, Event::Open(stream, Box::new(open)));
     }
@@ -274,17 +274,18 @@ impl World {
                 Some(secret) => client.secret = Some(secret),
                 None => client.listed = Some(Vec::new()),
             },
-            Message::KeptAlive { ping, valid_for, limits } => {
+            Message::KeptAlive { keep_alive_number, valid_for, limits } => {
                 client.kept_alive += 1;
-                let sent = client.pings[ping as usize];
+                let sent = client.keep_alives[keep_alive_number as usize];
                 let limits: HashMap<_, _> = limits.into_iter().collect();
                 for (handle, belief) in &mut client.beliefs {
                     let length = limits.get(handle).copied().unwrap_or(valid_for);
                     belief.deadline = sent + on_a_slow_clock(length);
                 }
             }
-            Message::Granted { request, token, handle, ping, valid_for } => {
-                let deadline = client.pings[ping as usize] + on_a_slow_clock(valid_for);
+            Message::Granted { request, token, handle, keep_alive_number, valid_for } => {
+                let deadline =
+                    client.keep_alives[keep_alive_number as usize] + on_a_slow_clock(valid_for);
                 let Some(name) = client.asked.get(&request).cloned() else {
                     // Granted to a request that was given up: let it go.
                     let request = self.number(at);
@@ -354,11 +355,12 @@ impl World {
             Op::Pass(millis) => self.pass(Duration::from_millis(millis)),
             Op::Ping(client, delay) => {
                 let sent = self.now - Duration::from_millis(delay);
-                let sent = self.clients[client].pings.last().map_or(sent, |last| sent.max(*last));
+                let sent =
+                    self.clients[client].keep_alives.last().map_or(sent, |last| sent.max(*last));
                 if self.clients[client].connected {
-                    self.clients[client].pings.push(sent);
-                    let ping = self.clients[client].pings.len() as u64 - 1;
-                    self.request(client, Request::KeepAlive { ping });
+                    self.clients[client].keep_alives.push(sent);
+                    let keep_alive_number = self.clients[client].keep_alives.len() as u64 - 1;
+                    self.request(client, Request::KeepAlive { keep_alive_number });
                 }
             }
             Op::Acquire(client, lock, wait, hold) => {
@@ -367,14 +369,14 @@ impl World {
                     let name = lock_name(lock);
                     self.clients[client].asked.insert(request, name.clone());
                     let wait = wait.map(Duration::from_millis);
-                    let longest_hold = hold.map(Duration::from_millis);
+                    let max_hold_time = hold.map(Duration::from_millis);
                     self.request(
                         client,
                         Request::Acquire {
                             request,
                             name,
                             wait,
-                            longest_hold,
+                            max_hold_time,
                             lease_duration: None,
                             // One of the locks is an election.
                             value: (lock == ELECTION).then(|| [client as u8].into()),
@@ -425,9 +427,12 @@ impl World {
                     (self.clients[client].connected, self.clients[client].secret)
                 {
                     let stream = self.new_stream(client);
-                    self.clients[client].pings.push(self.now);
-                    let ping = self.clients[client].pings.len() as u64 - 1;
-                    self.event(self.clients[client].daemon, Event::Resume(stream, secret, ping));
+                    self.clients[client].keep_alives.push(self.now);
+                    let keep_alive_number = self.clients[client].keep_alives.len() as u64 - 1;
+                    self.event(
+                        self.clients[client].daemon,
+                        Event::Resume(stream, secret, keep_alive_number),
+                    );
                 }
             }
             Op::Reopen(client) => {

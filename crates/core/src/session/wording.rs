@@ -125,8 +125,8 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
         Cause::Broken { by, reason } => {
             (Reason::Broken, format!("lock {name} was broken by {by} ({reason:?})"))
         }
-        Cause::HeldTooLong => {
-            (Reason::HeldTooLong, format!("lost lock {name}: its maximum hold time is over"))
+        Cause::MaxHoldTime => {
+            (Reason::MaxHoldTime, format!("lost lock {name}: its maximum hold time is over"))
         }
         Cause::LeaseLost { why } => (Reason::LeaseLost, format!("lost lock {name}: {why}")),
         Cause::SteppedDown { by, reason } => (
@@ -144,7 +144,7 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
         Cause::Broken { by, reason } | Cause::SteppedDown { by, reason } => {
             Some(operator(by, reason))
         }
-        Cause::Expired | Cause::HeldTooLong | Cause::LeaseLost { .. } | Cause::ShuttingDown => None,
+        Cause::Expired | Cause::MaxHoldTime | Cause::LeaseLost { .. } | Cause::ShuttingDown => None,
     };
     Message::Lost { handle, reason, message: message.into(), operator }
 }

@@ -83,7 +83,7 @@ pub fn start(place: usize) {
     sim.embedded.stores.borrow_mut().insert(number, store.clone());
     let sessions = session::Settings {
         default_ttl: sim.plan.ttl,
-        longest_ttl: Duration::from_secs(60),
+        max_ttl: Duration::from_secs(60),
         max_sessions: 100,
         max_locks_per_session: 100,
     };

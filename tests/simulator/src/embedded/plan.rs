@@ -47,7 +47,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         linger: Duration::ZERO,
         ttl: Duration::from_millis(*rng.pick(&[1000, 3000, 5000, 10_000, 30_000])),
         drain: Duration::from_millis(*rng.pick(&[0, 1000, 10_000])),
-        collect_after: Duration::ZERO,
+        gc_after: Duration::ZERO,
         habits: Habits { emulator: false, grace: 0, drift: 0 },
         bad_clocks: false,
         unaware: false,

@@ -32,7 +32,7 @@ impl Plan {
     /// going back.
     fn make_lone(&mut self, rng: &mut Rng) {
         (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
-        self.collect_after = Duration::ZERO;
+        self.gc_after = Duration::ZERO;
         self.faults.retain(|(_, fault)| {
             matches!(
                 fault,
@@ -157,7 +157,7 @@ impl Plan {
     /// clock was ahead.
     fn make_seen(&mut self, rng: &mut Rng) {
         (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
-        self.collect_after = Duration::ZERO;
+        self.gc_after = Duration::ZERO;
         self.faults.retain(|(_, fault)| {
             matches!(
                 fault,

@@ -35,7 +35,7 @@ fn a_cut_shorter_than_the_ttl_loses_nothing() {
         two.stage.mend(client, daemon);
         two.stage.run(seconds(30));
         let connects = two.stage.record().connects(number);
-        // Pings are less than two seconds apart: so one of them was lost, and with
+        // KeepAlives are less than two seconds apart: so one of them was lost, and with
         // it the connection.
         assert!(connects >= 2 || length < 2, "{connects} connections");
         still_works(&mut two, &session);
@@ -103,7 +103,7 @@ fn a_holder_that_can_only_speak_knows_of_its_loss_in_time() {
     two.stage.run(seconds(6));
     let lost = two.knows_of_its_loss();
     assert!(lost <= cut + seconds(5), "cut at {cut:?}, lost at {lost:?}");
-    // Its pings arrived for a while, so the daemon may keep the lock for longer;
+    // Its keep-alives arrived for a while, so the daemon may keep the lock for longer;
     // but it gives it on in the end.
     two.hands_over(seconds(20));
     two.stage.mend(client, daemon);

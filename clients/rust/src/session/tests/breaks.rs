@@ -33,11 +33,11 @@ fn after_a_resume_what_is_not_listed_is_lost_or_sent_again() {
     subject.state.abandon(dropped);
     subject.actions();
 
-    let ping = subject.resume();
+    let keep_alive_number = subject.resume();
     let resumed_at = subject.now;
     assert_eq!(subject.sent(), []);
-    subject.hear(granted(1, 1, ping, 9000));
-    subject.hear(granted(won_request, 4, ping, 9000));
+    subject.hear(granted(1, 1, keep_alive_number, 9000));
+    subject.hear(granted(won_request, 4, keep_alive_number, 9000));
     subject.hear(queued(waiting_request));
     subject.hear(queued(dropped_request));
     let answered = subject.actions();
@@ -177,7 +177,7 @@ fn a_fenced_session_ends_with_its_stream() {
     let mut subject = Subject::new(true);
     subject.open();
     let grant = subject.grant("a", 1);
-    subject.ping();
+    subject.send_keep_alive();
     assert!(!subject.state.is_owed_an_answer());
     subject.actions();
     subject.later(1);
@@ -239,21 +239,21 @@ fn a_grant_is_not_renewed_before_it_was_listed() {
     let deadline = subject.deadline(late);
     subject.later(2);
     subject.detach();
-    let ping = subject.resume();
+    let keep_alive_number = subject.resume();
     let resumed_at = subject.now;
     assert_eq!((subject.deadline(early), subject.deadline(late)), (deadline, deadline));
-    subject.hear(granted(1, 1, ping, 9000));
+    subject.hear(granted(1, 1, keep_alive_number, 9000));
     assert_eq!((subject.deadline(early), subject.deadline(late)), (resumed_at + TTL, deadline));
     subject.later(1);
-    subject.ping();
-    subject.hear(kept_alive(ping + 1, 9000));
+    subject.send_keep_alive();
+    subject.hear(kept_alive(keep_alive_number + 1, 9000));
     assert_eq!((subject.deadline(early), subject.deadline(late)), (subject.now + TTL, deadline));
-    subject.hear(granted(2, 2, ping, 9000));
+    subject.hear(granted(2, 2, keep_alive_number, 9000));
     assert_eq!(subject.deadline(late), resumed_at + TTL);
     subject.hear(restored());
     assert_eq!((subject.lost_by(early), subject.lost_by(late)), (None, None));
-    subject.ping();
-    subject.hear(kept_alive(ping + 2, 9000));
+    subject.send_keep_alive();
+    subject.hear(kept_alive(keep_alive_number + 2, 9000));
     assert_eq!(subject.deadline(late), subject.now + TTL);
 }
 
@@ -297,16 +297,16 @@ fn a_daemon_that_is_not_ready_may_say_when_to_come_back() {
 }
 
 #[test]
-fn a_silent_daemon_is_noticed_at_the_next_ping() {
+fn a_silent_daemon_is_noticed_at_the_next_keep_alive_number() {
     let mut subject = Subject::attached();
-    assert_eq!(subject.state.next_ping(), Some(subject.now + TTL / 3));
+    assert_eq!(subject.state.next_keep_alive(), Some(subject.now + TTL / 3));
     assert!(!subject.state.is_owed_an_answer());
-    subject.ping();
+    subject.send_keep_alive();
     assert!(subject.state.is_owed_an_answer());
     subject.hear(kept_alive(1, 9000));
     assert!(!subject.state.is_owed_an_answer());
     subject.detach();
-    assert_eq!(subject.state.next_ping(), None);
+    assert_eq!(subject.state.next_keep_alive(), None);
 }
 
 #[test]

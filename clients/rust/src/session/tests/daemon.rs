@@ -34,8 +34,8 @@ pub(super) enum Held {
 pub(super) struct Daemon {
     pub(super) secret: u8,
     pub(super) alive: bool,
-    /// The last ping, and when it came.
-    pub(super) ping: (u64, Option<Moment>),
+    /// The last keep-alive, and when it came.
+    pub(super) keep_alive_number: (u64, Option<Moment>),
     pub(super) held: BTreeMap<u8, Held>,
     pub(super) waiting: VecDeque<(u8, u64)>,
     pub(super) handles: u8,
@@ -53,13 +53,13 @@ impl Daemon {
     }
 
     pub(super) fn granted(&self, request: u64, handle: HandleBytes) -> Heard {
-        let (ping, valid_for_ms) = (self.ping.0, self.promise());
-        Heard::Granted(pb::Granted { request, token: 1, handle, ping, valid_for_ms })
+        let (keep_alive_number, valid_for_ms) = (self.keep_alive_number.0, self.promise());
+        Heard::Granted(pb::Granted { request, token: 1, handle, keep_alive_number, valid_for_ms })
     }
 
     /// Ends the session if it was silent for too long.
     pub(super) fn expire(&mut self, now: Moment) {
-        if self.ping.1.is_some_and(|came| now.since(came) >= TTL) {
+        if self.keep_alive_number.1.is_some_and(|came| now.since(came) >= TTL) {
             self.end_session();
         }
         self.held
@@ -100,15 +100,18 @@ impl Daemon {
             Message::Open(_) => {
                 self.end_session();
                 self.secret += 1;
-                (self.alive, self.ping) = (true, (0, Some(now)));
+                (self.alive, self.keep_alive_number) = (true, (0, Some(now)));
                 out.push_back(Heard::Opened(self.opened(false)));
             }
             Message::Resume(resume) => {
                 if !self.alive || resume.resume_secret.first() != Some(&self.secret) {
                     return None;
                 }
-                assert!(resume.ping > self.ping.0, "a ping was used twice");
-                self.ping = (resume.ping, Some(now));
+                assert!(
+                    resume.keep_alive_number > self.keep_alive_number.0,
+                    "a keep-alive was used twice"
+                );
+                self.keep_alive_number = (resume.keep_alive_number, Some(now));
                 out.push_back(Heard::Opened(self.opened(true)));
                 for held in self.held.values() {
                     if let Held::Ours { handle, request, ending: None } = held {
@@ -120,11 +123,18 @@ impl Daemon {
                 }
                 out.push_back(Heard::Restored(pb::Restored {}));
             }
-            Message::KeepAlive(pb::KeepAlive { ping }) => {
-                assert!(ping > self.ping.0, "a ping was used twice");
-                self.ping = (ping, Some(now));
+            Message::KeepAlive(pb::KeepAlive { keep_alive_number }) => {
+                assert!(
+                    keep_alive_number > self.keep_alive_number.0,
+                    "a keep-alive was used twice"
+                );
+                self.keep_alive_number = (keep_alive_number, Some(now));
                 let (valid_for_ms, limits) = (self.promise(), vec![]);
-                out.push_back(Heard::KeptAlive(pb::KeptAlive { ping, valid_for_ms, limits }));
+                out.push_back(Heard::KeptAlive(pb::KeptAlive {
+                    keep_alive_number,
+                    valid_for_ms,
+                    limits,
+                }));
             }
             Message::Acquire(acquire) => {
                 let name = acquire.lock.expect("it is named").name;
@@ -188,7 +198,7 @@ impl Daemon {
         pb::Opened {
             resume_secret: vec![self.secret; 16].into(),
             ttl_ms,
-            keep_alive_every_ms: ttl_ms / 3,
+            keep_alive_interval_ms: ttl_ms / 3,
             valid_for_ms: ttl_ms.into(),
             resumed,
             ..Default::default()

@@ -46,8 +46,8 @@ struct World {
     guards: Vec<GrantId>,
     /// Those that were found lost.
     gone: BTreeSet<GrantId>,
-    /// When each ping was sent; a new session counts anew.
-    pings: BTreeMap<u64, Moment>,
+    /// When each keep-alive was sent; a new session counts anew.
+    keep_alives: BTreeMap<u64, Moment>,
     /// The furthest that any answer to a keep-alive reaches.
     promised: Option<Moment>,
     /// The same for each handle that was granted.
@@ -68,7 +68,7 @@ impl World {
             answered: BTreeSet::new(),
             guards: Vec::new(),
             gone: BTreeSet::new(),
-            pings: BTreeMap::new(),
+            keep_alives: BTreeMap::new(),
             promised: None,
             granted: BTreeMap::new(),
             requests: Vec::new(),
@@ -86,8 +86,10 @@ impl World {
         }
         self.attached = true;
         match self.subject.state.begin(self.subject.clocks()) {
-            Message::Open(_) => self.pings = [(0, self.subject.now)].into(),
-            Message::Resume(resume) => _ = self.pings.insert(resume.ping, self.subject.now),
+            Message::Open(_) => self.keep_alives = [(0, self.subject.now)].into(),
+            Message::Resume(resume) => {
+                _ = self.keep_alives.insert(resume.keep_alive_number, self.subject.now)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -119,7 +121,9 @@ impl World {
                 let ticket = state.proclaim(grant, "x", value);
                 self.open.push(ticket);
             }
-            (PING, _) if self.attached && state.next_ping().is_some() => self.subject.ping(),
+            (PING, _) if self.attached && state.next_keep_alive().is_some() => {
+                self.subject.send_keep_alive()
+            }
             (PASS, Value::Varint(ms)) => {
                 let length = Duration::from_millis(ms % 20_000);
                 self.subject.now = self.subject.now + length;
@@ -144,7 +148,7 @@ impl World {
         self.check();
     }
 
-    /// Request numbers and pings of few bits stand for those that are used.
+    /// Request numbers and keep-alives of few bits stand for those that are used.
     fn hear(&mut self, bytes: &[u8]) {
         let Ok(pb::AttachResponse { message: Some(mut message) }) =
             pb::AttachResponse::decode(bytes)
@@ -164,7 +168,9 @@ impl World {
         match &mut message {
             Heard::Granted(granted) => {
                 request(&mut granted.request);
-                if let Some(until) = until(&self.pings, granted.ping, granted.valid_for_ms) {
+                if let Some(until) =
+                    until(&self.keep_alives, granted.keep_alive_number, granted.valid_for_ms)
+                {
                     let furthest = self.granted.entry(granted.handle.to_vec()).or_insert(until);
                     *furthest = until.max(*furthest);
                 }
@@ -172,7 +178,8 @@ impl World {
             Heard::KeptAlive(kept) => {
                 let limits = kept.limits.iter().map(|limit| limit.valid_for_ms);
                 let longest = limits.fold(kept.valid_for_ms, u64::max);
-                self.promised = self.promised.max(until(&self.pings, kept.ping, longest));
+                self.promised =
+                    self.promised.max(until(&self.keep_alives, kept.keep_alive_number, longest));
             }
             Heard::Refused(refused) => request(&mut refused.request),
             Heard::Queued(queued) => request(&mut queued.request),
@@ -218,8 +225,12 @@ impl World {
         assert!(self.attached, "sent without a stream: {message:?}");
         self.sent += 1;
         match message {
-            Message::KeepAlive(pb::KeepAlive { ping }) => {
-                assert_eq!(self.pings.insert(ping, self.subject.now), None, "a ping is used twice");
+            Message::KeepAlive(pb::KeepAlive { keep_alive_number }) => {
+                assert_eq!(
+                    self.keep_alives.insert(keep_alive_number, self.subject.now),
+                    None,
+                    "a keep-alive is used twice"
+                );
             }
             Message::Acquire(pb::Acquire { request, .. })
             | Message::Release(pb::Release { request, .. })
@@ -253,9 +264,9 @@ impl World {
     }
 }
 
-/// How far a promise for a ping reaches, if that was sent.
-fn until(pings: &BTreeMap<u64, Moment>, ping: u64, ms: u64) -> Option<Moment> {
-    pings.get(&ping).map(|sent| *sent + Duration::from_millis(ms))
+/// How far a promise for a keep-alive reaches, if that was sent.
+fn until(keep_alives: &BTreeMap<u64, Moment>, keep_alive_number: u64, ms: u64) -> Option<Moment> {
+    keep_alives.get(&keep_alive_number).map(|sent| *sent + Duration::from_millis(ms))
 }
 
 fn hear(message: Heard) -> Field {

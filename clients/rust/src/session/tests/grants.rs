@@ -41,10 +41,10 @@ fn a_deadline_counts_from_the_ping_that_the_daemon_names() {
     let grant = subject.grant("a", 1);
     assert_eq!(subject.deadline(grant), opened_at + TTL);
     subject.later(3);
-    subject.ping();
+    subject.send_keep_alive();
     let first_ping_at = subject.now;
     subject.later(3);
-    subject.ping();
+    subject.send_keep_alive();
     subject.later(1);
     subject.hear(kept_alive(1, 9000));
     assert_eq!(subject.deadline(grant), first_ping_at + TTL);
@@ -62,11 +62,15 @@ fn a_grant_with_a_limit_of_its_own_keeps_it_until_it_is_not_listed() {
     let mut subject = Subject::attached();
     let (limited, free) = (subject.grant("a", 1), subject.grant("b", 2));
     let limits = vec![pb::GrantLimit { handle: vec![1; 16].into(), valid_for_ms: 1000 }];
-    subject.ping();
-    subject.hear(Heard::KeptAlive(pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits }));
+    subject.send_keep_alive();
+    subject.hear(Heard::KeptAlive(pb::KeptAlive {
+        keep_alive_number: 1,
+        valid_for_ms: 9000,
+        limits,
+    }));
     assert_eq!(subject.deadline(limited), subject.now + Duration::from_secs(1));
     assert_eq!(subject.deadline(free), subject.now + TTL);
-    subject.ping();
+    subject.send_keep_alive();
     subject.hear(kept_alive(2, 9000));
     assert_eq!(subject.deadline(limited), subject.now + TTL);
 }
@@ -79,7 +83,7 @@ fn a_loss_is_told_at_once_and_the_lock_is_given_back_by_the_holder() {
     subject.hear(lost(1));
     assert_eq!(subject.actions(), [Action::Ring(grant)]);
     assert_eq!(subject.lost_by(grant), Some(Reason::Broken));
-    subject.ping();
+    subject.send_keep_alive();
     subject.hear(kept_alive(1, 60_000));
     assert_eq!(subject.deadline(grant), deadline);
     assert!(matches!(subject.sent()[..], [Message::KeepAlive(_)]));
@@ -161,7 +165,7 @@ fn a_grant_that_is_over_when_it_comes_is_given_back_and_asked_for_later() {
     subject.later(9);
     subject.hear(granted(request, 1, 0, 9000));
     assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
-    subject.ping();
+    subject.send_keep_alive();
     subject.hear(kept_alive(1, 9000));
     let again = subject.sent_acquire().request;
     subject.hear(granted(again, 2, 1, 9000));
@@ -173,14 +177,14 @@ fn grant_lost_by_its_deadline_is_never_handed_out_again() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
     subject.later(9);
-    subject.ping();
+    subject.send_keep_alive();
     subject.hear(kept_alive(1, 9000));
     assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
     subject.actions();
     subject.ask("a", Wait::Forever);
     let request = subject.sent_acquire().request;
-    for ping in [1, 77] {
-        subject.hear(granted(request, 1, ping, 60_000));
+    for keep_alive_number in [1, 77] {
+        subject.hear(granted(request, 1, keep_alive_number, 60_000));
         assert_eq!((subject.lost_by(grant), subject.actions()), (Some(Reason::Expired), vec![]));
     }
     subject.hear(granted(request, 2, 1, 9000));
@@ -192,10 +196,14 @@ fn a_frozen_machine_loses_the_grants_whose_own_validity_is_used_up() {
     let mut subject = Subject::attached();
     let (limited, free) = (subject.grant("a", 1), subject.grant("b", 2));
     let limits = vec![pb::GrantLimit { handle: vec![1; 16].into(), valid_for_ms: 5000 }];
-    subject.ping();
-    subject.hear(Heard::KeptAlive(pb::KeptAlive { ping: 1, valid_for_ms: 9000, limits }));
+    subject.send_keep_alive();
+    subject.hear(Heard::KeptAlive(pb::KeptAlive {
+        keep_alive_number: 1,
+        valid_for_ms: 9000,
+        limits,
+    }));
     subject.later(2);
-    subject.ping();
+    subject.send_keep_alive();
     subject.freeze(3);
     // The answer comes after the freeze, and too late for one of them.
     subject.hear(kept_alive(2, 9000));
@@ -252,7 +260,7 @@ fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
             if *to == ticket),
         "{told:?}"
     );
-    subject.ping();
+    subject.send_keep_alive();
     subject.actions();
     subject.hear(kept_alive(1, 9000));
     let again = subject.sent_release();
@@ -267,12 +275,12 @@ fn whoever_waits_for_the_loss_looks_again_when_it_comes_nearer() {
     let grant = subject.grant("a", 1);
     let rings = |subject: &mut Subject| subject.actions().contains(&Action::Ring(grant));
     subject.later(3);
-    subject.ping();
+    subject.send_keep_alive();
     subject.hear(kept_alive(1, 9000));
     assert!(!rings(&mut subject), "it is farther away");
     subject.later(3);
-    subject.ping();
-    // The lease ends, and this ping was under way for longer.
+    subject.send_keep_alive();
+    // The lease ends, and this keep-alive was under way for longer.
     subject.hear(kept_alive(2, 5990));
     assert!(rings(&mut subject));
 }

@@ -119,8 +119,8 @@ impl World {
                 let (grant, _) = self.guards[at % self.guards.len()];
                 (0..*times).for_each(|_| self.proclaim(grant));
             }
-            Event::Ping if self.state.next_ping().is_some() => {
-                self.state.ping(ClockPair::then(self.now));
+            Event::Ping if self.state.next_keep_alive().is_some() => {
+                self.state.send_keep_alive(ClockPair::then(self.now));
             }
             Event::ToDaemon => self.daemon_hears(),
             Event::ToClient => {
@@ -266,7 +266,7 @@ impl World {
             let known = (self.daemon.held.values())
                 .any(|held| matches!(held, Held::Ours { handle: h, .. } if *h == handle));
             assert!(known, "the client believes in a grant that the daemon does not know");
-            let promised = self.daemon.ping.1.map(|came| came + TTL);
+            let promised = self.daemon.keep_alive_number.1.map(|came| came + TTL);
             assert!(Some(grant.deadline(&now)) <= promised, "more than was promised");
         }
     }

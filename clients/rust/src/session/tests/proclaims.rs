@@ -94,9 +94,9 @@ fn after_a_break_the_latest_value_is_sent_again_and_its_answer_holds_for_all() {
     subject.actions();
     let second = proclaim(&mut subject, grant, "b");
     assert_eq!(subject.actions(), [], "there is no stream");
-    let ping = subject.resume();
-    subject.hear(granted(1, 1, ping, 9000));
-    subject.hear(granted(2, 2, ping, 9000));
+    let keep_alive_number = subject.resume();
+    subject.hear(granted(1, 1, keep_alive_number, 9000));
+    subject.hear(granted(2, 2, keep_alive_number, 9000));
     let third = proclaim(&mut subject, grant, "c");
     assert_eq!(sent(&mut subject), [], "the daemon has not listed everything yet");
     subject.hear(restored());
@@ -178,8 +178,8 @@ fn a_value_that_can_not_be_stored_is_not_tried_again() {
         "{actions:?}"
     );
     subject.detach();
-    let ping = subject.resume();
-    subject.hear(granted(1, 1, ping, 9000));
+    let keep_alive_number = subject.resume();
+    subject.hear(granted(1, 1, keep_alive_number, 9000));
     subject.hear(restored());
     assert_eq!(sent(&mut subject), []);
     assert_eq!(subject.lost_by(grant), None);

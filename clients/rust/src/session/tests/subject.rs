@@ -58,7 +58,7 @@ impl Subject {
         };
         assert_eq!(resume.resume_secret.as_ref(), [9; 16]);
         self.hear(Heard::Opened(opened(true)));
-        resume.ping
+        resume.keep_alive_number
     }
 
     pub(super) fn later(&mut self, seconds: u64) {
@@ -96,8 +96,8 @@ impl Subject {
         self.state.detach(setback, self.clocks())
     }
 
-    pub(super) fn ping(&mut self) {
-        self.state.ping(self.clocks());
+    pub(super) fn send_keep_alive(&mut self) {
+        self.state.send_keep_alive(self.clocks());
     }
 
     pub(super) fn actions(&mut self) -> Vec<Action> {
@@ -160,24 +160,29 @@ pub(super) fn opened(resumed: bool) -> pb::Opened {
         session_id: "s".into(),
         resume_secret,
         ttl_ms,
-        keep_alive_every_ms: ttl_ms / 3,
+        keep_alive_interval_ms: ttl_ms / 3,
         valid_for_ms: ttl_ms.into(),
         resumed,
         ..Default::default()
     }
 }
 
-pub(super) fn granted(request: u64, handle: u8, ping: u64, valid_for_ms: u64) -> Heard {
+pub(super) fn granted(
+    request: u64,
+    handle: u8,
+    keep_alive_number: u64,
+    valid_for_ms: u64,
+) -> Heard {
     let handle = vec![handle; 16].into();
-    Heard::Granted(pb::Granted { request, token: 1, handle, ping, valid_for_ms })
+    Heard::Granted(pb::Granted { request, token: 1, handle, keep_alive_number, valid_for_ms })
 }
 
 pub(super) fn refused(request: u64, reason: pb::Reason) -> Heard {
     Heard::Refused(pb::Refused { request, reason: reason.into(), ..Default::default() })
 }
 
-pub(super) fn kept_alive(ping: u64, valid_for_ms: u64) -> Heard {
-    Heard::KeptAlive(pb::KeptAlive { ping, valid_for_ms, limits: vec![] })
+pub(super) fn kept_alive(keep_alive_number: u64, valid_for_ms: u64) -> Heard {
+    Heard::KeptAlive(pb::KeptAlive { keep_alive_number, valid_for_ms, limits: vec![] })
 }
 
 pub(super) fn queued(request: u64) -> Heard {

@@ -136,7 +136,7 @@ fn a_silent_session_loses_all_at_its_ttl_and_not_before() {
 /// An acquire as the client of `stream` sends it.
 fn acquire(request: u64, lock: u8, wait: Option<Duration>) -> Request {
     let name = lock_name(lock);
-    Request::Acquire { request, name, wait, longest_hold: None, lease_duration: None, value: None }
+    Request::Acquire { request, name, wait, max_hold_time: None, lease_duration: None, value: None }
 }
 
 impl World {
@@ -199,7 +199,7 @@ fn number_that_does_not_increase_ends_the_stream() {
         (acquire(1, 1, None), "request"),
         (Request::Release { request: 1, handle }, "request"),
         (Request::Proclaim { request: 1, handle, value: [1].into() }, "request"),
-        (Request::KeepAlive { ping: 0 }, "ping"),
+        (Request::KeepAlive { keep_alive_number: 0 }, "keep_alive_number"),
     ] {
         let mut world = calm(2);
         world.ask(0, None);
@@ -570,7 +570,7 @@ fn limits_are_kept_and_named() {
             request: number + 1,
             name: LockName::parse("", &number.to_string()).unwrap(),
             wait: None,
-            longest_hold: None,
+            max_hold_time: None,
             lease_duration: None,
             value: None,
         };

@@ -91,7 +91,7 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
     let azure = config::Azure {
         account_url: Some("http://127.0.0.1:1/acme".to_owned()),
         account_key: Some(SecretText::new("c2VjcmV0LWtleQ==")),
-        collect_after: if call == 11 { Duration::from_secs(3600) } else { Duration::ZERO },
+        gc_after: if call == 11 { Duration::from_secs(3600) } else { Duration::ZERO },
         protect_container: call == 12,
         ..config::Azure::default()
     }

@@ -4,16 +4,16 @@ use std::{collections::VecDeque, time::Duration};
 
 use leasehold_time::{ClockPair, Moment};
 
-/// Answers to pings further back than this are of no use: at three pings per
+/// Answers to keep-alives further back than this are of no use: at three keep-alives per
 /// ttl, their validity is over.
 const REMEMBERED: usize = 32;
 
-/// How long something is valid, counted from when a ping was sent. Counting
-/// from its answer, or from the sending of any other ping, would reach past
+/// How long something is valid, counted from when a keep-alive was sent. Counting
+/// from its answer, or from the sending of any other keep-alive, would reach past
 /// what the daemon promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
-    pub(crate) ping: u64,
+    pub(crate) keep_alive_number: u64,
     pub(crate) sent: ClockPair,
     pub(crate) length: Duration,
 }
@@ -31,39 +31,39 @@ impl Validity {
 }
 
 #[derive(Default)]
-pub(crate) struct Pings {
+pub(crate) struct KeepAlives {
     next: u64,
     sent: VecDeque<(u64, ClockPair)>,
     answered: Option<u64>,
 }
 
-impl Pings {
-    /// Notes that a ping is about to be sent, and numbers it.
+impl KeepAlives {
+    /// Notes that a keep-alive is about to be sent, and numbers it.
     pub(crate) fn send(&mut self, now: ClockPair) -> u64 {
-        let ping = self.next;
+        let keep_alive_number = self.next;
         self.next += 1;
-        self.sent.push_back((ping, now));
+        self.sent.push_back((keep_alive_number, now));
         if self.sent.len() > REMEMBERED {
             self.sent.pop_front();
         }
-        ping
+        keep_alive_number
     }
 
-    pub(crate) fn answer(&mut self, ping: u64) {
-        self.answered = self.answered.max(Some(ping));
+    pub(crate) fn answer(&mut self, keep_alive_number: u64) {
+        self.answered = self.answered.max(Some(keep_alive_number));
     }
 
-    /// Returns the validity in an answer to this ping that arrived at `now`.
-    /// `None` if the ping is unknown.
+    /// Returns the validity in an answer to this keep-alive that arrived at `now`.
+    /// `None` if the keep-alive is unknown.
     pub(crate) fn validity(
         &self,
-        ping: u64,
+        keep_alive_number: u64,
         valid_for_ms: u64,
         now: ClockPair,
     ) -> Option<Validity> {
-        let (_, sent) = self.sent.iter().rev().find(|(number, _)| *number == ping)?;
+        let (_, sent) = self.sent.iter().rev().find(|(number, _)| *number == keep_alive_number)?;
         let sent = leasehold_rules::validity_start(*sent, now);
-        Some(Validity { ping, sent, length: Duration::from_millis(valid_for_ms) })
+        Some(Validity { keep_alive_number, sent, length: Duration::from_millis(valid_for_ms) })
     }
 
     pub(crate) fn last_sent(&self) -> Option<Moment> {
@@ -71,7 +71,7 @@ impl Pings {
     }
 
     pub(crate) fn last_is_answered(&self) -> bool {
-        self.sent.back().map(|(ping, _)| *ping) <= self.answered
+        self.sent.back().map(|(keep_alive_number, _)| *keep_alive_number) <= self.answered
     }
 }
 
@@ -80,21 +80,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_validity_counts_from_its_own_ping() {
-        let mut pings = Pings::default();
+    fn validity_counts_from_its_keep_alive() {
+        let mut keep_alives = KeepAlives::default();
         let now = ClockPair::now();
-        assert_eq!(pings.send(now), 0);
-        assert_eq!(pings.send(ClockPair::now()), 1);
-        let validity = pings.validity(0, 1500, ClockPair::now()).expect("it was sent");
+        assert_eq!(keep_alives.send(now), 0);
+        assert_eq!(keep_alives.send(ClockPair::now()), 1);
+        let validity = keep_alives.validity(0, 1500, ClockPair::now()).expect("it was sent");
         assert_eq!(validity.ends_at(&now), now.at() + Duration::from_millis(1500));
-        assert!(pings.validity(2, 1500, now).is_none());
+        assert!(keep_alives.validity(2, 1500, now).is_none());
     }
 
     #[test]
     fn a_validity_is_used_up_by_the_clock_that_shows_more() {
         let seconds = Duration::from_secs;
         let sent = ClockPair::then(Moment::from_boot(seconds(1000)));
-        let validity = Validity { ping: 0, sent, length: seconds(10) };
+        let validity = Validity { keep_alive_number: 0, sent, length: seconds(10) };
         for (passed, leap, over) in [
             (0, 0, false),
             (9, 0, false),
@@ -115,24 +115,24 @@ mod tests {
 
     #[test]
     fn an_answer_to_an_older_ping_does_not_count_for_the_last() {
-        let mut pings = Pings::default();
-        assert!(pings.last_is_answered());
-        pings.send(ClockPair::now());
-        pings.send(ClockPair::now());
-        pings.answer(0);
-        assert!(!pings.last_is_answered());
-        pings.answer(1);
-        pings.answer(0);
-        assert!(pings.last_is_answered());
+        let mut keep_alives = KeepAlives::default();
+        assert!(keep_alives.last_is_answered());
+        keep_alives.send(ClockPair::now());
+        keep_alives.send(ClockPair::now());
+        keep_alives.answer(0);
+        assert!(!keep_alives.last_is_answered());
+        keep_alives.answer(1);
+        keep_alives.answer(0);
+        assert!(keep_alives.last_is_answered());
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut pings = Pings::default();
+        let mut keep_alives = KeepAlives::default();
         for _ in 0..10 * REMEMBERED {
-            pings.send(ClockPair::now());
+            keep_alives.send(ClockPair::now());
         }
-        assert_eq!(pings.sent.len(), REMEMBERED);
-        assert!(pings.validity(0, 1, ClockPair::now()).is_none());
+        assert_eq!(keep_alives.sent.len(), REMEMBERED);
+        assert!(keep_alives.validity(0, 1, ClockPair::now()).is_none());
     }
 }
