@@ -31,7 +31,7 @@ use leasehold_azure_store::{
 use leasehold_core::{lock, session};
 use leasehold_embedded_store::{Embedded, OpenError};
 use leasehold_runtime::sleep;
-use leasehold_store::{Endpoint, LeaseStore, finding::Verdict};
+use leasehold_store::{Endpoint, LeaseStore, finding::CheckStatus};
 use leasehold_time::Entropy;
 
 /// How long streams that were told to end are given to do so.
@@ -102,7 +102,7 @@ impl Daemon {
             Store::Embedded => Arc::new(Embedded::open(&config.data_dir)?),
             Store::Azure => Arc::new(open_azure(&config.azure, &mut entropy).await?),
         };
-        if let Some(trouble) = store.trouble() {
+        if let Some(trouble) = store.unavailability() {
             tracing::warn!("{trouble}");
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
@@ -302,10 +302,10 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
         return Err(Error::Unusable { place: account.display(), why });
     }
     for finding in report.findings() {
-        match finding.verdict {
-            Verdict::Ok => tracing::debug!("{}", finding.message()),
-            Verdict::Note => tracing::info!("{}", finding.message()),
-            Verdict::Warning | Verdict::Failed => tracing::warn!("{}", finding.message()),
+        match finding.status {
+            CheckStatus::Ok => tracing::debug!("{}", finding.message()),
+            CheckStatus::Note => tracing::info!("{}", finding.message()),
+            CheckStatus::Warning | CheckStatus::Failed => tracing::warn!("{}", finding.message()),
         }
     }
     let entropy = Entropy::system().map_err(Error::Entropy)?;
@@ -384,7 +384,7 @@ fn limit_connections(asked: usize, other_files: usize) -> usize {
 async fn report_health(store: Arc<dyn LeaseStore>, health: tonic_health::server::HealthReporter) {
     let mut last = None;
     loop {
-        let serving = store.trouble().is_none();
+        let serving = store.unavailability().is_none();
         if last.replace(serving) != Some(serving) {
             let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
             health.set_service_status("", status).await;

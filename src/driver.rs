@@ -115,8 +115,8 @@ impl Driver {
 
     /// Must have succeeded before a session with this ttl is opened.
     #[must_use]
-    pub fn cover(&self, ttl: Duration) -> Call<()> {
-        self.shared.store.cover(ttl)
+    pub fn persist_ttl(&self, ttl: Duration) -> Call<()> {
+        self.shared.store.persist_ttl(ttl)
     }
 
     /// Calls the core whenever something falls due. Never ends.

@@ -1,5 +1,5 @@
-//! Compiles the protocol without a system `protoc`, and keeps its description
-//! for gRPC reflection.
+//! Compiles the protocol without a system `protoc`, and stores its description for
+//! gRPC reflection.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("leasehold.v1.bin"), compiler.encode_file_descriptor_set())?;
     let client = out.join("client");
     fs::create_dir_all(&client)?;
-    // Clients share what they received; no field is copied out of the buffer.
+    // Byte fields of clients share the received buffer instead of copying it.
     tonic_prost_build::configure()
         .build_server(false)
         .bytes(".leasehold.v1")

@@ -1,5 +1,5 @@
-//! The daemon's configuration, for `serve` and `doctor`: a file, the environment,
-//! and a flag for each setting of the table.
+//! Configuration options of `serve` and `doctor`: a file, the environment, and a
+//! flag per setting of the table.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path, sync::LazyLock};
 
@@ -37,24 +37,24 @@ impl Configuration {
     }
 }
 
-/// Flags live as long as the program that parses them.
+/// Names of the flags by key; clap requires static strings.
 static FLAGS: LazyLock<BTreeMap<&'static str, String>> =
     LazyLock::new(|| SETTINGS.iter().map(|setting| (setting.key, setting.flag())).collect());
 
-/// What was given, for each setting that was. The values are not judged here,
-/// so that all mistakes can be told at once.
+/// Values of the given flags. They are validated later, so that all errors of a
+/// configuration are reported at once.
 #[derive(Clone)]
 struct SettingFlags(Vec<(&'static Setting, Vec<String>)>);
 
 impl SettingFlags {
-    /// The layer that these flags are.
+    /// Converts the flags into a configuration layer.
     fn layer(self) -> Layer {
         Layer::flags(self.0)
     }
 }
 
 impl fmt::Debug for SettingFlags {
-    // Some are secrets.
+    // Values are left out, because some are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(setting, _)| setting.key)).finish()
     }
@@ -87,16 +87,17 @@ impl FromArgMatches for SettingFlags {
 }
 
 const SECRET: &str =
-    " Better given by the environment or the file: flags are seen by all users of the machine.";
+    " Prefer the environment or the file: all users of the machine can read flags.";
 
 fn arg(setting: &'static Setting, defaults: &Config) -> Arg {
     let long = FLAGS.get(setting.key).map_or(setting.key, String::as_str);
-    let default = match setting.show(defaults) {
+    let default = match setting.value(defaults) {
         toml::Value::String(text) if text.is_empty() => String::new(),
         value => format!("[default: {value}] "),
     };
     let warning = if setting.is_secret() { SECRET } else { "" };
-    let short_help = format!("{} {default}", setting.about);
+    let range = setting.range().map(|range| format!("[range: {range}] ")).unwrap_or_default();
+    let short_help = format!("{} {range}{default}", setting.about);
     let long_help = format!(
         "{}.{warning}\n\nAllowed: {}\n{default}[env: {}]",
         setting.about,

@@ -1,5 +1,5 @@
-//! Which lock a command is about: by its name, or by the resource of a storage
-//! account that it is designated for.
+//! Options that select the lock of a command: its name, or the resource of a
+//! storage account for which it is designated.
 
 use std::env;
 
@@ -10,12 +10,12 @@ use leasehold_client::designated::Resource;
 
 use super::exit::{Failure, USAGE};
 
-/// The name of a lock, or a resource of which it follows.
+/// Name of a lock, or the resource from which the name is derived.
 #[derive(Debug, clap::Args)]
-pub(super) struct Which {
+pub(super) struct LockSelector {
     #[command(flatten)]
-    one: One,
-    /// With --table: only the entities with this partition key
+    target: Target,
+    /// With --table: the lock designated for the partition with this key
     #[arg(long, value_name = "KEY", requires = "table", allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["name", "blob", "container", "queue", "share"])]
     #[arg(help_heading = "Designated locks")]
@@ -29,7 +29,7 @@ pub(super) struct Which {
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct One {
+struct Target {
     /// Name of the lock: 1 to 256 bytes without control characters
     name: Option<String>,
     /// Instead of NAME: the lock designated for this table
@@ -49,10 +49,10 @@ struct One {
     share: Option<String>,
 }
 
-impl Which {
-    /// The name of the lock.
+impl LockSelector {
+    /// Returns the name of the lock.
     pub(super) fn lock_name(&self) -> Result<String, Failure> {
-        match &self.one.name {
+        match &self.target.name {
             Some(name) => Ok(name.clone()),
             None => self.designated(|variable| env::var(variable).ok()),
         }
@@ -64,22 +64,22 @@ impl Which {
             None => account_from(lookup)?,
         };
         let account = account.as_str();
-        let resource = match &self.one {
-            One { table: Some(table), .. } => match &self.partition {
+        let resource = match &self.target {
+            Target { table: Some(table), .. } => match &self.partition {
                 Some(partition) => Resource::Partition { account, table, partition },
                 None => Resource::Table { account, table },
             },
-            One { blob: Some(path), .. } => {
+            Target { blob: Some(path), .. } => {
                 let Some((container, blob)) = path.split_once('/') else {
-                    let message = "--blob takes CONTAINER/BLOB; the root container is $root";
+                    let message = "--blob must be CONTAINER/BLOB; the root container is $root";
                     return Err(Failure::new(USAGE, "usage", message));
                 };
                 Resource::Blob { account, container, blob }
             }
-            One { container: Some(container), .. } => Resource::Container { account, container },
-            One { queue: Some(queue), .. } => Resource::Queue { account, queue },
-            One { share: Some(share), .. } => Resource::Share { account, share },
-            _ => return Err(Failure::new(USAGE, "usage", "the name of a lock is missing")),
+            Target { container: Some(container), .. } => Resource::Container { account, container },
+            Target { queue: Some(queue), .. } => Resource::Queue { account, queue },
+            Target { share: Some(share), .. } => Resource::Share { account, share },
+            _ => return Err(Failure::new(USAGE, "usage", "the lock name is missing")),
         };
         Ok(resource.lock_name()?)
     }
@@ -88,9 +88,9 @@ impl Which {
 const ACCOUNT_URL: &str = "LEASEHOLD_AZURE_ACCOUNT_URL";
 const CONNECTION_STRING: &str = "LEASEHOLD_AZURE_CONNECTION_STRING";
 
-/// The account that the environment names. Whoever derives another name waits
-/// for another lock, so nothing is guessed. No message quotes a value: they may
-/// be secrets.
+/// Returns the account in the environment. It is not guessed, because a process
+/// that derives another name acquires another lock. Messages do not quote values,
+/// because they may be secrets.
 fn account_from(lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failure> {
     let given = |variable: &str| lookup(variable).filter(|text| !text.trim().is_empty());
     let usage = |message: String| Err(Failure::new(USAGE, "usage", message));
@@ -99,30 +99,31 @@ fn account_from(lookup: impl Fn(&str) -> Option<String>) -> Result<String, Failu
         (None, Some(text)) => (CONNECTION_STRING, account_of_string(&text)),
         (Some(_), Some(_)) => {
             return usage(format!(
-                "{ACCOUNT_URL} and {CONNECTION_STRING} both name an account: say by --account \
-                 which is meant"
+                "{ACCOUNT_URL} and {CONNECTION_STRING} both name an account: select one \
+                 with --account"
             ));
         }
         (None, None) => {
             return usage(format!(
-                "the account is missing: give --account, or set {ACCOUNT_URL} or \
+                "the account is missing: use --account, or set {ACCOUNT_URL} or \
                  {CONNECTION_STRING}"
             ));
         }
     };
     match account {
         Some(account) => Ok(account),
-        None => usage(format!("{variable} does not tell the account's name: give --account")),
+        None => usage(format!("{variable} does not contain the account's name: use --account")),
     }
 }
 
-/// `https://ACCOUNT.blob.…`, or for emulators `http://HOST:PORT/ACCOUNT`.
+/// Account of `https://ACCOUNT.blob.…` or, for emulators, of
+/// `http://HOST:PORT/ACCOUNT`.
 fn account_of_url(url: &str) -> Option<String> {
     let (url, _) = parse_account_url(url).ok()?;
     account_name(&url, ServiceKind::Blob).filter(|account| is_account_name(account))
 }
 
-/// The account as the fences read it from the same string.
+/// Account of a connection string, as the fences read it.
 fn account_of_string(text: &str) -> Option<String> {
     let read = ConnectionString::parse(text).ok()?;
     match &read.account {
@@ -140,7 +141,7 @@ mod tests {
     #[derive(Debug, clap::Parser)]
     struct Line {
         #[command(flatten)]
-        which: Which,
+        lock: LockSelector,
     }
 
     fn named(line: &str, environment: &[(&str, &str)]) -> Result<String, String> {
@@ -152,14 +153,14 @@ mod tests {
                 .find(|(name, _)| *name == wanted)
                 .map(|(_, value)| (*value).to_owned())
         };
-        match &line.which.one.name {
+        match &line.lock.target.name {
             Some(name) => Ok(name.clone()),
-            None => line.which.designated(lookup).map_err(|failure| format!("{failure:?}")),
+            None => line.lock.designated(lookup).map_err(|failure| format!("{failure:?}")),
         }
     }
 
     #[test]
-    fn resources_stand_for_their_locks() {
+    fn resources_select_their_locks() {
         for (line, lock) in [
             ("orders", "orders"),
             ("--table Orders --account acme", "azure/acme/table/orders"),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_comes_from_the_environment_of_the_daemon() {
+    fn account_comes_from_environment_of_daemon() {
         for (variable, value, account) in [
             (ACCOUNT_URL, "https://acme.blob.core.windows.net", "acme"),
             (ACCOUNT_URL, "https://acme.privatelink.blob.core.windows.net/?sig=hush", "acme"),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_without_secrets() {
+    fn missing_parts_are_named_without_secrets() {
         for (line, environment, hint) in [
             ("--queue jobs", vec![], "the account is missing"),
             ("--queue jobs --account AccountKey=hush", vec![], "letters, digits and hyphens"),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_account_is_said_without_secrets() {
+    fn text_without_account_is_refused_without_secrets() {
         for variable in [
             (ACCOUNT_URL, "https://hush.example/"),
             (ACCOUNT_URL, "hush://acme.blob.x/"),
@@ -248,7 +249,7 @@ mod tests {
             (ACCOUNT_URL, "https://user:hush@acme.blob.core.windows.net"),
         ] {
             let problem = named("--queue jobs", &[variable]).unwrap_err();
-            assert!(problem.contains("does not tell"), "{problem}");
+            assert!(problem.contains("does not contain the account"), "{problem}");
             assert!(!problem.contains("hush"), "{problem}");
         }
     }
@@ -261,11 +262,11 @@ mod fuzz {
 
     use super::*;
 
-    /// Stands for a secret wherever it is put.
-    const HUSH: &str = "aHVzaGh1c2g";
+    /// Stand-in for a secret.
+    const SECRET: &str = "aHVzaGh1c2g";
 
     const WORDS: &[&str] = &[
-        HUSH,
+        SECRET,
         "https://acme.blob.core.windows.net",
         "http://127.0.0.1:10000/devstoreaccount1",
         "AccountName=acme;",
@@ -281,13 +282,13 @@ mod fuzz {
         "@",
     ];
 
-    /// The client derives names of locks from the account as it reads it: who
-    /// derives another waits for another lock.
+    /// The client derives lock names from the account as it reads it. With another
+    /// account, the command would acquire another lock.
     #[test]
-    fn the_account_is_the_one_that_the_client_finds() {
-        Fuzz::new("designated-account").words(WORDS).longest(400).run(|input| {
+    fn account_is_the_same_as_in_client() {
+        Fuzz::new("designated-account").words(WORDS).max_bytes(400).run(|input| {
             let text = String::from_utf8_lossy(input);
-            let mut said = Vec::new();
+            let mut outcomes = Vec::new();
             let string = format!("BlobEndpoint={text};AccountKey=a2V5");
             for (variable, string) in [(CONNECTION_STRING, &*text), (ACCOUNT_URL, &*string)] {
                 let found = account_from(|asked| (asked == variable).then(|| text.to_string()));
@@ -295,22 +296,22 @@ mod fuzz {
                     Ok(account) => {
                         assert!(is_account_name(&account), "{account}");
                         let read = Account::from_connection_string(string);
-                        // A URL with a semicolon is another one in a string.
+                        // In a connection string, a semicolon ends the URL.
                         if let Ok(read) = &read
                             && (variable == CONNECTION_STRING || !text.contains(';'))
                         {
                             assert_eq!(account, read.name(), "{text:?}");
                         }
-                        said.push(format!("{variable} {}", read.is_ok()));
+                        outcomes.push(format!("{variable} {}", read.is_ok()));
                     }
                     Err(failure) => {
-                        let shown = format!("{failure:?}");
-                        assert!(!shown.contains(HUSH), "{shown}");
-                        said.push(shown);
+                        let message = format!("{failure:?}");
+                        assert!(!message.contains(SECRET), "{message}");
+                        outcomes.push(message);
                     }
                 }
             }
-            said.join("|")
+            outcomes.join("|")
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Exit codes, and failures told to people or programs.
+//! Exit codes, and failures as text or JSON.
 
 use std::{
     fmt,
@@ -11,44 +11,46 @@ use leasehold_client::{Error, Holder, Operator, Reason};
 use serde_json::{Map, Value, json};
 
 use super::{
-    output::{Output, Unwritten, holder_json, length, lock_name, millis, printable, quoted},
+    output::{
+        Output, WriteError, holder_json, lock_name, millis, printable, quoted, short_duration,
+    },
     palette::Palette,
     times,
 };
 use crate::config::ConfigErrors;
 
-/// Something went wrong that has no code of its own.
+/// Failure without a code of its own.
 pub(super) const FAILED: u8 = 1;
-/// The answer is not known to the daemons that could be asked.
+/// The result is known only to a daemon that could not be reached.
 pub(super) const UNKNOWN: u8 = 2;
-/// The command line is wrong (EX_USAGE).
+/// Usage error (EX_USAGE).
 pub(super) const USAGE: u8 = 64;
-/// A name, a ttl or the like is not acceptable (EX_DATAERR).
+/// Invalid name, TTL or other value (EX_DATAERR).
 pub(super) const INVALID: u8 = 65;
-/// The daemon can't be reached or can't serve now (EX_UNAVAILABLE).
+/// Daemon unreachable or unable to serve the request (EX_UNAVAILABLE).
 pub(super) const UNAVAILABLE: u8 = 69;
-/// The lock was lost while the command ran (EX_CANTCREAT).
+/// Lock lost while the command ran (EX_CANTCREAT).
 pub(super) const LOST: u8 = 73;
-/// The lock was not granted in time (EX_TEMPFAIL).
+/// Lock not granted in time (EX_TEMPFAIL).
 pub(super) const NOT_GRANTED: u8 = 75;
-/// The configuration has errors (EX_CONFIG).
+/// Invalid configuration (EX_CONFIG).
 pub(super) const CONFIG: u8 = 78;
-/// The command was found but can't be run, as in shells.
+/// Command found but not executable, as in shells.
 pub(super) const CANNOT_RUN: u8 = 126;
-/// The command was not found, as in shells.
+/// Command not found, as in shells.
 pub(super) const NOT_FOUND: u8 = 127;
 
-/// Why the program ends without having done what was asked.
+/// Premature end of a command.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Nobody reads our output any more, as in `leasehold ls | head`. That is
-    /// no error.
+    /// The reader of standard output has closed the pipe, as in
+    /// `leasehold ls | head`. Exits with 0.
     ReaderGone,
-    /// To be told.
-    Told(Report),
+    /// Error that is reported on standard error.
+    Error(Report),
 }
 
-/// A failure for people and for programs.
+/// Error for standard error, as text or JSON.
 #[derive(Debug)]
 pub(super) struct Report {
     code: u8,
@@ -58,27 +60,27 @@ pub(super) struct Report {
 }
 
 impl Failure {
-    /// A failure without details.
+    /// Creates an error without details.
     pub(super) fn new(code: u8, kind: &'static str, message: impl fmt::Display) -> Self {
         Self::with(code, kind, message, Map::new())
     }
 
-    /// A failure with what programs may want to know of it.
+    /// Creates an error with further JSON keys.
     pub(super) fn with(
         code: u8,
         kind: &'static str,
         message: impl fmt::Display,
         details: Map<String, Value>,
     ) -> Self {
-        Self::Told(Report { code, kind, message: message.to_string(), details })
+        Self::Error(Report { code, kind, message: message.to_string(), details })
     }
 
-    /// Tells it, and says how to end.
+    /// Prints the error and returns the exit code.
     pub(super) fn report(self, output: Output) -> ExitCode {
         match self {
             Self::ReaderGone => ExitCode::SUCCESS,
-            Self::Told(report) => {
-                // There is nowhere left to complain to.
+            Self::Error(report) => {
+                // A failed write can't be reported anywhere else.
                 let palette = Palette::stderr(output);
                 let _ = writeln!(io::stderr(), "{}", report.text(output, palette));
                 ExitCode::from(report.code)
@@ -109,18 +111,18 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<Unwritten> for Failure {
-    fn from(unwritten: Unwritten) -> Self {
-        match unwritten {
-            Unwritten::ReaderGone => Self::ReaderGone,
-            Unwritten::Failed(_) => Self::new(FAILED, "io", unwritten),
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::ReaderGone => Self::ReaderGone,
+            WriteError::Failed(_) => Self::new(FAILED, "io", error),
         }
     }
 }
 
 impl From<ConfigErrors> for Failure {
     fn from(errors: ConfigErrors) -> Self {
-        let details = details([("mistakes", Some(json!(errors.all())))]);
+        let details = details([("errors", Some(json!(errors.all())))]);
         Self::with(CONFIG, "configuration", errors, details)
     }
 }
@@ -132,7 +134,8 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// A failed request, about a lock of this namespace, that waited for this long.
+    /// Converts the error of a request about a lock in `namespace`. `waited` is the
+    /// wait limit of an acquire.
     pub(super) fn refused(error: Error, namespace: &str, waited: Option<Duration>) -> Self {
         let message = error.to_string();
         match error {
@@ -170,7 +173,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// The lock was lost.
+    /// Creates the error for a lost lock.
     pub(super) fn lost(
         lock: &str,
         reason: Option<Reason>,
@@ -188,8 +191,8 @@ impl Failure {
     }
 }
 
-/// The message of an acquire that was not granted, with the local time since which
-/// the lock is held: the daemon does not know the reader's time zone.
+/// Message of a refused acquire, with the local time of the current grant. The
+/// daemon can't format that time, because it does not know the reader's time zone.
 fn not_granted(
     message: &str,
     name: &str,
@@ -197,7 +200,7 @@ fn not_granted(
     (holder, held_for): (Option<&Holder>, Option<Duration>),
     waited: Option<Duration>,
 ) -> String {
-    // Without a holder, the message has another cause.
+    // Refusals without a holder have another cause.
     let Some(holder) = holder.map(quoted) else { return message.to_owned() };
     match reason {
         Reason::Held => {
@@ -208,7 +211,7 @@ fn not_granted(
         Reason::TimedOut => {
             let start = held_for.and_then(times::start);
             let since = start.map(|start| format!(" since {start}")).unwrap_or_default();
-            let after = waited.map(|waited| format!(" after {}", length(waited)));
+            let after = waited.map(|waited| format!(" after {}", short_duration(waited)));
             let after = after.unwrap_or_default();
             format!("timed out{after} waiting for lock {name}, held by {holder}{since}")
         }
@@ -216,7 +219,7 @@ fn not_granted(
     }
 }
 
-/// Flags that set a field of a request.
+/// Fields of requests, with the flags that set them.
 const FLAGS: [(&str, &str); 10] = [
     ("endpoint", "--endpoint"),
     ("lease_duration_ms", "--lease-duration"),
@@ -230,7 +233,7 @@ const FLAGS: [(&str, &str); 10] = [
     ("timeout_ms", "--timeout"),
 ];
 
-/// Names the flag instead of the field of the protocol.
+/// Replaces a field of the protocol by its flag.
 fn by_flag(field: &str, message: String) -> String {
     let flag = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| flag);
     match (flag, message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "))) {
@@ -239,14 +242,13 @@ fn by_flag(field: &str, message: String) -> String {
     }
 }
 
-/// Leaves out what is not known.
+/// Collects the known details.
 fn details<const N: usize>(entries: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let known = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     known.collect()
 }
 
-/// The names that the protocol has for its reasons. They are part of the
-/// output that programs rely on.
+/// Name of a reason in the protocol. Programs rely on these names.
 fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Held => "held",
@@ -280,14 +282,14 @@ mod tests {
 
     fn report(error: Error) -> Report {
         match Failure::from(error) {
-            Failure::Told(report) => report,
-            Failure::ReaderGone => panic!("not told"),
+            Failure::Error(report) => report,
+            Failure::ReaderGone => panic!("not reported"),
         }
     }
 
     #[test]
-    fn each_error_has_its_code() {
-        let message = || "why".to_owned();
+    fn each_error_has_exit_code() {
+        let message = || "message".to_owned();
         let lock = || "orders".to_owned();
         let unavailable = Error::Unavailable { message: message(), retry_after: None };
         assert_eq!(report(unavailable).code, 69);
@@ -301,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_holder_to_people_and_programs() {
+    fn refusal_names_holder_in_text_and_json() {
         let holder = Holder { client: "billing".to_owned(), ..Holder::default() };
         let refused = report(Error::NotGranted {
             lock: "orders".to_owned(),
             reason: Reason::TimedOut,
-            message: "not free within 3s".to_owned(),
+            message: "timed out after 3s".to_owned(),
             holder: Some(Box::new(holder)),
             held_for: Some(Duration::from_secs(12)),
             held_by_same_session: false,
@@ -341,9 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_reader_of_our_output_may_go_away() {
+    fn broken_pipe_is_ignored_on_stdout_only() {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(matches!(Failure::from(Unwritten::from(gone())), Failure::ReaderGone));
-        assert!(matches!(Failure::from(gone()), Failure::Told(Report { code: FAILED, .. })));
+        assert!(matches!(Failure::from(WriteError::from(gone())), Failure::ReaderGone));
+        assert!(matches!(Failure::from(gone()), Failure::Error(Report { code: FAILED, .. })));
     }
 }

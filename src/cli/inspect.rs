@@ -1,4 +1,4 @@
-//! Reads of locks, and the break of one: `ls`, `get`, `watch`, `check`, `break`.
+//! Commands that read and break locks: `ls`, `get`, `watch`, `check`, `break`.
 
 use std::{num::NonZeroUsize, process::ExitCode};
 
@@ -9,12 +9,12 @@ use super::{
     Globals,
     exit::{FAILED, Failure, UNKNOWN},
     lock_output::{LockOutput, Table, stored_json, stored_paragraph},
-    output::{Output, length, line, millis, offer},
+    output::{Output, line, millis, optional_line, short_duration},
     palette::Palette,
     peer, process, times,
 };
 
-/// As many rows as decide the widths of the columns.
+/// Number of rows that determine the widths of the columns.
 const ROWS_TO_FIT: usize = 1_000;
 
 #[derive(Debug, clap::Args)]
@@ -47,31 +47,31 @@ impl Ls {
             true => client.list_all_namespaces(&self.prefix),
             false => client.list(&self.prefix),
         };
-        let mut left = self.limit.map_or(usize::MAX, NonZeroUsize::get);
+        let mut remaining = self.limit.map_or(usize::MAX, NonZeroUsize::get);
         let mut table = Table::new(self.all_namespaces, Palette::stdout(globals.output));
         let mut rows = Vec::new();
         loop {
             let row = list.next().await.transpose()?.map(LockOutput::from);
-            let more = row.is_some() && left == 0;
-            let row = row.filter(|_| left > 0);
-            let last = row.is_none();
-            left = left.saturating_sub(1);
+            let has_more = row.is_some() && remaining == 0;
+            let row = row.filter(|_| remaining > 0);
+            let is_last = row.is_none();
+            remaining = remaining.saturating_sub(1);
             match globals.output {
                 Output::Json => row.map_or(Ok(()), |row| line(row.json()))?,
                 Output::Text => {
                     rows.extend(row);
-                    if (last && !rows.is_empty()) || rows.len() == ROWS_TO_FIT {
+                    if (is_last && !rows.is_empty()) || rows.len() == ROWS_TO_FIT {
                         table.lines(&rows).iter().try_for_each(line)?;
                         rows.clear();
                     }
                 }
             }
-            if more && let Some(limit) = self.limit {
+            if has_more && let Some(limit) = self.limit {
                 globals
                     .output
                     .note(format_args!("printed the first {limit} locks; there are more"));
             }
-            if last {
+            if is_last {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -104,19 +104,19 @@ impl Get {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let shown = LockOutput::from(client.inspect(&self.name).await?);
+        let lock = LockOutput::from(client.inspect(&self.name).await?);
         match globals.output {
-            Output::Text => line(shown.paragraph(Palette::stdout(globals.output)))?,
-            Output::Json => line(shown.json())?,
+            Output::Text => line(lock.paragraph(Palette::stdout(globals.output)))?,
+            Output::Json => line(lock.json())?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The current state comes first, then a line for every change, until \
-interrupted. A slow reader gets the latest state of each changed lock, not every state in between. \
-Each line begins with the local time at which it arrived. With --output json, \"time\" has it in UTC \
+#[command(after_help = "Prints the current state first, then a line for every change, until \
+interrupted. A slow reader receives the latest state of each changed lock, not every intermediate \
+state. Each line begins with the local time of its arrival. With --output json, \"time\" has it in UTC \
 (RFC 3339), and \"initial\" is true for the current state.
 
 Examples:
@@ -136,17 +136,17 @@ impl WatchArgs {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
         let prefix = Watch::Prefix(self.prefix.unwrap_or_default());
-        let mut watching = client.watch(self.name.map_or(prefix, Watch::Name)).await?;
+        let mut changes = client.watch(self.name.map_or(prefix, Watch::Name)).await?;
         let palette = Palette::stdout(globals.output);
-        while let Some(change) = watching.next().await.transpose()? {
-            let shown = LockOutput::from(change.lock);
+        while let Some(change) = changes.next().await.transpose()? {
+            let lock = LockOutput::from(change.lock);
             match globals.output {
                 Output::Text => {
                     let time = palette.dim(&times::local_now());
-                    line(format_args!("{time} {}", shown.line(palette)))?;
+                    line(format_args!("{time} {}", lock.line(palette)))?;
                 }
                 Output::Json => {
-                    let mut object = shown.json();
+                    let mut object = lock.json();
                     object["time"] = times::utc_now().into();
                     object["initial"] = change.initial.into();
                     line(object)?;
@@ -158,22 +158,23 @@ impl WatchArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The answer may be out of date when it arrives. A resource that must be \
-safe remembers the highest token that it has seen and refuses lower ones itself.
+#[command(after_help = "The result may be out of date when it arrives. Do not use it as a fence: \
+a resource must itself refuse tokens lower than the highest it has seen.
 
-If the lock is held through another daemon, that daemon is asked, if it can be reached from here.
+If the lock is held through another daemon, the request is forwarded to that daemon, if it can be \
+reached from here.
 
 Exit codes:
   0    the lock is held with this token
-  1    it is not: the token is stale, was never granted, or the lock is not held
-  2    unknown: only the holder's daemon knows, and it could not be asked
+  1    the token is stale or was never granted, or the lock is not held
+  2    unknown: the holder's daemon could not be reached
 
 Examples:
   leasehold check orders 1048577 && ./publish")]
 pub(super) struct Check {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// The token
+    /// Token to check
     token: u64,
 }
 
@@ -183,29 +184,27 @@ impl Check {
         let check = client.check(&self.name, self.token.into()).await?;
         let Self { name, token } = self;
         let (state, sentence) = match check.state {
-            TokenState::Current => ("current", "is the token of the present holder"),
-            TokenState::Stale => {
-                ("stale", "has been overtaken: the lock is held with a greater token")
-            }
-            TokenState::NotHeld => ("not_held", "is of no present holder: the lock is not held"),
+            TokenState::Current => ("current", "is the token of the current holder"),
+            TokenState::Stale => ("stale", "is stale: the lock is held with a higher token"),
+            TokenState::NotHeld => ("not_held", "has no current holder: the lock is not held"),
             TokenState::NeverGranted => {
-                ("never_granted", "was never granted: the lock is held with a smaller token")
+                ("never_granted", "was never granted: the lock is held with a lower token")
             }
-            TokenState::Unknown => ("unknown", "may be that of the current holder"),
+            TokenState::Unknown => ("unknown", "may belong to the current holder"),
         };
         let advice = match check.state {
             TokenState::Unknown => format!("; {}", peer::advice(check.lock.daemon.as_ref())),
             _ => String::new(),
         };
-        let shown = LockOutput::from(check.lock);
-        // The exit code is the answer, also if nobody reads why.
+        let lock = LockOutput::from(check.lock);
+        // The exit code is the result, even if the output is closed.
         match globals.output {
             Output::Text => {
-                let line = shown.line(Palette::stdout(globals.output));
-                offer(format!("token {token} {sentence}{advice}\n{line}"))?;
+                let line = lock.line(Palette::stdout(globals.output));
+                optional_line(format!("token {token} {sentence}{advice}\n{line}"))?;
             }
-            Output::Json => offer(json!({
-                "name": name, "token": token, "state": state, "lock": shown.json(),
+            Output::Json => optional_line(json!({
+                "name": name, "token": token, "state": state, "lock": lock.json(),
             }))?,
         }
         Ok(ExitCode::from(match check.state {
@@ -218,13 +217,13 @@ impl Check {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The holder is notified immediately that it has lost the lock. The next waiter \
-gets it when the holder has released it, and no later than at the holder's deadline. The reason and \
-the operator (user@host) are sent to the holder, logged by the daemon and stored with the lock (see \
-`get --verbose`).
+    after_help = "The holder is notified immediately that it has lost the lock. The lock goes to \
+the next waiter when the holder has released it, no later than at the holder's deadline. The reason \
+and the operator (user@host) are sent to the holder, logged by the daemon and stored with the lock \
+(see `get --verbose`).
 
-A lock that is held through another daemon is broken too: that daemon can't renew its lease and \
-notifies the holder; the lock is free when the lease expires.
+A lock that is held through another daemon is broken too: that daemon can't renew its lease any \
+longer and notifies the holder. The lock is free when the lease expires.
 
 Breaking a lock that has no holder does nothing and is no error.
 
@@ -242,20 +241,21 @@ pub(super) struct Break {
 impl Break {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let broken = client.break_lock(&self.name).by(process::who()).reason(&self.reason).await?;
-        let shown = LockOutput::from(broken.lock);
+        let broken =
+            client.break_lock(&self.name).by(process::operator()).reason(&self.reason).await?;
+        let lock = LockOutput::from(broken.lock);
         let palette = Palette::stdout(globals.output);
         match globals.output {
             Output::Text if broken.broken => {
-                let within = length(broken.free_within);
-                let before = shown.line(palette);
+                let within = short_duration(broken.free_within);
+                let before = lock.line(palette);
                 line(format!("broken; free within {within}. State before:\n{before}"))?;
             }
-            Output::Text => line(format!("nothing to break: {}", shown.line(palette)))?,
+            Output::Text => line(format!("nothing to break: {}", lock.line(palette)))?,
             Output::Json => line(json!({
                 "broken": broken.broken,
                 "free_within_ms": millis(broken.free_within),
-                "lock": shown.json(),
+                "lock": lock.json(),
             }))?,
         }
         Ok(ExitCode::SUCCESS)

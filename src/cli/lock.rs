@@ -1,4 +1,4 @@
-//! `lock`: hold a lock, while a command runs or until interrupted.
+//! `lock`: holds a lock, while a command runs or until interrupted.
 
 use std::{
     ffi::OsString,
@@ -13,14 +13,14 @@ use tokio::sync::watch;
 
 use super::{
     Globals,
-    designated::Which,
+    designated::LockSelector,
     exit::Failure,
     options::connected,
-    output::{Output, lock_name, offer},
+    output::{Output, lock_name, optional_line},
     process::{self, Signals},
     run::{
-        self, Cause, Denied, Ended, Held, Notes, Program, RunOptions, Seen, Supervisor, WaitTarget,
-        Waiting,
+        self, Cause, Denied, Ended, Held, Notes, Program, RunOptions, Supervisor, WaitState,
+        WaitTarget, Waiting,
     },
 };
 use leasehold_time::Moment;
@@ -34,15 +34,15 @@ are forwarded to the command.
 Without COMMAND: prints the token, one line, and holds the lock until SIGINT (Ctrl-C), SIGTERM, \
 SIGHUP or SIGQUIT; then releases it and exits with 0. With --output json, the line is an object with \
 the keys lock, namespace and token. If the lock is lost, it exits with 73 and leaves the lock to \
-expire: the work that the lock protects has until then to stop.
+expire, so that the work that it protects can stop until then.
 
 Pass LEASEHOLD_TOKEN to the resource that the lock protects, and let the resource refuse a token \
-lower than the highest it has seen. No lock service can stop a command that was paused while it was \
-writing; the token can.
+lower than the highest it has seen. No lock service can stop the write of a command that was paused \
+and resumes after its lock was lost; the token can.
 
 A lock can be designated for a resource of a storage account (--table and others): its name is \
-derived from the resource, so that all programs that use the resource agree on it. A table and one of \
-its partitions have two different locks, and so have a container and a blob in it.
+derived from the resource, so that all programs that use the resource agree on it. A table and its \
+partitions have different locks, and so do a container and its blobs.
 
 When the lock is lost, or can't be kept alive, the command and its whole process group get SIGTERM \
 early, and SIGKILL shortly before the lock could be granted to another client. This holds also if \
@@ -69,11 +69,9 @@ Examples:
 )]
 pub(super) struct Lock {
     #[command(flatten)]
-    which: Which,
-    /// What that comes to.
+    lock: LockSelector,
     #[arg(skip)]
     name: String,
-    /// Namespace of the lock.
     #[arg(skip)]
     namespace: String,
     /// Maximum time to wait for the lock [default: no limit]
@@ -89,7 +87,7 @@ pub(super) struct Lock {
     /// End the grant and stop the command after this time (minimum 1s)
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     max_hold_time: Option<Duration>,
-    /// Duration of the storage lease without a renewal, if it must be acquired (15s to 60s)
+    /// Duration of the storage lease without renewals, if it is not held yet (15s to 60s)
     /// [default: the daemon's lease_duration]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease_duration: Option<Duration>,
@@ -103,14 +101,14 @@ pub(super) struct Lock {
 
 impl Lock {
     pub(super) async fn run(mut self, globals: &Globals) -> Result<ExitCode, Failure> {
-        self.name = self.which.lock_name()?;
+        self.name = self.lock.lock_name()?;
         self.namespace = globals.namespace();
         let client = connected(self.connect(globals).await)?;
-        let notes = Notes::begin(globals.output)?;
-        process::reap_orphans()?;
+        let notes = Notes::start(globals.output)?;
+        process::reap_untracked_children()?;
         let ended = self.run_with(&client, globals.output, &notes).await;
-        // The lock is given back: now there is time for who reads slowly.
-        notes.written().await;
+        // After the release, so that a slow reader does not delay it.
+        notes.flush().await;
         ended
     }
 
@@ -123,11 +121,11 @@ impl Lock {
         let mut signals = Signals::listen(&run::FORWARDED_SIGNALS)?;
         let limit = if self.no_wait { Some(Duration::ZERO) } else { self.wait };
         let waiting = Waiting::new(WaitTarget::Hold(&self.name), limit, output, notes.clone());
-        let (sender, news) = watch::channel(Seen::default());
+        let (sender, updates) = watch::channel(WaitState::default());
         let request = self.request(client).on_progress(move |progress| {
-            sender.send_modify(|seen| seen.progress = Some((progress, Moment::now())));
+            sender.send_modify(|state| state.progress = Some((progress, Moment::now())));
         });
-        let guard = match waiting.until(request.acquire(), news, &mut signals).await {
+        let guard = match waiting.wait_for(request.acquire(), updates, &mut signals).await {
             Ok(guard) => guard,
             Err(denied) => {
                 run::close(client, &mut signals).await;
@@ -151,12 +149,12 @@ impl Lock {
         }
         if output == Output::Text && io::stderr().is_terminal() {
             let name = lock_name(guard.namespace(), guard.name());
-            notes.tell(format_args!("acquired lock {name} with token {}", guard.token()));
+            notes.note(format_args!("acquired lock {name} with token {}", guard.token()));
         }
         let program = Program { command: &self.command, environment: &[], output };
         let mut supervisor = Supervisor::new(&guard, &options);
         let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
-        run::give_back(guard, &mut signals, notes).await;
+        run::release(guard, &mut signals, notes).await;
         run::close(client, &mut signals).await;
         match ended? {
             Ended::Exited(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
@@ -177,8 +175,8 @@ impl Lock {
         signals: &mut Signals,
     ) -> Result<ExitCode, Failure> {
         match output {
-            Output::Text => offer(guard.token())?,
-            Output::Json => offer(json!({
+            Output::Text => optional_line(guard.token())?,
+            Output::Json => optional_line(json!({
                 "lock": guard.name(),
                 "namespace": guard.namespace(),
                 "token": guard.token().get(),
@@ -186,17 +184,17 @@ impl Lock {
         }
         if output == Output::Text && io::stderr().is_terminal() {
             let name = lock_name(guard.namespace(), guard.name());
-            options.notes.tell(format_args!("holding lock {name}; press Ctrl-C to release it"));
+            options.notes.note(format_args!("holding lock {name}; press Ctrl-C to release it"));
         }
         match Supervisor::new(&guard, options).hold(signals).await? {
             Held::Interrupted => {
-                run::give_back(guard, signals, options.notes).await;
+                run::release(guard, signals, options.notes).await;
                 run::close(client, signals).await;
                 Ok(ExitCode::SUCCESS)
             }
             Held::Lost(Cause { reason, message, operator }) => {
-                // Not released: the work that the lock protects is elsewhere, and has
-                // until the deadline to stop.
+                // Not released: the work that the lock protects runs in another process
+                // and has until the deadline to stop.
                 std::mem::forget(guard);
                 Err(Failure::lost(&self.name, reason, operator.as_ref(), message))
             }

@@ -1,4 +1,4 @@
-//! A lock as people and programs are shown it.
+//! State of a lock as text and JSON.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use leasehold_client::{Holder, LockInfo, StoredInfo};
 use serde_json::{Value, json};
 
 use super::{
-    output::{holder_json, length, millis, printable},
+    output::{holder_json, millis, printable, short_duration},
     palette::Palette,
     times,
 };
 
-/// What is shown of a lock.
+/// State of a lock, for output.
 #[derive(Debug, Clone)]
 pub(super) struct LockOutput {
     namespace: String,
@@ -42,8 +42,7 @@ impl From<LockInfo> for LockOutput {
 }
 
 impl LockOutput {
-    /// For programs. What is not known is null, so that the keys are always
-    /// the same.
+    /// JSON object. Unknown values are null, so that all keys are always present.
     pub(super) fn json(&self) -> Value {
         json!({
             "namespace": self.namespace,
@@ -58,7 +57,7 @@ impl LockOutput {
         })
     }
 
-    /// For people, on one line.
+    /// Text on one line.
     pub(super) fn line(&self, palette: Palette) -> String {
         let name = palette.bold(&printable(&self.name));
         let mut parts = vec![format!("{name}: {}", self.painted(self.state(), palette))];
@@ -73,7 +72,7 @@ impl LockOutput {
         parts.join(", ")
     }
 
-    /// For people, all that is known.
+    /// Text with one line per known fact.
     pub(super) fn paragraph(&self, palette: Palette) -> String {
         let mut lines = vec![
             ("name", palette.bold(&printable(&self.name))),
@@ -91,7 +90,7 @@ impl LockOutput {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// A text about the state, in its color.
+    /// Formats a text in the color of the state.
     fn painted(&self, text: &str, palette: Palette) -> String {
         match (self.held, self.ending) {
             (true, true) => palette.bad(text),
@@ -119,7 +118,7 @@ impl LockOutput {
             self.namespace.clone(),
             printable(&self.name),
             if self.ending { "ending" } else { self.state() }.to_owned(),
-            self.held_for.map_or_else(unknown, length),
+            self.held_for.map_or_else(unknown, short_duration),
             self.token.map_or_else(unknown, |token| token.to_string()),
             self.waiting.to_string(),
             if self.held { self.holder() } else { unknown() },
@@ -127,12 +126,12 @@ impl LockOutput {
     }
 }
 
-/// A line of a paragraph.
+/// Formats one line of a paragraph.
 fn entry(key: &str, value: &str, palette: Palette) -> String {
     format!("{} {value}", palette.dim(&format!("{key:<10}")))
 }
 
-/// A lock and how it is stored, for people.
+/// Lock and its storage as text.
 pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String {
     let mut lines = vec![
         LockOutput::from(stored.lock.clone()).paragraph(palette),
@@ -146,7 +145,7 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
         lines.push(entry("last break", &printable(&note), palette));
     }
     if !stored.calls.is_empty() {
-        let head = format!("{:<10} {:<10} {:>10}", "CALL", "CAUSE", "COUNT");
+        let head = format!("{:<10} {:<10} {:>10}", "OPERATION", "PURPOSE", "COUNT");
         lines.push(format!("\n{}", palette.bold(&head)));
         for calls in &stored.calls {
             let (operation, purpose) = (printable(&calls.operation), printable(&calls.purpose));
@@ -156,7 +155,7 @@ pub(super) fn stored_paragraph(stored: &StoredInfo, palette: Palette) -> String 
     lines.join("\n")
 }
 
-/// The same for programs.
+/// Lock and its storage as a JSON object.
 pub(super) fn stored_json(stored: &StoredInfo) -> Value {
     let mut object = LockOutput::from(stored.lock.clone()).json();
     object["store"] = stored.store.as_str().into();
@@ -175,27 +174,27 @@ pub(super) fn stored_json(stored: &StoredInfo) -> Value {
 const HEADINGS: [&str; 7] =
     ["NAMESPACE", "NAME", "STATE", "HELD FOR", "TOKEN", "WAITING", "HOLDER"];
 
-/// Index of the column that has a color.
-const STATE: usize = 2;
+/// Index of the colored column.
+const STATE_COLUMN: usize = 2;
 
-/// Lines with aligned columns. The first rows decide the widths, so that a long
+/// Lines with aligned columns. The first rows determine the widths, so that a long
 /// list can be printed while it is fetched.
 #[derive(Debug)]
 pub(super) struct Table {
     first_column: usize,
     palette: Palette,
-    /// `None` before the first rows.
+    /// Widths of the columns; `None` before the first rows.
     widths: Option<[usize; 7]>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(super) const fn new(has_namespaces: bool, palette: Palette) -> Self {
         let first_column = if has_namespaces { 0 } else { 1 };
         Self { first_column, palette, widths: None }
     }
 
-    /// The next lines: these rows, and the headings before the first of all.
+    /// Formats the next rows, with the headings before the first.
     pub(super) fn lines(&mut self, rows: &[LockOutput]) -> Vec<String> {
         let mut lines = Vec::with_capacity(rows.len() + 1);
         let widths = *self.widths.get_or_insert_with(|| {
@@ -214,9 +213,9 @@ impl Table {
         });
         lines.extend(rows.iter().map(|row| {
             let mut columns = row.columns();
-            let state = &columns[STATE];
-            let padding = " ".repeat(widths[STATE].saturating_sub(state.chars().count()));
-            columns[STATE] = format!("{}{padding}", row.painted(state, self.palette));
+            let state = &columns[STATE_COLUMN];
+            let padding = " ".repeat(widths[STATE_COLUMN].saturating_sub(state.chars().count()));
+            columns[STATE_COLUMN] = format!("{}{padding}", row.painted(state, self.palette));
             align(&columns[self.first_column..], &widths[self.first_column..])
         }));
         lines
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_is_known() {
+    fn line_has_known_facts() {
         let line = held().line(PLAIN);
         assert!(line.starts_with("orders: held by billing 2.3 on web-1 since "), "{line}");
         assert!(line.ends_with(" (12s), token 1048577, 2 waiting"), "{line}");
@@ -299,9 +298,9 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_for_programs_are_always_the_same() {
-        let keys = |shown: LockOutput| -> Vec<String> {
-            shown.json().as_object().unwrap().keys().cloned().collect()
+    fn json_keys_are_always_present() {
+        let keys = |lock: LockOutput| -> Vec<String> {
+            lock.json().as_object().unwrap().keys().cloned().collect()
         };
         assert_eq!(keys(held()), keys(free()));
         assert_eq!(held().json()["held_for_ms"], 12_000);
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paragraph_has_a_line_per_fact() {
+    fn paragraph_has_line_per_fact() {
         let text = held().paragraph(PLAIN);
         assert!(text.contains("held       since ") && text.contains(" (12s)\n"), "{text}");
         assert!(text.contains("holder     billing 2.3 on web-1\n"), "{text}");

@@ -1,7 +1,7 @@
 //! The command line: one module for each command or group of commands.
 //!
-//! `serve` and `doctor` use the store themselves; all other commands are clients of
-//! a daemon. `lock` and `elect` share `run`, which runs a program under a grant,
+//! `serve` and `doctor` access the store; all other commands are clients of a
+//! daemon. `lock` and `elect` share `run`, which runs a program under a grant,
 //! and `watchdog`, which kills the program if this process dies.
 
 mod bench;
@@ -111,7 +111,7 @@ enum Command {
     Get(On<inspect::Get>),
     /// Print locks, and every change
     Watch(On<inspect::WatchArgs>),
-    /// Take a lock from its holder
+    /// Break a lock: end its grant as an operator
     Break(On<inspect::Break>),
     /// Check whether a token belongs to the current holder of a lock
     Check(On<inspect::Check>),
@@ -127,12 +127,11 @@ enum Command {
     },
 }
 
-/// How `lock` and `elect` call this program again. Not for people, so not in their help
-/// and completions.
+/// Internal commands, with which `lock` and `elect` start this program again. They
+/// are left out of the help and the completions.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold")]
 enum Internal {
-    #[command(name = "keeper")]
     Watchdog {
         #[arg(long)]
         output: Output,
@@ -140,21 +139,21 @@ enum Internal {
     Launch(run::Launch),
 }
 
-/// Runs the program that the arguments of this process ask for.
+/// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    if matches!(std::env::args_os().nth(1), Some(word) if word == "keeper" || word == "launch") {
+    if matches!(std::env::args_os().nth(1), Some(word) if word == "watchdog" || word == "launch") {
         return match Internal::try_parse() {
             Ok(Internal::Watchdog { output }) => {
                 watchdog::run(output).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
-            Err(error) => complain(&error),
+            Err(error) => print_usage(&error),
         };
     }
     let arguments = options::reorder(std::env::args_os());
     let wants_json = wants_json(arguments.iter());
-    let parsed = Cli::command()
+    let parsed = command()
         .try_get_matches_from(arguments)
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     match parsed {
@@ -166,11 +165,17 @@ pub fn main() -> ExitCode {
             let message = error.to_string();
             Failure::new(USAGE, "usage", message.trim_end()).report(Output::Json)
         }
-        Err(error) => complain(&error),
+        Err(error) => print_usage(&error),
     }
 }
 
-/// Output format of the command that was given.
+/// Returns the commands with their arguments, options and help texts.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Returns the output format of the given command.
 fn output_of(matches: &ArgMatches) -> Output {
     let mut command = matches;
     while let Some((_, inner)) = command.subcommand() {
@@ -180,9 +185,9 @@ fn output_of(matches: &ArgMatches) -> Output {
     given.copied().unwrap_or(Output::Text)
 }
 
-/// Shows the help that was asked for, or what is wrong.
-fn complain(error: &clap::Error) -> ExitCode {
-    // That nobody reads it is no failure of its own.
+/// Prints the requested help, or the usage error.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe does not change the exit code.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { USAGE } else { 0 })
 }
@@ -214,12 +219,12 @@ fn block_on(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<
 
 fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
+    clap_complete::generate(shell, &mut command(), "leasehold", &mut script);
     output::write(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a command line that could not be parsed asks for JSON.
+/// Returns whether a command line that could not be parsed requests JSON.
 fn wants_json<'a>(arguments: impl Iterator<Item = &'a OsString>) -> bool {
     let ours: Vec<&OsString> = arguments.take_while(|argument| *argument != "--").collect();
     let whole = ["--output=json", "-ojson", "-o=json"];
@@ -236,12 +241,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn json_is_recognised_before_the_command_only() {
+    fn json_is_recognized_before_the_command_only() {
         let wants =
             |line: &str| wants_json(line.split(' ').map(OsString::from).collect::<Vec<_>>().iter());
         assert!(wants("leasehold ls -o json --no-such-flag"));
@@ -345,7 +350,7 @@ mod tests {
         "--probe-http",
         "http://[::1]:80/x?y#z",
         "--probe-grpc",
-        "--within",
+        "--timeout",
         "--reason",
         "--value",
         "--prefix",
@@ -364,10 +369,10 @@ mod tests {
     ];
 
     #[test]
-    fn every_command_line_is_taken_or_refused_fuzzed() {
+    fn every_command_line_is_accepted_or_refused_fuzzed() {
         use std::os::unix::ffi::OsStringExt;
-        Fuzz::new("command-line").words(WORDS).longest(400).run(|input| {
-            // One argument on each line.
+        Fuzz::new("command-line").words(WORDS).max_bytes(400).run(|input| {
+            // One argument per line.
             let words = input.split(|byte| *byte == b'\n').take(12);
             let words = words.map(|word| OsString::from_vec(word.to_vec()));
             let words: Vec<OsString> = std::iter::once("leasehold".into()).chain(words).collect();

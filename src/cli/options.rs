@@ -1,5 +1,4 @@
-//! Options that several commands share: the daemon, the namespace, the output
-//! format.
+//! Shared options: daemon, namespace and output format.
 
 use std::{env, ffi::OsString};
 
@@ -18,7 +17,7 @@ pub(super) struct OutputOption {
     pub(super) output: Output,
 }
 
-/// The daemon that a command talks to.
+/// Daemon of a command.
 // Environment variables are read below, not by clap: its usage lines would show an
 // option that a variable sets as if it were required.
 #[derive(Debug, clap::Args)]
@@ -31,7 +30,7 @@ pub(super) struct EndpointOption {
 }
 
 impl EndpointOption {
-    /// Address of the daemon.
+    /// Returns the address of the daemon.
     pub(super) fn endpoint(&self) -> String {
         let endpoint = self.endpoint.clone().or_else(|| variable("LEASEHOLD_ENDPOINT"));
         endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned())
@@ -53,7 +52,7 @@ pub(super) struct Globals {
 }
 
 impl Globals {
-    /// Namespace of the locks.
+    /// Returns the namespace of the locks.
     pub(super) fn namespace(&self) -> String {
         let namespace = self.namespace.clone().or_else(|| variable("LEASEHOLD_NAMESPACE"));
         namespace.unwrap_or_else(|| "default".to_owned())
@@ -85,7 +84,7 @@ pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A command with the options of commands that talk to a daemon.
+/// Command with the shared options of all clients of a daemon.
 #[derive(Debug, clap::Args)]
 pub(super) struct On<T: clap::Args> {
     #[command(flatten)]
@@ -94,19 +93,19 @@ pub(super) struct On<T: clap::Args> {
     pub(super) globals: Globals,
 }
 
-/// Options that people also write before the command, as in `leasehold -n shop ls`.
+/// Options that are also accepted before the command, as in `leasehold -n shop ls`.
 const SHARED: [(&str, &str); 3] = [("--endpoint", "-e"), ("--namespace", "-n"), ("--output", "-o")];
 
-/// Moves shared options from before the command to after it, where each command
-/// takes those that have an effect on it and refuses the others.
+/// Moves shared options from before the command to after it. Each command accepts
+/// those that have an effect on it and refuses the others.
 pub(super) fn reorder(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let mut reordered: Vec<OsString> = arguments.next().into_iter().collect();
     let mut moved = Vec::new();
     while let Some(argument) = arguments.next() {
         match kind(&argument) {
-            Kind::Whole => moved.push(argument),
-            Kind::WithValue => {
+            Kind::WithValue => moved.push(argument),
+            Kind::ValueFollows => {
                 moved.push(argument);
                 moved.extend(arguments.next());
             }
@@ -118,7 +117,7 @@ pub(super) fn reorder(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsSt
                 }
                 break;
             }
-            // No command follows: nothing to move to.
+            // No command follows: leave the options in place.
             Kind::Other => {
                 reordered.append(&mut moved);
                 reordered.push(argument);
@@ -132,10 +131,10 @@ pub(super) fn reorder(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsSt
 }
 
 enum Kind {
-    /// A shared option with its value.
-    Whole,
-    /// A shared option whose value is the next argument.
+    /// Shared option with its value in the same argument.
     WithValue,
+    /// Shared option with its value in the next argument.
+    ValueFollows,
     Other,
 }
 
@@ -143,12 +142,12 @@ fn kind(argument: &OsString) -> Kind {
     let Some(text) = argument.to_str() else { return Kind::Other };
     for (long, short) in SHARED {
         if text == long || text == short {
-            return Kind::WithValue;
+            return Kind::ValueFollows;
         }
         if text.strip_prefix(long).is_some_and(|rest| rest.starts_with('='))
             || (!text.starts_with("--") && text.starts_with(short))
         {
-            return Kind::Whole;
+            return Kind::WithValue;
         }
     }
     Kind::Other

@@ -1,4 +1,4 @@
-//! How results are written: for people, or one JSON object per line.
+//! Output of results: human-readable text, or one JSON object per line.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// As `--output` has it.
+    /// Name of the format in `--output`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -31,8 +31,8 @@ impl Output {
         }
     }
 
-    /// A note, as a line of standard error.
-    pub(super) fn noted(self, text: impl fmt::Display, palette: Palette) -> String {
+    /// Formats a note as a line for standard error.
+    pub(super) fn note_line(self, text: impl fmt::Display, palette: Palette) -> String {
         let text = text.to_string();
         match self {
             Self::Text => {
@@ -43,25 +43,25 @@ impl Output {
         }
     }
 
-    /// Tells something on standard error. A failure to do so changes nothing.
+    /// Prints a note on standard error. Write errors are ignored.
     pub(super) fn note(self, text: impl fmt::Display) {
-        let _ = io::stderr().write_all(self.noted(text, Palette::stderr(self)).as_bytes());
+        let _ = io::stderr().write_all(self.note_line(text, Palette::stderr(self)).as_bytes());
     }
 }
 
-/// Why something is not on standard output. Only here does a broken pipe mean
-/// that the reader has seen enough.
+/// Failed write to standard output. A broken pipe has a variant of its own,
+/// because it is no failure of the command.
 #[derive(Debug, Error)]
-pub(super) enum Unwritten {
-    /// Nobody reads it any more.
-    #[error("nobody reads standard output any more")]
+pub(super) enum WriteError {
+    /// The reader has closed the pipe.
+    #[error("standard output was closed by its reader")]
     ReaderGone,
-    /// It could not be written.
+    /// Any other error.
     #[error("can't write to standard output: {0}")]
     Failed(io::Error),
 }
 
-impl From<io::Error> for Unwritten {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
@@ -70,60 +70,61 @@ impl From<io::Error> for Unwritten {
     }
 }
 
-/// Writes to standard output, at once, so that a reader in a pipeline is never
-/// behind.
-pub(super) fn write(bytes: &[u8]) -> Result<(), Unwritten> {
+/// Writes to standard output and flushes it, so that a reader in a pipeline gets
+/// the output immediately.
+pub(super) fn write(bytes: &[u8]) -> Result<(), WriteError> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     Ok(out.flush()?)
 }
 
 /// Writes a line to standard output.
-pub(super) fn line(text: impl fmt::Display) -> Result<(), Unwritten> {
+pub(super) fn line(text: impl fmt::Display) -> Result<(), WriteError> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// Writes a line to standard output for whoever still reads it: what happens
-/// next does not depend on that.
-pub(super) fn offer(text: impl fmt::Display) -> Result<(), Unwritten> {
+/// Writes a line to standard output. A closed pipe is no error: the command
+/// continues without a reader.
+pub(super) fn optional_line(text: impl fmt::Display) -> Result<(), WriteError> {
     match line(text) {
-        Err(Unwritten::ReaderGone) => Ok(()),
+        Err(WriteError::ReaderGone) => Ok(()),
         written => written,
     }
 }
 
-/// Tells people something on standard error.
+/// Prints a human-readable note on standard error.
 pub(super) fn note(text: impl fmt::Display) {
     Output::Text.note(text);
 }
 
-/// Text from elsewhere, without anything that a terminal would obey.
+/// Replaces control characters in foreign text, because a terminal would execute
+/// them. Line feeds stay.
 pub(super) fn printable(text: &str) -> String {
     let safe = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
     text.chars().map(safe).collect()
 }
 
-/// A length of time for people: no finer than it matters.
-pub(super) fn length(length: Duration) -> String {
-    let rounded = if length < Duration::from_secs(1) {
-        Duration::from_millis(millis_of(length))
+/// Formats a duration: in milliseconds below 1 s, else in whole seconds.
+pub(super) fn short_duration(duration: Duration) -> String {
+    let rounded = if duration < Duration::from_secs(1) {
+        Duration::from_millis(millis_of(duration))
     } else {
-        Duration::from_secs(length.as_secs())
+        Duration::from_secs(duration.as_secs())
     };
     humantime::format_duration(rounded).to_string()
 }
 
-/// A length of time for programs.
-pub(super) fn millis(length: Duration) -> Value {
-    millis_of(length).into()
+/// Duration in milliseconds, for JSON.
+pub(super) fn millis(duration: Duration) -> Value {
+    millis_of(duration).into()
 }
 
-fn millis_of(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+fn millis_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A lock's name in a sentence: quoted, with its namespace unless that is the
-/// default one.
+/// Lock name for a sentence: quoted, with its namespace unless that is the default
+/// one.
 pub(super) fn lock_name(namespace: &str, name: &str) -> String {
     match namespace {
         "" | "default" => format!("{name:?}"),
@@ -131,8 +132,8 @@ pub(super) fn lock_name(namespace: &str, name: &str) -> String {
     }
 }
 
-/// A holder in a sentence, with the client's name in quotes: a name may consist
-/// of several words.
+/// Holder for a sentence. The client's name is quoted, because it may consist of
+/// several words.
 pub(super) fn quoted(holder: &Holder) -> String {
     let text = holder.to_string();
     match text.strip_prefix(holder.client.as_str()) {
@@ -141,8 +142,7 @@ pub(super) fn quoted(holder: &Holder) -> String {
     }
 }
 
-/// A holder for programs. What is not known is null, so that the keys are
-/// always the same.
+/// Holder as JSON. Unknown values are null, so that all keys are always present.
 pub(super) fn holder_json(holder: &Holder) -> Value {
     json!({
         "client": holder.client,
@@ -158,17 +158,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_no_finer_than_they_matter() {
-        assert_eq!(length(Duration::from_micros(340_900)), "340ms");
-        assert_eq!(length(Duration::from_millis(12_999)), "12s");
-        assert_eq!(length(Duration::from_secs(3_723)), "1h 2m 3s");
-        assert_eq!(length(Duration::ZERO), "0s");
+    fn durations_are_rounded() {
+        assert_eq!(short_duration(Duration::from_micros(340_900)), "340ms");
+        assert_eq!(short_duration(Duration::from_millis(12_999)), "12s");
+        assert_eq!(short_duration(Duration::from_secs(3_723)), "1h 2m 3s");
+        assert_eq!(short_duration(Duration::ZERO), "0s");
     }
 
     #[test]
-    fn notes_are_lines_for_people_and_objects_for_programs() {
-        assert_eq!(Output::Text.noted("may end", Palette::PLAIN), "leasehold: may end\n");
-        let line = Output::Json.noted("may\nend", Palette::PLAIN);
+    fn notes_are_text_or_json_lines() {
+        assert_eq!(Output::Text.note_line("may end", Palette::PLAIN), "leasehold: may end\n");
+        let line = Output::Json.note_line("may\nend", Palette::PLAIN);
         assert_eq!(line.trim_end().lines().count(), 1, "{line}");
         let object: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(object["note"]["message"], "may\nend");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_terminal_obeys_gets_through() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\x1b[2Jb\rc"), "a\u{fffd}[2Jb\u{fffd}c");
     }
 }

@@ -17,16 +17,16 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// No colors.
+    /// Palette without colors.
     #[cfg(test)]
     pub(super) const PLAIN: Self = Self { is_colored: false };
 
-    /// For standard output.
+    /// Returns the palette for standard output.
     pub(super) fn stdout(output: Output) -> Self {
         Self { is_colored: output == Output::Text && colors(AutoStream::choice(&io::stdout())) }
     }
 
-    /// For standard error.
+    /// Returns the palette for standard error.
     pub(super) fn stderr(output: Output) -> Self {
         Self { is_colored: output == Output::Text && colors(AutoStream::choice(&io::stderr())) }
     }
@@ -35,22 +35,22 @@ impl Palette {
         self.paint(Style::new().bold(), text)
     }
 
-    /// For what matters less, such as a timestamp.
+    /// Formats secondary text, such as a timestamp.
     pub(super) fn dim(self, text: &str) -> String {
         self.paint(Style::new().dimmed(), text)
     }
 
-    /// For success.
+    /// Formats a success.
     pub(super) fn good(self, text: &str) -> String {
         self.paint(AnsiColor::Green.on_default(), text)
     }
 
-    /// For what deserves attention.
+    /// Formats text that deserves attention.
     pub(super) fn notable(self, text: &str) -> String {
         self.paint(AnsiColor::Yellow.on_default(), text)
     }
 
-    /// For failures.
+    /// Formats a failure.
     pub(super) fn bad(self, text: &str) -> String {
         self.paint(AnsiColor::Red.on_default().bold(), text)
     }
@@ -60,7 +60,7 @@ impl Palette {
     }
 }
 
-/// Whether the log on standard error is colored.
+/// Returns whether the log on standard error is colored.
 pub(super) fn is_log_colored() -> bool {
     colors(AutoStream::choice(&io::stderr()))
 }

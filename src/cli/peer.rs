@@ -4,7 +4,7 @@ use leasehold_client::DaemonInfo;
 
 use super::output::printable;
 
-/// Names the daemon to ask, and the option with which the same command asks it.
+/// Names the daemon that can serve the request, and the option that selects it.
 pub(super) fn advice(peer: Option<&DaemonInfo>) -> String {
     let Some(peer) = peer else {
         return "repeat the command with --endpoint of the holder's daemon".to_owned();
@@ -20,7 +20,7 @@ pub(super) fn advice(peer: Option<&DaemonInfo>) -> String {
             printable(endpoint)
         ),
         (Some(endpoint), None) => format!(
-            "{daemon} did not answer; repeat the command with --endpoint {}",
+            "{daemon} did not respond; repeat the command with --endpoint {}",
             printable(endpoint)
         ),
         (None, _) => format!("repeat the command with --endpoint of {daemon}"),

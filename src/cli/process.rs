@@ -1,5 +1,5 @@
-//! What is particular to Unix: signals, process groups, child processes and
-//! the terminal. The only such place of the command line.
+//! Unix: signals, process groups, child processes and the terminal. All such code
+//! of the command line is here.
 
 mod orphans;
 
@@ -21,25 +21,27 @@ use nix::{
 };
 use tokio::signal::unix::{self, SignalKind};
 
-pub(super) use self::orphans::{Awaited, adopt_orphans, reap_orphans, reap_strays};
+pub(super) use self::orphans::{
+    TrackedChild, adopt_orphans, reap_untracked_children, reap_untracked_now,
+};
 pub(super) use nix::sys::signal::Signal;
 
-/// Signals that arrive for this process, in no particular order.
+/// Signals to this process, in no particular order.
 #[derive(Debug)]
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Listens to these, except for those that were ignored when this process
-    /// started, as by `nohup`: they stay ignored, here and in the command.
+    /// Listens for `wanted`, except for signals that were ignored when this process
+    /// started, as by `nohup`. They stay ignored, here and in the command.
     pub(super) fn listen(wanted: &[Signal]) -> io::Result<Self> {
         let ignored = ignored();
-        let heard = wanted.iter().copied().filter(|signal| !ignored.contains(*signal));
+        let heeded = wanted.iter().copied().filter(|signal| !ignored.contains(*signal));
         let listen =
             |signal: Signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?));
-        heard.map(listen).collect::<io::Result<_>>().map(Self)
+        heeded.map(listen).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The next one. Cancel-safe.
+    /// Waits for the next signal. Cancel-safe.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -52,8 +54,9 @@ impl Signals {
         .await
     }
 
-    /// Those that have arrived, each once however often it did. Does not wait.
-    pub(super) async fn arrived(&mut self) -> Vec<Signal> {
+    /// Takes the signals that have arrived, without waiting. A repeated signal is
+    /// returned once.
+    pub(super) async fn take_arrived(&mut self) -> Vec<Signal> {
         poll_fn(|context| {
             let ready = self.0.iter_mut().filter_map(|(signal, stream)| {
                 stream.poll_recv(context).is_ready().then_some(*signal)
@@ -64,8 +67,8 @@ impl Signals {
     }
 }
 
-/// The signals that ask a daemon to stop. A container's first process may have
-/// been started with them ignored; they count all the same.
+/// Signals that stop a daemon, even if they were ignored when this process started,
+/// as they may be in the first process of a container.
 #[derive(Debug)]
 pub(super) struct StopSignals(Signals);
 
@@ -77,14 +80,14 @@ impl StopSignals {
         ])))
     }
 
-    /// The next one. Cancel-safe.
+    /// Waits for the next signal. Cancel-safe.
     pub(super) async fn next(&mut self) -> Signal {
         self.0.next().await
     }
 }
 
-/// The signals that this process was started to ignore, as far as the system
-/// tells.
+/// Returns the signals that this process ignores since its start. Empty without
+/// /proc.
 fn ignored() -> SigSet {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -92,8 +95,8 @@ fn ignored() -> SigSet {
     Signal::iterator().filter(|signal| mask & (1 << (*signal as i32 - 1)) != 0).collect()
 }
 
-/// Keeps every signal that can be kept away from this thread, and from those
-/// that it starts.
+/// Blocks all signals that can be blocked, for this thread and those that it
+/// starts.
 pub(super) fn block_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_block()?)
 }
@@ -103,84 +106,84 @@ pub(super) fn stop_self() -> io::Result<()> {
     Ok(raise(Signal::SIGSTOP)?)
 }
 
-/// Stops this process and its group until they are continued: a script that
-/// waits for us stands still with us, and its shell sees it.
+/// Stops this process and its group until they are continued. A script that waits
+/// for this process then stops too, and its shell notices.
 pub(super) fn stop_own_group() -> io::Result<()> {
     Ok(kill(Pid::from_raw(0), Signal::SIGSTOP)?)
 }
 
-/// The parent's process id.
+/// Returns the process ID of the parent.
 pub(super) fn parent() -> u32 {
     getppid().as_raw().unsigned_abs()
 }
 
-/// This program, for another process of it: also after an upgrade has replaced
-/// its file.
+/// Returns the path of this program, to start it again. Works after an upgrade has
+/// replaced the file.
 pub(super) fn this_program() -> io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
 }
 
-/// The user and the machine, as in `ann@web-1`.
-pub(super) fn who() -> String {
+/// Returns the operator's name: user and host, as in `ann@web-1`.
+pub(super) fn operator() -> String {
     let user = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
     let user = user.unwrap_or_else(|| format!("uid {}", getuid()));
     let host = gethostname().map(|host| host.to_string_lossy().into_owned());
     format!("{user}@{}", host.unwrap_or_else(|_| "unknown".to_owned()))
 }
 
-/// A process group, never our own or everybody's.
+/// Process group other than that of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Group(Pid);
 
 impl Group {
-    /// The group that is led by the process of this id. `None` for ids that
-    /// would mean something else to `kill`.
+    /// Returns the group with this leader. `None` for IDs with another meaning in
+    /// `kill`, and for the group of this process.
     pub(super) fn of(leader: u32) -> Option<Self> {
         let id = i32::try_from(leader).ok().filter(|id| *id > 1)?;
         Some(Self(Pid::from_raw(id))).filter(|group| group.0 != getpgrp())
     }
 
-    /// The id of its leader.
+    /// Returns the process ID of the leader.
     pub(super) fn id(self) -> u32 {
         self.0.as_raw().unsigned_abs()
     }
 
-    /// Sends a signal to every member. A group that has none left is no error.
+    /// Sends a signal to all members. An empty group is no error.
     pub(super) fn signal(self, signal: Signal) {
         let _ = killpg(self.0, signal);
     }
 
-    /// Whether it has no members any more. Who has ended stays one until it is
+    /// Returns whether the group is empty. A process stays a member until it is
     /// reaped.
     pub(super) fn is_gone(self) -> bool {
         killpg(self.0, None) == Err(Errno::ESRCH)
     }
 }
 
-/// What became of a child process.
+/// State of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildState {
-    /// It runs, or nothing new is known.
+    /// Running, or unchanged since the last call.
     Running,
-    /// It stands still because of this signal.
+    /// Stopped by this signal.
     Stopped(Signal),
-    /// It ended with this code.
+    /// Exited with this code.
     Exited(i32),
-    /// It died of this signal.
+    /// Killed by this signal.
     Killed(Signal),
 }
 
-/// Looks what became of a child. Once it has ended, its id may belong to
-/// somebody else: don't ask again.
-pub(super) fn look_at(child: u32) -> io::Result<ChildState> {
+/// Returns the state of a child, and reaps it if it has ended. Do not call this
+/// again after the end: the ID may belong to another process.
+pub(super) fn poll_child(child: u32) -> io::Result<ChildState> {
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
     Ok(state_of(waitpid(pid_of(child)?, Some(flags))?))
 }
 
-/// The same, but leaves a child that has ended as it is: its id stays its own,
-/// and that of its group.
-pub(super) fn glance_at(child: u32) -> io::Result<ChildState> {
+/// Returns the state of a child without reaping it, so that its ID and that of its
+/// group can't be reused.
+pub(super) fn peek_child(child: u32) -> io::Result<ChildState> {
     let flags =
         WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
     Ok(state_of(waitid(Id::Pid(pid_of(child)?), flags)?))
@@ -199,47 +202,48 @@ fn state_of(status: WaitStatus) -> ChildState {
     }
 }
 
-/// Whether a person reads and types here, and no other program of a pipeline
-/// or a script.
+/// Returns whether standard input and output are a terminal, not a pipeline or a
+/// script.
 pub(super) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The terminal of this session, wherever standard input comes from. One
-/// process group at a time is in its foreground: it alone may read, and gets
-/// the signals that keys send.
+/// Controlling terminal of this session, independent of standard input. Only its
+/// foreground process group may read from it and receives the signals of the
+/// keyboard.
 #[derive(Debug)]
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// `None` if this session has none.
+    /// Opens the terminal. Returns `None` if this session has none.
     pub(super) fn of_session() -> Option<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         tcgetpgrp(&terminal).is_ok().then_some(Self(terminal))
     }
 
-    /// Hands it to `group`, if it is ours to give. Says whether it was.
-    pub(super) fn hand_to(&self, group: Group) -> bool {
-        self.pass(getpgrp(), group.0)
+    /// Makes `group` the foreground group if this process's group is. Returns whether
+    /// it did.
+    pub(super) fn give_to(&self, group: Group) -> bool {
+        self.change_foreground(getpgrp(), group.0)
     }
 
-    /// Takes it back, if `group` has it.
-    pub(super) fn take_back(&self, group: Group) {
-        self.pass(group.0, getpgrp());
+    /// Makes this process's group the foreground group if `group` is.
+    pub(super) fn take_from(&self, group: Group) {
+        self.change_foreground(group.0, getpgrp());
     }
 
-    fn pass(&self, from: Pid, to: Pid) -> bool {
+    fn change_foreground(&self, from: Pid, to: Pid) -> bool {
         if tcgetpgrp(&self.0) != Ok(from) {
             return false;
         }
-        // Who takes the terminal from the background is stopped by SIGTTOU,
-        // unless that is blocked.
-        let mut background = SigSet::empty();
-        background.add(Signal::SIGTTOU);
-        let _ = background.thread_block();
-        let passed = tcsetpgrp(&self.0, to).is_ok();
-        let _ = background.thread_unblock();
-        passed
+        // SIGTTOU would stop a background process that changes the foreground
+        // group.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTTOU);
+        let _ = blocked.thread_block();
+        let is_changed = tcsetpgrp(&self.0, to).is_ok();
+        let _ = blocked.thread_unblock();
+        is_changed
     }
 }
 
@@ -248,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_mean_everybody_or_ourselves_are_no_group() {
+    fn special_ids_and_own_group_are_refused() {
         assert_eq!(Group::of(0), None);
         assert_eq!(Group::of(1), None);
         assert_eq!(Group::of(u32::MAX), None);
@@ -256,8 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn somebody_asks() {
-        let who = who();
-        assert!(who.contains('@') && !who.starts_with('@') && !who.ends_with('@'), "{who}");
+    fn operator_is_user_at_host() {
+        let name = operator();
+        assert!(name.contains('@') && !name.starts_with('@') && !name.ends_with('@'), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! `serve`: the daemon.
+//! `serve`: runs the daemon.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use super::{
     configuration::Configuration,
     exit::{FAILED, Failure},
     options::OutputOption,
-    output::{Output, line, offer},
+    output::{Output, line, optional_line},
     palette::is_log_colored,
     process::StopSignals,
 };
@@ -25,8 +25,8 @@ use crate::{
 #[command(
     after_help = "Settings come from the file, the environment (LEASEHOLD_<KEY>) and flags, \
 in increasing precedence; the file's keys are the flags with underscores. Give secrets by \
-environment variable or file; they are never printed. A variable LEASEHOLD_<…> that is no setting \
-is reported as a warning.
+environment variable or file; they are never printed. An unknown variable \
+LEASEHOLD_<…> is reported as a warning.
 
 Once the daemon accepts connections, it writes one line \"listening on ADDRESS\" per listener to \
 standard output, then one line \"listening for HTTP on ADDRESS\" per HTTP listener. Its log goes to \
@@ -78,7 +78,7 @@ impl Serve {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let runtime = runtime(config.threads)?;
         let ended = runtime.block_on(serve(config));
-        // A write that hangs must not keep a daemon that was told to stop.
+        // A blocked write must not delay the exit of a stopped daemon.
         runtime.shutdown_background();
         ended
     }
@@ -89,24 +89,24 @@ fn runtime(threads: usize) -> Result<Runtime, Failure> {
         1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
-    // Ignored by the runtime of one thread.
+    // Has no effect on the single-threaded runtime.
     builder.worker_threads(threads);
     Ok(builder.enable_all().build()?)
 }
 
 async fn serve(config: Config) -> Result<ExitCode, Failure> {
-    // Before the daemon binds, so that no signal finds it unprepared.
-    let stops = count_stops()?;
+    // Before binding, so that no signal kills a daemon that accepts connections.
+    let stop_count = count_stop_signals()?;
     let daemon =
         Daemon::bind(config).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
     for address in daemon.addresses() {
-        // The daemon serves also if nobody reads its output.
-        offer(format_args!("listening on {address}"))?;
+        // The daemon also runs if its output is closed.
+        optional_line(format_args!("listening on {address}"))?;
     }
     for address in daemon.http_addresses() {
-        offer(format_args!("listening for HTTP on {address}"))?;
+        optional_line(format_args!("listening for HTTP on {address}"))?;
     }
-    match daemon.run(reached(stops.clone(), 1), reached(stops, 2)).await {
+    match daemon.run(reached(stop_count.clone(), 1), reached(stop_count, 2)).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             tracing::error!("{error}");
@@ -115,8 +115,8 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     }
 }
 
-/// How many signals have asked the daemon to stop.
-fn count_stops() -> Result<watch::Receiver<u32>, Failure> {
+/// Counts the signals that stop the daemon.
+fn count_stop_signals() -> Result<watch::Receiver<u32>, Failure> {
     let mut signals = StopSignals::listen()?;
     let (sender, receiver) = watch::channel(0);
     tokio::spawn(async move {
@@ -128,9 +128,10 @@ fn count_stops() -> Result<watch::Receiver<u32>, Failure> {
     Ok(receiver)
 }
 
-async fn reached(mut stops: watch::Receiver<u32>, count: u32) {
+/// Waits until `count` signals have arrived.
+async fn reached(mut stop_count: watch::Receiver<u32>, count: u32) {
     // The sender lives as long as the runtime.
-    if stops.wait_for(|seen| *seen >= count).await.is_err() {
+    if stop_count.wait_for(|arrived| *arrived >= count).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -1,10 +1,10 @@
-//! Wall-clock times for people and programs.
+//! Wall-clock times in the output: local for text, UTC for JSON.
 
 use std::time::Duration;
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-use super::output::length;
+use super::output::short_duration;
 use leasehold_time::clock;
 
 /// Current local date and time, as in "2026-11-18 12:03:11".
@@ -20,20 +20,20 @@ pub(super) fn utc_now() -> String {
     Timestamp::try_from(clock::wall()).map_or_else(|_| String::new(), |now| format!("{now:.3}"))
 }
 
-/// Local time of something that began this long ago, and how long ago that is:
+/// Local start time of a period that began `elapsed` ago, with its duration, as in
 /// "since 12:03:11 (2s)".
-pub(super) fn since(passed: Duration) -> String {
-    match start(passed) {
-        Some(start) => format!("since {start} ({})", length(passed)),
-        None => format!("for {}", length(passed)),
+pub(super) fn since(elapsed: Duration) -> String {
+    match start(elapsed) {
+        Some(start) => format!("since {start} ({})", short_duration(elapsed)),
+        None => format!("for {}", short_duration(elapsed)),
     }
 }
 
-/// Local time of something that began this long ago, with its date unless that is
-/// today.
-pub(super) fn start(passed: Duration) -> Option<String> {
+/// Local start time of a period that began `elapsed` ago, with its date unless that
+/// is today.
+pub(super) fn start(elapsed: Duration) -> Option<String> {
     let now = Timestamp::try_from(clock::wall()).ok()?;
-    let then = local(now.checked_sub(passed).ok()?);
+    let then = local(now.checked_sub(elapsed).ok()?);
     let now = local(now);
     let format = if now.date() == then.date() { "%T" } else { "%F %T" };
     Some(then.strftime(format).to_string())
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn times_of_other_days_have_date() {
-        let shown = since(2 * DAY);
-        assert!(shown.starts_with("since 20") && shown.ends_with(" (2days)"), "{shown}");
+        let earlier = since(2 * DAY);
+        assert!(earlier.starts_with("since 20") && earlier.ends_with(" (2days)"), "{earlier}");
         let today = since(Duration::ZERO);
         assert_eq!(today.len(), "since 12:03:11 (0s)".len(), "{today}");
     }

@@ -1,4 +1,4 @@
-//! What belongs to the Azure store.
+//! Settings of the Azure store.
 
 use std::time::Duration;
 
@@ -7,33 +7,34 @@ use leasehold_azure_store::Settings;
 
 use super::REDACTED;
 
-/// How the Azure store is reached, and how it goes about its work.
+/// Account, credential and parameters of the Azure store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Azure {
-    /// The address of the account's blobs, without a query.
+    /// URL of the account's blob service, without a query.
     pub account_url: Option<String>,
-    /// What came as the query of that address: a shared access signature.
+    /// Query of that URL: a shared access signature.
     pub url_sas: Option<SecretText>,
-    /// The account and a credential for it, in one.
+    /// Connection string: account and credential.
     pub connection_string: Option<SecretText>,
-    /// The account's key.
+    /// Key of the account.
     pub account_key: Option<SecretText>,
-    /// A shared access signature, without a question mark in front.
+    /// Shared access signature, without the leading question mark.
     pub sas: Option<SecretText>,
-    /// The container of the locks' blobs.
+    /// Container of the locks' blobs.
     pub container: String,
-    /// What their paths begin with; may be empty.
+    /// Prefix of the blobs' paths; may be empty.
     pub prefix: String,
-    /// Which credential is used.
+    /// Kind of credential.
     pub credential: Credential,
-    /// What the environment says about an identity.
+    /// Identity from the environment.
     pub identity: Identity,
-    /// Whether the container is kept from being deleted, by a lease on it.
+    /// True if the daemon holds a lease on the container, so that it can't be
+    /// deleted.
     pub protect_container: bool,
-    /// How long a lock must have been idle for its blob to be deleted; zero if
-    /// never.
+    /// Idle time after which a lock's blob is deleted; zero disables garbage
+    /// collection.
     pub gc_after: Duration,
-    /// The most calls to the storage at a time.
+    /// Maximum number of concurrent storage calls.
     pub max_storage_calls: usize,
 }
 
@@ -57,7 +58,7 @@ impl Default for Azure {
 }
 
 impl Azure {
-    /// The settings that describe the account.
+    /// Returns the settings of the account.
     #[must_use]
     pub fn account(&self) -> AccountSettings {
         AccountSettings {
@@ -84,21 +85,21 @@ impl Azure {
         }
     }
 
-    /// The account's address, without the signature that came with it.
-    pub(super) fn show_account(&self) -> String {
+    /// Account URL with its signature redacted.
+    pub(super) fn redacted_account_url(&self) -> String {
         let url = self.account_url.clone().unwrap_or_default();
         if self.url_sas.is_some() { format!("{url}?{REDACTED}") } else { url }
     }
 }
 
-/// What an account's address may be.
-pub(super) const ACCOUNT_ALLOWED: &str = "an address such as \
+/// Valid account URLs, as text for messages.
+pub(super) const ACCOUNT_ALLOWED: &str = "a URL such as \
     \"https://ACCOUNT.blob.core.windows.net\" or, for emulators, \"http://HOST:PORT/ACCOUNT\"; a \
     query counts as a shared access signature";
 
-/// What may be shown of what was given as an account's address. Somebody may
-/// have put a connection string there.
-pub(super) fn conceal(text: &str) -> String {
+/// Redacts the parts of a supposed account URL that can be secret. The text may
+/// be a connection string by mistake.
+pub(super) fn redact(text: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
     match text.split_once('?') {
         _ if text.chars().all(harmless) => text.to_owned(),
@@ -107,7 +108,7 @@ pub(super) fn conceal(text: &str) -> String {
     }
 }
 
-/// What a container's name may be, by Azure's rules.
+/// Valid container names by Azure's rules, as text for messages.
 pub(super) const CONTAINER_ALLOWED: &str = "3 to 63 lowercase letters, digits and single hyphens, \
     with a letter or digit first and last";
 
@@ -118,7 +119,7 @@ pub(super) fn container(text: &str) -> Option<String> {
     good.then(|| text.to_owned())
 }
 
-/// What a prefix may be: what needs no escape anywhere.
+/// Valid prefixes, as text for messages. They need no escaping anywhere.
 pub(super) const PREFIX_ALLOWED: &str = "at most 128 letters, digits, underscores and hyphens, \
     with single slashes between them; or nothing";
 

@@ -1,21 +1,21 @@
-//! Layers laid over each other, checked, and shown.
+//! Merges the layers, validates the result and prints it.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{Config, ConfigError, ConfigErrors, Layer, Listen, SETTINGS, Setting, Source, Store};
 use leasehold_azure_account::{Address, InvalidSetting};
 
-/// The configuration that counts, and where each value came from.
+/// Effective configuration, with the source of each value.
 #[derive(Debug)]
 pub struct Effective {
-    /// The values.
+    /// Effective values.
     pub config: Config,
-    /// Findings that do not keep the daemon from starting.
+    /// Problems that do not prevent a start.
     pub warnings: Vec<String>,
     sources: BTreeMap<&'static str, Source>,
 }
 
-/// Lays the layers over each other, the last on top, and checks the whole.
+/// Merges the layers, later ones taking precedence, and validates the result.
 pub fn load(layers: Vec<Layer>) -> Result<Effective, ConfigErrors> {
     let mut effective =
         Effective { config: Config::default(), warnings: Vec::new(), sources: BTreeMap::new() };
@@ -32,11 +32,11 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, ConfigErrors> {
                 errors.push(ConfigError {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
-                    value: setting.conceal(&given),
+                    value: setting.redact(&given),
                     problem: problem.clone(),
                 });
             }
-            // Of a list, the valid entries are checked too.
+            // The valid entries of an invalid list are checked further below.
             if applied.is_ok() || setting.is_list() {
                 effective.sources.insert(setting.key, source);
             }
@@ -47,48 +47,49 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, ConfigErrors> {
 }
 
 impl Effective {
-    /// Where the value of `key` came from.
+    /// Returns the source of the value of `key`.
     #[must_use]
     pub fn source(&self, key: &str) -> &Source {
         self.sources.get(key).unwrap_or(&Source::Default)
     }
 
-    /// What no setting can be checked for alone.
+    /// Validates combinations of settings.
     fn check_together(&mut self, errors: &mut Vec<ConfigError>) {
         let config = &mut self.config;
         if config.default_ttl > config.max_ttl {
             if self.sources.contains_key("default_ttl") {
-                let longest = humantime::format_duration(config.max_ttl);
-                let problem = format!("must not be longer than max_ttl, which is {longest}");
+                let max = humantime::format_duration(config.max_ttl);
+                let problem = format!("must be at most max_ttl ({max})");
                 errors.push(self.error("default_ttl", problem));
             } else {
                 config.default_ttl = config.max_ttl;
             }
         }
         if self.config.lease_duration.subsec_nanos() != 0 {
-            let problem = "must be whole seconds: the storage knows no others".to_owned();
+            let problem = "must be in whole seconds".to_owned();
             errors.push(self.error("lease_duration", problem));
         }
         let Config { listen, http_listen, allow_remote, .. } = &self.config;
-        for (key, listeners, what) in [
-            ("listen", listen, "take and break locks"),
-            ("http_listen", http_listen, "see who leads, and what leaders show"),
+        for (key, listeners, access) in [
+            ("listen", listen, "acquire and break locks"),
+            ("http_listen", http_listen, "read leaders and their values"),
         ] {
             let remote = listeners.iter().filter(|listener| !listener.is_local());
             let remote: Vec<String> = remote.map(Listen::to_string).collect();
             if !remote.is_empty() && !allow_remote {
-                errors.push(self.error(key, remote_problem(&remote.join(" and "), what)));
+                errors.push(self.error(key, remote_problem(&remote.join(" and "), access)));
             }
         }
         let taken = http_listen.iter().filter(|listener| listener.clashes_with(listen));
         for listener in taken {
-            let problem = format!("{listener} is where gRPC is served (listen); choose another");
+            let problem =
+                format!("{listener} already serves gRPC (listen); choose another address");
             errors.push(self.error("http_listen", problem));
         }
-        // What was refused is lacking here too, which is not worth a word.
-        let judged = errors.iter().any(|error| error.key.starts_with("azure_"));
+        // An invalid value is also missing from the account: report it once.
+        let is_reported = errors.iter().any(|error| error.key.starts_with("azure_"));
         if self.config.store == Store::Azure
-            && !judged
+            && !is_reported
             && let Err(InvalidSetting { key, problem }) = Address::of(&self.config.azure.account())
         {
             errors.push(self.error(key, problem));
@@ -96,7 +97,7 @@ impl Effective {
     }
 
     fn error(&self, key: &str, problem: String) -> ConfigError {
-        let value = Setting::find(key).map(|setting| setting.show(&self.config));
+        let value = Setting::find(key).map(|setting| setting.value(&self.config));
         ConfigError {
             key: key.to_owned(),
             source: self.source(key).to_string(),
@@ -105,25 +106,26 @@ impl Effective {
         }
     }
 
-    /// As a file that would say the same, but for secrets, with the source of
-    /// each value beside it.
+    /// Formats the configuration as a TOML file, with the source of each value as
+    /// a comment. Secrets are redacted.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for setting in SETTINGS {
-            let value = setting.show(&self.config);
+            let value = setting.value(&self.config);
             // Writing to a string can't fail.
             let _ = writeln!(text, "{} = {value} # {}", setting.key, self.source(setting.key));
         }
         text
     }
 
-    /// As one object: the values by key, and the sources by key.
+    /// Formats the configuration as a JSON object: values by key, and sources by
+    /// key. Secrets are redacted.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let values: serde_json::Map<_, _> = SETTINGS
             .iter()
-            .map(|setting| (setting.key.to_owned(), json(setting.show(&self.config))))
+            .map(|setting| (setting.key.to_owned(), json(setting.value(&self.config))))
             .collect();
         let sources: serde_json::Map<_, _> = SETTINGS
             .iter()
@@ -133,16 +135,16 @@ impl Effective {
     }
 }
 
-fn remote_problem(listeners: &str, what: &str) -> String {
+fn remote_problem(listeners: &str, access: &str) -> String {
     format!(
-        "{listeners} can be reached from other machines, and there is no authentication: anyone \
-         who can connect can {what}. Listen on a loopback address or a Unix socket; or, if the \
-         network is trusted, set allow_remote = true \
-         (flag --allow-remote, environment variable LEASEHOLD_ALLOW_REMOTE)"
+        "{listeners} can be reached from other machines, and there is no authentication: any \
+         process that connects can {access}. Listen on a loopback address or a Unix socket, or set \
+         allow_remote = true if the network is trusted (flag --allow-remote, environment variable \
+         LEASEHOLD_ALLOW_REMOTE)"
     )
 }
 
-/// Lists with commas, as in the environment.
+/// Formats a value as in the environment: lists are separated by commas.
 fn plain(value: toml::Value) -> String {
     match value {
         toml::Value::String(text) => text,

@@ -1,19 +1,19 @@
-//! What is wrong with a configuration, for people and for programs.
+//! Configuration errors, as text and as JSON.
 
 use std::{error, fmt};
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+/// One invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigError {
-    /// The setting.
+    /// Key of the setting.
     pub key: String,
-    /// Where the value came from.
+    /// Source of the value.
     pub source: String,
-    /// The value.
+    /// Value as given; redacted if it can be secret.
     pub value: String,
-    /// What is wrong with it, and what is allowed.
+    /// Problem, and the allowed values.
     pub problem: String,
 }
 
@@ -23,18 +23,18 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything that is wrong, at once; never empty.
+/// All errors of a configuration; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// `None` if nothing is wrong.
+    /// Returns `None` if there are no errors.
     #[must_use]
     pub fn from(errors: Vec<ConfigError>) -> Option<Self> {
         (!errors.is_empty()).then_some(Self(errors))
     }
 
-    /// Each of them.
+    /// Returns all errors.
     #[must_use]
     pub fn all(&self) -> &[ConfigError] {
         &self.0

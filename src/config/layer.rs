@@ -1,4 +1,5 @@
-//! The places that values come from, read without judging the values.
+//! Sources of values: file, environment and flags. Values are not validated
+//! here.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,16 +9,16 @@ use std::{
 
 use super::{ConfigError, Identity, REDACTED, SETTINGS, Setting};
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody set it.
+    /// Not set.
     Default,
-    /// The file of this path.
+    /// File with this path.
     File(String),
-    /// The environment variable of this name.
+    /// Environment variable with this name.
     Environment(String),
-    /// The flag of this name, without dashes in front.
+    /// Flag with this name, without leading dashes.
     Flag(String),
 }
 
@@ -32,12 +33,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value as it was written. It may be a secret.
+/// Value as written. It may be a secret.
 #[derive(Clone, PartialEq)]
 pub enum RawValue {
-    /// From the environment or a flag: a text that may stand for anything.
+    /// Untyped text from the environment or a flag, one item per occurrence.
     Words(Vec<String>),
-    /// From a file.
+    /// Typed value from a file.
     Value(toml::Value),
 }
 
@@ -63,7 +64,7 @@ impl RawValue {
         }
     }
 
-    /// Commas divide words, and a text in a file.
+    /// Splits words, and a string in a file, at commas.
     pub(super) fn as_list(&self) -> Option<Vec<String>> {
         let split = |text: &str| text.split(',').map(|part| part.trim().to_owned()).collect();
         match self {
@@ -87,7 +88,7 @@ impl fmt::Display for RawValue {
         match self {
             Self::Words(words) => f.write_str(&words.join(",")),
             Self::Value(toml::Value::String(text)) => f.write_str(text),
-            // No setting has keys of its own: what was meant may be a secret.
+            // No setting is a table: an unknown key may hold a secret.
             Self::Value(value) if has_keys(value) => f.write_str(REDACTED),
             Self::Value(value) => value.fmt(f),
         }
@@ -102,20 +103,20 @@ fn has_keys(value: &toml::Value) -> bool {
     }
 }
 
-/// What one place says.
+/// Values from one source.
 #[derive(Debug, Default)]
 pub struct Layer {
     pub(super) entries: Vec<(&'static Setting, Source, RawValue)>,
     pub(super) errors: Vec<ConfigError>,
-    /// Findings that do not keep the daemon from starting.
+    /// Problems that do not prevent a start.
     pub(super) warnings: Vec<String>,
-    /// What this place says about an identity, if it is the one that can.
+    /// Identity; only the environment has one.
     pub(super) identity: Option<Identity>,
 }
 
 impl Layer {
-    /// A file, which `named_by` asked for. A file that can't be used is an
-    /// error like any other.
+    /// Reads the file that `named_by` names. An unusable file is reported like any
+    /// other error.
     #[must_use]
     pub fn file(path: &Path, named_by: &Source) -> Self {
         let unusable = |problem: String| Self {
@@ -133,7 +134,7 @@ impl Layer {
         };
         match text.parse::<toml::Table>() {
             Ok(table) => Self::table(table, &Source::File(path.display().to_string())),
-            Err(error) => unusable(not_toml(&text, &error)),
+            Err(error) => unusable(syntax_problem(&text, &error)),
         }
     }
 
@@ -144,10 +145,10 @@ impl Layer {
                 layer.entries.push((setting, source.clone(), RawValue::Value(value)));
             } else {
                 let problem = nearest(&key).map_or_else(
-                    || "there is no such setting".to_owned(),
-                    |near| format!("there is no such setting; did you mean {near}?"),
+                    || "unknown setting".to_owned(),
+                    |near| format!("unknown setting; did you mean {near}?"),
                 );
-                // What was meant may be a secret.
+                // The value may be a secret under a misspelled key.
                 let value = REDACTED.to_owned();
                 let key = quoted_if_odd(key);
                 layer.errors.push(ConfigError { key, source: source.to_string(), value, problem });
@@ -156,8 +157,7 @@ impl Layer {
         layer
     }
 
-    /// Reads the settings from the environment. An empty variable counts as not
-    /// set.
+    /// Reads the settings from the environment. An empty variable counts as unset.
     #[must_use]
     pub fn environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
         let identity = Some(Identity::from_environment(&lookup));
@@ -172,7 +172,7 @@ impl Layer {
                 Some(Err(bytes)) => layer.errors.push(ConfigError {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
-                    value: setting.conceal(&lossy(&bytes)),
+                    value: setting.redact(&lossy(&bytes)),
                     problem: "is not UTF-8".to_owned(),
                 }),
                 Some(Ok(_)) | None => {}
@@ -181,10 +181,9 @@ impl Layer {
         layer
     }
 
-    /// Adds a warning for each of these variables that has our prefix and no
-    /// meaning. A warning, not an error: images and orchestrators set variables
-    /// with the prefix of a name that they chose themselves, such as
-    /// `LEASEHOLD_VERSION`.
+    /// Adds a warning for each variable with the prefix `LEASEHOLD_` that is not a
+    /// setting. It is not an error, because images and orchestrators set variables
+    /// such as `LEASEHOLD_VERSION`.
     #[must_use]
     pub fn with_variables(mut self, names: impl IntoIterator<Item = String>) -> Self {
         let mut unknown: Vec<String> =
@@ -194,12 +193,12 @@ impl Layer {
             let near = name.strip_prefix(PREFIX).and_then(nearest).and_then(Setting::find);
             let hint = near.map(|near| format!("; did you mean {}?", near.variable()));
             let name = quoted_if_odd(name.clone());
-            format!("environment variable {name} is no setting{}", hint.unwrap_or_default())
+            format!("unknown environment variable {name}{}", hint.unwrap_or_default())
         }));
         self
     }
 
-    /// Flags, with all that was given for each.
+    /// Creates the layer of the flags, with all values of each.
     #[must_use]
     pub fn flags(given: impl IntoIterator<Item = (&'static Setting, Vec<String>)>) -> Self {
         let entry = |(setting, words): (&'static Setting, Vec<String>)| {
@@ -209,11 +208,11 @@ impl Layer {
     }
 }
 
-/// Prefix of the environment variables of this program.
+/// Prefix of this program's environment variables.
 const PREFIX: &str = "LEASEHOLD_";
 
-/// Variables that are no settings of the daemon: those of the command line, and
-/// those that `lock` and `elect` set for their commands.
+/// Known variables other than the daemon's settings: those of the command line,
+/// and those that `lock` and `elect` set for their commands.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "ELECTION", "ENDPOINT", "LOCK", "NAMESPACE", "PROGRESS_FILE", "TOKEN"];
 
@@ -224,7 +223,7 @@ fn is_unknown_variable(name: &str) -> bool {
         && !is_service_variable(rest)
 }
 
-/// Whether Kubernetes sets this variable for a service named `leasehold` or
+/// Returns whether Kubernetes sets this variable for a service named `leasehold` or
 /// `leasehold-…`: `…SERVICE_HOST`, `…SERVICE_PORT…`, `…PORT`, `…PORT_7420_TCP…`.
 fn is_service_variable(rest: &str) -> bool {
     let rest = format!("_{rest}");
@@ -239,8 +238,8 @@ fn is_service_variable(rest: &str) -> bool {
         || numbered
 }
 
-/// A key as a file has to write it: with quotes unless it is plain. So an empty
-/// one can be seen, and none does anything to a terminal.
+/// Quotes a key unless it is a bare TOML key, so that an empty key is visible and
+/// control characters do not reach the terminal.
 fn quoted_if_odd(key: String) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.is_empty() && key.chars().all(plain) { key } else { format!("{key:?}") }
@@ -250,22 +249,22 @@ fn lossy(bytes: &OsStr) -> RawValue {
     RawValue::Words(vec![bytes.to_string_lossy().into_owned()])
 }
 
-/// Where a file stops being TOML. The line itself is not quoted: it may have a
-/// secret in it.
-fn not_toml(text: &str, error: &toml::de::Error) -> String {
+/// Position and kind of a TOML syntax error. The line is not quoted, because it
+/// may contain a secret.
+fn syntax_problem(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
-    format!("is not TOML: line {line}: {}", error.message())
+    format!("invalid TOML, line {line}: {}", error.message())
 }
 
-/// The known key that `key` was most likely meant to be.
+/// Finds the known key nearest to a misspelled one.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('-', "_").to_lowercase();
     let near = SETTINGS.iter().map(|setting| (distance(&key, setting.key), setting.key)).min()?;
     (near.0 <= near.1.len() / 2).then_some(near.1)
 }
 
-/// How many letters must be added, taken away or changed.
+/// Edit distance: letters to insert, delete or replace.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -286,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_key_is_found() {
+    fn nearest_key_is_found() {
         assert_eq!(nearest("listn"), Some("listen"));
         assert_eq!(nearest("data-dir"), Some("data_dir"));
         assert_eq!(nearest("DEFAULT_TTL"), Some("default_ttl"));

@@ -1,4 +1,4 @@
-//! Where the daemon listens.
+//! Listeners of the daemon.
 
 use std::{
     fmt,
@@ -6,35 +6,34 @@ use std::{
     path::PathBuf,
 };
 
-/// The shortest limit among the systems that we build for, without the final
+/// Maximum length of a socket's path on all supported systems, without the final
 /// zero byte.
-const LONGEST_SOCKET_PATH: usize = 103;
+const MAX_SOCKET_PATH_BYTES: usize = 103;
 
-/// What a listener may be.
+/// Valid listeners, as text for messages.
 pub(super) const ALLOWED: &str =
     "IP:PORT or localhost:PORT, such as \"127.0.0.1:7420\" or \"[::1]:7420\", or \"unix:/PATH\"";
 
-/// Where clients connect.
+/// Address on which the daemon listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// An address; port 0 means any free one.
+    /// TCP address; port 0 selects a free port.
     Tcp(SocketAddr),
-    /// The path of a Unix socket.
+    /// Path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Listen {
-    /// Only this machine, on the port that clients try first.
+    /// Loopback, on the default port of the clients.
     pub(super) const DEFAULT: Self =
         Self::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420));
 
-    /// Reads "host:port" or "unix:/path".
+    /// Parses `HOST:PORT` or `unix:/PATH`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Self::parse_path(path);
         }
-        // A name would have to be looked up, and might be another address
-        // tomorrow; this one is safe to know.
+        // No other name is accepted: its address would depend on DNS.
         let address = text
             .strip_prefix("localhost:")
             .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
@@ -43,25 +42,25 @@ impl Listen {
 
     fn parse_path(path: &str) -> Result<Self, String> {
         if path.is_empty() || path.contains('\0') {
-            return Err("names no path; write \"unix:/PATH\"".to_owned());
+            return Err("has no path; use \"unix:/PATH\"".to_owned());
         }
-        if path.len() > LONGEST_SOCKET_PATH {
+        if path.len() > MAX_SOCKET_PATH_BYTES {
             return Err(format!(
-                "has a path of {} bytes; a socket's path has at most {LONGEST_SOCKET_PATH}",
+                "has a path of {} bytes; the maximum for a socket is {MAX_SOCKET_PATH_BYTES}",
                 path.len()
             ));
         }
         Ok(Self::Unix(PathBuf::from(path)))
     }
 
-    /// Whether it is taken by one of the others. Port 0 is another port each
-    /// time.
+    /// Returns whether one of `others` has the same address. Port 0 never clashes,
+    /// because it selects another port each time.
     pub(super) fn clashes_with(&self, others: &[Self]) -> bool {
         let any_port = matches!(self, Self::Tcp(address) if address.port() == 0);
         !any_port && others.contains(self)
     }
 
-    /// Whether only this machine can connect.
+    /// Returns whether only this machine can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_are_read_and_shown_alike() {
+    fn listener_text_round_trips() {
         for text in ["127.0.0.1:0", "0.0.0.0:7420", "[::1]:7420", "unix:/run/leasehold.sock"] {
             assert_eq!(Listen::parse(text).unwrap().to_string(), text);
         }
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listener_is_refused() {
+    fn invalid_listeners_are_refused() {
         let long = format!("unix:/{}", "x".repeat(200));
         for text in
             ["", ":7420", "7420", "127.0.0.1", "127.0.0.1:x", "1.2.3.4:70000", "unix:", &long]
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_and_sockets_are_local() {
+    fn only_loopback_and_unix_sockets_are_local() {
         for text in ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/s"] {
             assert!(Listen::parse(text).unwrap().is_local(), "{text}");
         }

@@ -1,9 +1,8 @@
-//! The daemon's configuration: from a file, the environment and flags, in
-//! rising precedence.
+//! Daemon configuration from a file, the environment and flags, in increasing
+//! precedence.
 //!
-//! One table ([`SETTINGS`]) says what can be set. The file's keys, the
-//! environment's variables, the flags, their help and the checks all follow
-//! from it.
+//! One table ([`SETTINGS`]) defines all settings. File keys, environment
+//! variables, flags, help texts and validation are derived from it.
 
 mod azure;
 mod effective;
@@ -22,58 +21,59 @@ pub use leasehold_azure_account::{Credential, Identity, SecretText};
 pub use listen::Listen;
 pub use settings::{Group, SETTINGS, Setting};
 
-/// What is shown in place of a secret.
+/// Placeholder that is printed instead of a secret.
 const REDACTED: &str = "REDACTED";
 
-/// What the daemon is told. Every value that comes out of [`load`] is within
-/// its limits.
+/// Values of all settings. Those that [`load`] returns are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where clients connect.
+    /// Listeners for clients.
     pub listen: Vec<Listen>,
-    /// Where HTTP is served; nowhere if there are none.
+    /// Listeners for HTTP; without any, HTTP is off.
     pub http_listen: Vec<Listen>,
-    /// Address that peers and operators are given for this daemon.
+    /// Address of this daemon that is stored with its leases, for peers and
+    /// operators.
     pub advertise: Option<String>,
-    /// Whether it was said that other machines may connect.
+    /// True if other machines may connect.
     pub allow_remote: bool,
-    /// The permission bits of Unix sockets.
+    /// Permission bits of Unix sockets.
     pub socket_mode: u32,
-    /// Where leases are kept.
+    /// Kind of store.
     pub store: Store,
-    /// Where the embedded store keeps its files.
+    /// Directory of the embedded store.
     pub data_dir: PathBuf,
-    /// What belongs to the Azure store.
+    /// Settings of the Azure store.
     pub azure: Azure,
-    /// The ttl of sessions that ask for none.
+    /// TTL of sessions that request none.
     pub default_ttl: Duration,
-    /// The longest ttl that a session may ask for.
+    /// Maximum TTL of a session.
     pub max_ttl: Duration,
-    /// How long holders are waited for at shutdown.
+    /// Time that holders have to release their locks at shutdown.
     pub drain_timeout: Duration,
-    /// The duration of leases in stores whose leases expire.
+    /// Duration of leases, in stores whose leases expire.
     pub lease_duration: Duration,
-    /// How long such a lease is kept after its last local holder let go.
+    /// Time for which such a lease is kept after its last local holder released
+    /// the lock.
     pub linger: Duration,
-    /// The longest wait between two looks at a lease that another daemon holds.
+    /// Maximum interval between polls of a lease that a peer holds.
     pub poll_interval: Duration,
-    /// How many threads serve clients.
+    /// Number of threads that serve clients.
     pub threads: usize,
-    /// Whether gRPC reflection is served.
+    /// True if gRPC reflection is served.
     pub reflection: bool,
-    /// The most connections at a time.
+    /// Maximum number of concurrent connections.
     pub max_connections: usize,
-    /// The most sessions at a time.
+    /// Maximum number of concurrent sessions.
     pub max_sessions: usize,
-    /// The most locks that are held or waited for at a time.
+    /// Maximum number of locks that have a holder or a waiter.
     pub max_locks: usize,
-    /// The most acquires that wait for one lock.
+    /// Maximum number of acquires that wait for one lock.
     pub max_waiters_per_lock: usize,
-    /// The most locks that one session holds or waits for.
+    /// Maximum number of locks that one session holds or waits for.
     pub max_locks_per_session: usize,
-    /// What is logged, as a filter directive.
+    /// Log filter directives.
     pub log: String,
-    /// How it is logged.
+    /// Format of log lines.
     pub log_format: LogFormat,
 }
 
@@ -107,17 +107,17 @@ impl Default for Config {
     }
 }
 
-/// Where leases are kept.
+/// Kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// In this process, with the tokens in its data directory.
+    /// Leases in this process, tokens in its data directory.
     Embedded,
-    /// In a storage account, one blob for each lock.
+    /// Leases in a storage account, one blob per lock.
     Azure,
 }
 
 impl Store {
-    /// Name in the configuration.
+    /// Returns the name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -127,10 +127,10 @@ impl Store {
     }
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable.
     Text,
     /// One JSON object per line.
     Json,

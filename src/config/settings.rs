@@ -1,4 +1,4 @@
-//! What a setting is: its names, its limits, its value.
+//! Settings: names, valid values, and access to the value in a configuration.
 
 mod table;
 
@@ -8,109 +8,110 @@ pub use table::SETTINGS;
 
 use super::{Config, Listen, REDACTED, RawValue, SecretText, azure, listen};
 
-/// One line of the table.
+/// One setting: a row of the table.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name in the file.
+    /// Key in the file.
     pub key: &'static str,
-    /// Its place in the help.
+    /// Heading in the help.
     pub group: Group,
-    /// What it is for.
+    /// One sentence for the help and the configuration reference, without a final
+    /// period.
     pub about: &'static str,
     kind: Kind,
 }
 
-/// The headings of the help.
+/// Headings of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Where clients connect.
+    /// Listeners.
     Listeners,
-    /// Where leases are kept.
+    /// Kind of store.
     Storage,
-    /// How the Azure store is reached.
+    /// Azure store.
     Azure,
-    /// Sessions and time.
+    /// Timeouts and intervals.
     Timing,
-    /// What one daemon bears.
+    /// Limits of one daemon.
     Limits,
-    /// How it runs.
+    /// Threads and logging.
     Running,
 }
 
-/// What a setting holds, where, and within which limits.
+/// Type, field and valid values of a setting.
 #[derive(Debug)]
 enum Kind {
     Listeners {
         field: fn(&mut Config) -> &mut Vec<Listen>,
-        /// Whether there must be one.
-        needed: bool,
+        /// True if the list must not be empty.
+        is_required: bool,
     },
-    /// The address of a storage account, perhaps with a signature as its query.
+    /// URL of a storage account; a query is a shared access signature.
     Account,
     Secret {
         allowed: &'static str,
         field: fn(&mut Config) -> &mut Option<SecretText>,
-        /// Fails with what is wrong, and does not quote it.
-        read: fn(&str) -> Result<SecretText, String>,
+        /// Errors must not quote the text.
+        parse: fn(&str) -> Result<SecretText, String>,
     },
     Switch(fn(&mut Config) -> &mut bool),
     Number(fn(&mut Config) -> &mut usize, RangeInclusive<usize>),
-    Length(fn(&mut Config) -> &mut Duration, RangeInclusive<Duration>),
+    Duration(fn(&mut Config) -> &mut Duration, RangeInclusive<Duration>),
     Text {
         allowed: &'static str,
-        /// Fails with more than `allowed` says, if there is more to say.
+        /// The error has details beyond `allowed`, if there are any.
         parse: fn(&mut Config, &str) -> Result<(), Option<String>>,
-        show: fn(&Config) -> String,
+        format: fn(&Config) -> String,
     },
 }
 
 impl Setting {
-    /// The setting of that key.
+    /// Finds a setting by its key.
     #[must_use]
     pub fn find(key: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.key == key)
     }
 
-    /// Its name in the environment.
+    /// Returns the name of the environment variable.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("LEASEHOLD_{}", self.key.to_uppercase())
     }
 
-    /// Its name as a flag, without the dashes in front.
+    /// Returns the name of the flag, without leading dashes.
     #[must_use]
     pub fn flag(&self) -> String {
         self.key.replace('_', "-")
     }
 
-    /// Whether it is on or off, so that the bare flag means on.
+    /// Returns whether this is a switch: a flag without a value turns it on.
     #[must_use]
     pub const fn is_switch(&self) -> bool {
         matches!(self.kind, Kind::Switch(_))
     }
 
-    /// Whether it can be given more than once.
+    /// Returns whether the setting is a list, so that its flag is repeatable.
     #[must_use]
     pub const fn is_list(&self) -> bool {
         matches!(self.kind, Kind::Listeners { .. })
     }
 
-    /// Whether its value must not be shown.
+    /// Returns whether the value is a secret, which must not be printed.
     #[must_use]
     pub const fn is_secret(&self) -> bool {
         matches!(self.kind, Kind::Secret { .. })
     }
 
-    /// What may be shown of a value that was given for it.
-    pub(super) fn conceal(&self, given: &RawValue) -> String {
+    /// Formats a given value for messages, without its secrets.
+    pub(super) fn redact(&self, given: &RawValue) -> String {
         match self.kind {
             Kind::Secret { .. } => REDACTED.to_owned(),
-            Kind::Account => azure::conceal(&given.to_string()),
+            Kind::Account => azure::redact(&given.to_string()),
             _ => given.to_string(),
         }
     }
 
-    /// The values that it may have, in words.
+    /// Describes the valid values, as in "a whole number from 1 to 64".
     #[must_use]
     pub fn allowed(&self) -> String {
         match &self.kind {
@@ -120,47 +121,55 @@ impl Setting {
             Kind::Number(_, range) => {
                 format!("a whole number from {} to {}", range.start(), range.end())
             }
-            Kind::Length(_, range) => format!(
-                "a length of time from {} to {}, such as \"10s\" or \"1500ms\"",
-                humantime::format_duration(*range.start()),
-                humantime::format_duration(*range.end())
-            ),
+            Kind::Duration(_, range) => {
+                format!("a duration from {}, such as \"10s\" or \"1500ms\"", durations(range))
+            }
             Kind::Secret { allowed, .. } | Kind::Text { allowed, .. } => (*allowed).to_owned(),
         }
     }
 
-    /// Its value in `config`. In place of a secret, only that there is one.
+    /// Returns the range of a number or a duration, as in "1s to 1m".
     #[must_use]
-    pub fn show(&self, config: &Config) -> toml::Value {
+    pub fn range(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Number(_, range) => Some(format!("{} to {}", range.start(), range.end())),
+            Kind::Duration(_, range) => Some(durations(range)),
+            _ => None,
+        }
+    }
+
+    /// Returns the value in `config`. Secrets are redacted.
+    #[must_use]
+    pub fn value(&self, config: &Config) -> toml::Value {
         let mut config = config.clone();
         match &self.kind {
             Kind::Listeners { field, .. } => {
                 field(&mut config).iter().map(Listen::to_string).collect::<Vec<_>>().into()
             }
-            Kind::Account => config.azure.show_account().into(),
+            Kind::Account => config.azure.redacted_account_url().into(),
             Kind::Secret { field, .. } => {
                 field(&mut config).as_ref().map_or("", |_| REDACTED).into()
             }
             Kind::Switch(field) => (*field(&mut config)).into(),
-            // The ranges end far below the largest integer.
+            // All ranges end far below `i64::MAX`.
             Kind::Number(field, _) => i64::try_from(*field(&mut config)).unwrap_or(i64::MAX).into(),
-            Kind::Length(field, _) => {
+            Kind::Duration(field, _) => {
                 humantime::format_duration(*field(&mut config)).to_string().into()
             }
-            Kind::Text { show, .. } => show(&config).into(),
+            Kind::Text { format, .. } => format(&config).into(),
         }
     }
 
-    /// Puts a value into `config`, if it is allowed; otherwise says what is.
+    /// Sets the value in `config`. The error describes the valid values.
     pub(super) fn apply(&self, config: &mut Config, given: &RawValue) -> Result<(), String> {
-        let refused = || format!("must be {}", self.allowed());
+        let invalid = || format!("must be {}", self.allowed());
         match &self.kind {
-            Kind::Listeners { field, needed } => {
-                let mut texts = given.as_list().ok_or_else(refused)?;
-                if !needed {
+            Kind::Listeners { field, is_required } => {
+                let mut texts = given.as_list().ok_or_else(invalid)?;
+                if !is_required {
                     texts.retain(|text| !text.is_empty());
                 } else if texts.is_empty() {
-                    return Err("names no listener; at least one is needed".to_owned());
+                    return Err("is empty; at least one listener is required".to_owned());
                 }
                 let (listeners, problems) = parse_listeners(&texts);
                 *field(config) = listeners;
@@ -169,38 +178,38 @@ impl Setting {
                 }
             }
             Kind::Account => {
-                let text = given.as_text().ok_or_else(refused)?.trim();
-                let read = (!text.is_empty())
+                let text = given.as_text().ok_or_else(invalid)?.trim();
+                let parsed = (!text.is_empty())
                     .then(|| leasehold_azure_account::parse_account_url(text))
                     .transpose();
-                let (url, sas) = read?.unzip();
+                let (url, sas) = parsed?.unzip();
                 config.azure.account_url = url.map(|url| url.as_str().trim_end_matches('/').into());
                 config.azure.url_sas = sas.flatten();
             }
-            Kind::Secret { field, read, .. } => {
-                let text = given.as_text().ok_or_else(refused)?.trim();
+            Kind::Secret { field, parse, .. } => {
+                let text = given.as_text().ok_or_else(invalid)?.trim();
                 if text == REDACTED {
-                    return Err("stands for the secret where it is shown; give the secret".into());
+                    return Err("is only the placeholder; give the secret itself".into());
                 }
-                *field(config) = (!text.is_empty()).then(|| read(text)).transpose()?;
+                *field(config) = (!text.is_empty()).then(|| parse(text)).transpose()?;
             }
-            Kind::Switch(field) => *field(config) = given.as_switch().ok_or_else(refused)?,
+            Kind::Switch(field) => *field(config) = given.as_switch().ok_or_else(invalid)?,
             Kind::Number(field, range) => {
                 let number = given.as_number().and_then(|number| usize::try_from(number).ok());
                 let number = number.filter(|number| range.contains(number));
-                *field(config) = number.ok_or_else(refused)?;
+                *field(config) = number.ok_or_else(invalid)?;
             }
-            Kind::Length(field, range) => {
-                let length = given.as_text().and_then(|text| text.parse().ok());
-                let length = length.map(|length: humantime::Duration| Duration::from(length));
-                let length = length.filter(|length| range.contains(length));
-                *field(config) = length.ok_or_else(refused)?;
+            Kind::Duration(field, range) => {
+                let duration =
+                    given.as_text().and_then(|text| humantime::parse_duration(text).ok());
+                let duration = duration.filter(|duration| range.contains(duration));
+                *field(config) = duration.ok_or_else(invalid)?;
             }
             Kind::Text { parse, .. } => {
-                let text = given.as_text().ok_or_else(refused)?;
+                let text = given.as_text().ok_or_else(invalid)?;
                 parse(config, text).map_err(|detail| match detail {
-                    Some(detail) => format!("{}: {detail}", refused()),
-                    None => refused(),
+                    Some(detail) => format!("{}: {detail}", invalid()),
+                    None => invalid(),
                 })?;
             }
         }
@@ -208,7 +217,12 @@ impl Setting {
     }
 }
 
-/// The valid listeners, and the problems of the others.
+fn durations(range: &RangeInclusive<Duration>) -> String {
+    let format = humantime::format_duration;
+    format!("{} to {}", format(*range.start()), format(*range.end()))
+}
+
+/// Returns the valid listeners, and the problems of the others.
 fn parse_listeners(texts: &[String]) -> (Vec<Listen>, Vec<String>) {
     let mut listeners = Vec::with_capacity(texts.len());
     let mut problems = Vec::new();

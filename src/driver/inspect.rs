@@ -69,10 +69,10 @@ impl Driver {
         view.held.take_if(|held| is_read && held.session.is_none());
         // A lease of our own says who was first, not who holds the lock now.
         if view.held.is_none()
-            && !state.sessions.is_ours(name)
+            && !state.sessions.has_lease(name)
             && let Some(info) = stored.filter(|info| info.held)
         {
-            view.held = Some(HeldView::elsewhere(info));
+            view.held = Some(HeldView::of_peer(info));
         }
         view
     }
@@ -93,10 +93,10 @@ impl State {
             view.held.take_if(|held| held.session.is_none());
         }
         if view.held.is_none()
-            && !self.sessions.is_ours(name)
-            && let Some(info) = self.observed.seen(name)
+            && !self.sessions.has_lease(name)
+            && let Some(info) = self.observed.known(name)
         {
-            view.held = Some(HeldView::elsewhere(info));
+            view.held = Some(HeldView::of_peer(info));
         }
         view
     }

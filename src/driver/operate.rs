@@ -23,7 +23,7 @@ impl Driver {
             tracing::warn!(lock = %name, %by, %reason, "a lock was broken");
             // The holder has been notified and the log has a line: the note is for
             // later reads.
-            if let Err(error) = self.shared.store.note_break(&name, breaker).await {
+            if let Err(error) = self.shared.store.record_break(&name, breaker).await {
                 tracing::warn!(lock = %name, %error, "the break could not be noted");
             }
             return Ok((before, Some(free_within)));
@@ -67,7 +67,7 @@ impl Driver {
         {
             let mut state = self.state_after_timers();
             let now = Moment::now();
-            if let Some(until) = state.sessions.step_down_by(&name, within, now) {
+            if let Some(until) = state.sessions.step_down_deadline(&name, within, now) {
                 let before = state.sessions.view(&name, now);
                 let Breaker { by, reason } = breaker;
                 tracing::info!(lock = %name, %by, %reason, "a holder is asked to step down");

@@ -66,7 +66,7 @@ async fn a_lock_whose_calls_panicked_is_granted_all_the_same() {
         max_waiters_per_lock: 1,
     };
     let driver = Driver::new(settings, locks, Arc::new(store), Entropy::seeded(1));
-    driver.cover(ttl).await.unwrap();
+    driver.persist_ttl(ttl).await.unwrap();
     tokio::spawn(driver.clone().keep_time());
 
     let stream = driver.attach().unwrap();

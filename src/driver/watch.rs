@@ -69,9 +69,9 @@ impl Driver {
         loop {
             let name = state.observed.pop(now)?;
             // What a waiter's poll found may have been out of date by then.
-            let missed = state.sessions.held_elsewhere(&name);
-            let missed = missed.is_some_and(|info| !state.observed.agrees(&name, info));
-            if missed || !state.sessions.knows(&name) {
+            let missed = state.sessions.peer_lease(&name);
+            let missed = missed.is_some_and(|info| !state.observed.matches(&name, info));
+            if missed || !state.sessions.knows_holder(&name) {
                 return Some(name);
             }
             state.observed.record_failed_poll(&name, now);
@@ -96,9 +96,9 @@ impl Driver {
             Err(_) => state.observed.record_failed_poll(name, now),
         }
         // It may have become ours while it was polled.
-        if state.sessions.is_ours(name) {
+        if state.sessions.has_lease(name) {
             let granted = state.sessions.granted_token(name);
-            state.observed.forget(name, granted);
+            state.observed.invalidate(name, granted);
         }
         // While all polls were in flight, nothing was due.
         self.shared.observed.notify_one();
@@ -109,13 +109,13 @@ impl State {
     /// Updates the last known state of a lock that this daemon's sessions changed,
     /// and notifies its watchers.
     pub(super) fn on_changed(&mut self, name: &LockName) {
-        if self.sessions.is_ours(name) {
+        if self.sessions.has_lease(name) {
             let granted = self.sessions.granted_token(name);
-            self.observed.forget(name, granted);
+            self.observed.invalidate(name, granted);
         } else if let Some(since) = self.asked
-            && let Some(info) = self.sessions.held_elsewhere(name)
+            && let Some(info) = self.sessions.peer_lease(name)
         {
-            self.observed.learn(name, info, since);
+            self.observed.record_waiter_poll(name, info, since);
         }
         self.watches.changed(name);
     }

@@ -64,7 +64,7 @@ async fn ready(State(http): State<Http>) -> Answer {
     if *http.draining.borrow() {
         return answer::stopping();
     }
-    match http.store.trouble() {
+    match http.store.unavailability() {
         Some(error) => answer::trouble(&error),
         None => answer::well("ready"),
     }

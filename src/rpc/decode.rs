@@ -10,7 +10,7 @@ use leasehold_core::{
     lock::Handle,
     session::{MIN_HOLD_TIME, Open, Request, Secret, Settings},
 };
-use leasehold_store::{Breaker, DURATIONS, LONGEST_VALUE, Value};
+use leasehold_store::{Breaker, LEASE_DURATIONS, MAX_VALUE_BYTES, Value};
 use leasehold_types::{Holder, LockName, Reason, name::check_text};
 use prost::bytes::Bytes;
 
@@ -127,9 +127,9 @@ fn handle(bytes: &[u8]) -> Result<Handle, RequestError> {
 }
 
 fn value(bytes: Bytes) -> Result<Value, RequestError> {
-    if bytes.len() > LONGEST_VALUE {
+    if bytes.len() > MAX_VALUE_BYTES {
         let problem =
-            format_args!("has {} bytes; at most {LONGEST_VALUE} are allowed", bytes.len());
+            format_args!("has {} bytes; at most {MAX_VALUE_BYTES} are allowed", bytes.len());
         return Err(RequestError::invalid("value", problem));
     }
     Ok(Value::from(&*bytes))
@@ -152,10 +152,10 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
-        && (!DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
+        && (!LEASE_DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
     {
         let [asked, least, most] =
-            [asked, *DURATIONS.start(), *DURATIONS.end()].map(format_duration);
+            [asked, *LEASE_DURATIONS.start(), *LEASE_DURATIONS.end()].map(format_duration);
         return Err(RequestError::invalid(
             "lease_duration_ms",
             format_args!("{asked} is out of range: use whole seconds from {least} to {most}"),

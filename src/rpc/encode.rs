@@ -108,7 +108,7 @@ fn opened(opened: &Opened) -> pb::Opened {
             .map(|secret| secret.to_bytes().to_vec().into())
             .unwrap_or_default(),
         ttl_ms: millis(opened.ttl) as u32,
-        keep_alive_interval_ms: millis(opened.keep_alive_every) as u32,
+        keep_alive_interval_ms: millis(opened.keep_alive_interval) as u32,
         valid_for_ms: millis(opened.valid_for),
         resumed: opened.secret.is_none(),
     }

@@ -144,7 +144,7 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
 
 fn check(held: &HeldView, token: u64) -> pb::TokenState {
     // A holder at another daemon has one of a range of tokens.
-    let (least, most) = match (held.token, held.among) {
+    let (least, most) = match (held.token, held.token_range) {
         // It may have been handed on within that hold since it was written down.
         (Some(held), Some(among)) if token > held.get() && token <= among.bounds().1 => {
             return pb::TokenState::Unknown;
@@ -163,7 +163,7 @@ fn check(held: &HeldView, token: u64) -> pb::TokenState {
 
 fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), RequestError> {
     let namespace = Namespace::parse(namespace)?;
-    check_text("prefix", prefix, leasehold_types::name::LONGEST_NAME)?;
+    check_text("prefix", prefix, leasehold_types::name::MAX_NAME_BYTES)?;
     Ok((namespace, prefix.to_owned()))
 }
 

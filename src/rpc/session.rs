@@ -99,7 +99,7 @@ impl<In> Attached<In> {
         }
         self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
             First::Open(open) => {
-                Phase::Covering(self.driver.cover(open.ttl).into_future(), Some(open))
+                Phase::Covering(self.driver.persist_ttl(open.ttl).into_future(), Some(open))
             }
             First::Resume(secret, keep_alive_number) => {
                 self.stream.resume(secret, keep_alive_number);

@@ -1,4 +1,4 @@
-//! The account, its key and its signatures, against Azurite.
+//! Credentials of the storage account, against Azurite.
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -52,22 +52,22 @@ fn by_key(container: &str) -> Azure {
     }
 }
 
-/// A signature for everything in the account, good for years.
-fn signature() -> SecretText {
+/// Shared access signature for all blobs of the account, valid for years.
+fn sas() -> SecretText {
     let (permissions, services, types) = ("rwdlacupx", "b", "sco");
-    let (from, until, version) = ("", "2099-01-01T00:00:00Z", "2022-11-02");
+    let (start, expiry, version) = ("", "2099-01-01T00:00:00Z", "2022-11-02");
     let text = format!(
-        "{ACCOUNT}\n{permissions}\n{services}\n{types}\n{from}\n{until}\n\n\n{version}\n\n"
+        "{ACCOUNT}\n{permissions}\n{services}\n{types}\n{start}\n{expiry}\n\n\n{version}\n\n"
     );
     let signed = hmac_sha256(&text, &Secret::new(KEY)).unwrap();
     let signed = signed.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     SecretText::new(format!(
-        "sv={version}&ss={services}&srt={types}&sp={permissions}&se={until}&sig={signed}"
+        "sv={version}&ss={services}&srt={types}&sp={permissions}&se={expiry}&sig={signed}"
     ))
 }
 
-fn by_signature(container: &str) -> Azure {
-    Azure { account_key: None, sas: Some(signature()), ..by_key(container) }
+fn by_sas(container: &str) -> Azure {
+    Azure { account_key: None, sas: Some(sas()), ..by_key(container) }
 }
 
 async fn create(container: &BlobContainerClient, blob: &str) {
@@ -75,8 +75,8 @@ async fn create(container: &BlobContainerClient, blob: &str) {
     blob.upload(RequestContent::<Bytes, _>::from(Vec::new()), None).await.unwrap();
 }
 
-/// Each kind of call that the store makes.
-async fn uses(azure: &Azure) {
+/// Makes each kind of call that the store makes.
+async fn use_account(azure: &Azure) {
     let account = Account::new(&azure.settings()).unwrap();
     let container = account.container();
     container.create(None).await.unwrap();
@@ -90,7 +90,7 @@ async fn uses(azure: &Azure) {
     };
     blob.acquire_lease(15, Some(options)).await.unwrap();
     blob.renew_lease(LEASE.to_owned(), None).await.unwrap();
-    let odd = HashMap::from(
+    let metadata = HashMap::from(
         [
             ("plain", "a"),
             ("spaces", "a  b   c"),
@@ -106,9 +106,9 @@ async fn uses(azure: &Azure) {
         if_match: etag,
         ..BlobClientSetMetadataOptions::default()
     };
-    blob.set_metadata(&odd, Some(options)).await.unwrap();
-    let seen = blob.get_properties(None).await.unwrap().metadata().unwrap();
-    assert_eq!(seen, odd);
+    blob.set_metadata(&metadata, Some(options)).await.unwrap();
+    let stored = blob.get_properties(None).await.unwrap().metadata().unwrap();
+    assert_eq!(stored, metadata);
 
     for name in ["locks/default/x~2by", "locks/default/Zürich", "locks/default/a b", "other/z"] {
         create(container, name).await;
@@ -121,7 +121,7 @@ async fn uses(azure: &Azure) {
     container.delete(None).await.unwrap();
 }
 
-/// Page by page, one blob to each.
+/// Lists blobs, one per page.
 async fn listed(container: &BlobContainerClient, prefix: &str) -> BTreeSet<String> {
     let options = BlobContainerClientListBlobsOptions {
         include: Some(vec![ListBlobsIncludeItem::Metadata]),
@@ -138,37 +138,40 @@ async fn listed(container: &BlobContainerClient, prefix: &str) -> BTreeSet<Strin
 }
 
 #[tokio::test]
-async fn a_connection_string_gives_access() {
-    uses(&by_connection_string("by-connection-string")).await;
+async fn connection_string_authenticates() {
+    use_account(&by_connection_string("by-connection-string")).await;
 }
 
 #[tokio::test]
-async fn an_account_key_gives_access() {
-    uses(&by_key("by-key")).await;
+async fn account_key_authenticates() {
+    use_account(&by_key("by-key")).await;
 }
 
 #[tokio::test]
-async fn a_shared_access_signature_gives_access() {
-    uses(&by_signature("by-signature")).await;
+async fn sas_authenticates() {
+    use_account(&by_sas("by-sas-account")).await;
 }
 
 #[tokio::test]
-async fn what_is_shown_has_no_secret_in_it() {
-    let account = Account::new(&by_signature("shown").settings()).unwrap();
-    assert_eq!(account.display(), format!("{}/shown", Azurite::shared().blob_url()));
+async fn display_and_debug_omit_secrets() {
+    let account = Account::new(&by_sas("displayed").settings()).unwrap();
+    assert_eq!(account.display(), format!("{}/displayed", Azurite::shared().blob_url()));
     assert_eq!(account.credential_name(), "shared access signature");
     assert!(!format!("{account:?}").contains("sig="), "{account:?}");
-    assert_eq!(Account::new(&by_key("shown").settings()).unwrap().credential_name(), "account key");
+    assert_eq!(
+        Account::new(&by_key("displayed").settings()).unwrap().credential_name(),
+        "account key"
+    );
 }
 
 #[tokio::test]
-async fn an_error_has_no_secret_in_it() {
-    // Nothing listens there.
-    let nowhere = Azure {
+async fn errors_omit_secrets() {
+    // No process listens on this port.
+    let unreachable = Azure {
         account_url: Some("http://127.0.0.1:1/devstoreaccount1".to_owned()),
-        ..by_signature("nowhere")
+        ..by_sas("unreachable")
     };
-    let account = Account::new(&nowhere.settings()).unwrap();
+    let account = Account::new(&unreachable.settings()).unwrap();
     let error = account.container().get_properties(None).await.unwrap_err();
     assert_eq!(*error.kind(), azure_core::error::ErrorKind::Connection);
     for text in [error.to_string(), format!("{error:?}")] {
@@ -178,7 +181,7 @@ async fn an_error_has_no_secret_in_it() {
 }
 
 #[tokio::test]
-async fn another_key_does_not_give_access() {
+async fn wrong_account_key_is_rejected() {
     let azure =
         Azure { account_key: Some(SecretText::new("bm90IHRoZSBrZXk=")), ..by_key("refused") };
     let account = Account::new(&azure.settings()).unwrap();
@@ -186,7 +189,7 @@ async fn another_key_does_not_give_access() {
     assert_eq!(error.http_status(), Some(StatusCode::Forbidden), "{error}");
 }
 
-/// What was logged.
+/// Captured log output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -206,24 +209,24 @@ impl io::Write for Log {
     }
 }
 
-/// Acquires a lease while all is logged that may be.
-async fn leases_with(container: &str, logged_by: impl Subscriber + Send + Sync) {
-    let account = Account::new(&by_signature(container).settings()).unwrap();
+/// Acquires and renews a lease while a subscriber captures the events.
+async fn lease_with_subscriber(container: &str, subscriber: impl Subscriber + Send + Sync) {
+    let account = Account::new(&by_sas(container).settings()).unwrap();
     account.container().create(None).await.unwrap();
     create(account.container(), "blob").await;
     let options = BlobClientAcquireLeaseOptions {
         proposed_lease_id: Some(LEASE.to_owned()),
         ..BlobClientAcquireLeaseOptions::default()
     };
-    let _guard = logging::capture(logged_by);
-    tracing::debug!(target: "leasehold", "it is logged");
+    let _guard = logging::capture(subscriber);
+    tracing::debug!(target: "leasehold", "logging is enabled");
     let blob = account.container().blob_client("blob");
     blob.acquire_lease(15, Some(options)).await.unwrap();
     blob.renew_lease(LEASE.to_owned(), None).await.unwrap();
 }
 
 #[tokio::test]
-async fn lease_ids_are_not_logged_whatever_the_filter() {
+async fn lease_ids_are_not_logged_with_any_filter() {
     const SDK: &str = "typespec_client_core::http::policies::logging";
     let formats = [LogFormat::Text, LogFormat::Json];
     let filters =
@@ -234,29 +237,29 @@ async fn lease_ids_are_not_logged_whatever_the_filter() {
             let config = Config { log: filter.clone(), log_format: format, ..Config::default() };
             let writer = log.clone();
             let subscriber = telemetry::subscriber(&config, false, move || writer.clone()).unwrap();
-            leases_with(&format!("logged-{number}-{}", format as u8), subscriber).await;
+            lease_with_subscriber(&format!("logged-{number}-{}", format as u8), subscriber).await;
             let text = log.text();
-            assert!(text.contains("it is logged"), "{text}");
+            assert!(text.contains("logging is enabled"), "{text}");
             for secret in [LEASE, "lease-id", "sig="] {
                 assert!(!text.contains(secret), "{text}");
             }
         }
     }
-    // Without that care they are, or this test would prove nothing.
+    // Without our filter the SDK logs them; otherwise this test proves nothing.
     let log = Log::default();
     let writer = log.clone();
-    let careless = tracing_subscriber::fmt()
+    let unfiltered = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)
         .with_writer(move || writer.clone())
         .finish();
-    leases_with("logged-carelessly", careless).await;
+    lease_with_subscriber("logged-unfiltered", unfiltered).await;
     assert!(log.text().contains(LEASE), "{}", log.text());
 }
 
 #[tokio::test]
-async fn the_daemon_logs_no_secret_however_much_it_logs() {
-    let sas = signature();
-    let account = Account::new(&by_signature("daemon").settings()).unwrap();
+async fn daemon_trace_log_contains_no_secret() {
+    let sas = sas();
+    let account = Account::new(&by_sas("daemon").settings()).unwrap();
     account.container().create(None).await.unwrap();
     let mut command = leasehold_test_support::program();
     command.args(["serve", "--store", "azure", "--azure-container", "daemon", "--log", "trace"]);

@@ -4,23 +4,24 @@ use leasehold_test_support::{
     Daemon,
     azurite::Azurite,
     election_cli::{
-        POLITE, begin, begin_noting, candidates, code, leader, next_value, stderr, step_down, token,
+        EXITS_ON_SIGTERM, begin, begin_with_stderr, candidates, code, leader, next_value, stderr,
+        step_down, token,
     },
     rest::Rest,
 };
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loss_that_was_announced_is_explained_as_it_was() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn announced_loss_keeps_its_cause() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let options = ["--once", "--output", "json", "--ttl", "60s"];
-    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
-    scene.proxy.cut();
-    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    fixture.proxy.cut();
+    let error: Value = serde_json::from_str(&messages.until("\"error\"")).unwrap();
     assert_eq!(error["error"]["reason"], "store_unavailable", "{error}");
     let message = error["error"]["message"].as_str().unwrap();
     assert!(message.contains("lease renewals are failing"), "{message}");
@@ -37,7 +38,7 @@ async fn candidates_at_two_daemons_lead_in_turn() {
     let options = [&options[..], &["--azure-container", CONTAINER, "--poll-interval", "500ms"]];
     let start = || Daemon::start_with(&options.concat());
     let (here, there) = (start(), start());
-    let mut first = begin(&here, &["--value", "here"], POLITE);
+    let mut first = begin(&here, &["--value", "here"], EXITS_ON_SIGTERM);
     let low = token(&mut first);
     let mut observer = there.begin(&["observe", "jobs", "--output", "json"]);
     let mut last = None;
@@ -47,9 +48,9 @@ async fn candidates_at_two_daemons_lead_in_turn() {
         (&state["leader"]["local"], &state["leader"]["value"]),
         (&json!(false), &json!("here"))
     );
-    let mut second = begin(&there, &["--value", "there"], POLITE);
+    let mut second = begin(&there, &["--value", "there"], EXITS_ON_SIGTERM);
     candidates(&there, 1).await;
-    // The request is sent on to the leader's own daemon.
+    // The daemon forwards the request to the leader's daemon.
     let output = step_down(&there, "10m");
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(first.line(), "asked");

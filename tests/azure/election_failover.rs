@@ -1,6 +1,6 @@
-//! Five workers, two daemons on one Azurite, and the leader killed again and
-//! again: at most one leads at a time, tokens rise, and every observer is told
-//! an unbroken story.
+//! Five workers and two daemons on one Azurite, with the leader killed
+//! repeatedly. There is at most one leader at a time, tokens increase, and every
+//! observer receives all leaders in order.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +19,19 @@ const NAME: &str = "scheduler";
 const WORKERS: usize = 5;
 const KILLS: usize = 20;
 
-/// Says again and again who leads, until it is killed.
+/// Command that logs its token repeatedly until it is killed.
 const WORK: &str =
     r#"while :; do echo "$LEASEHOLD_TOKEN $(date +%s%N)" >> "$LOG"; sleep 0.02; done"#;
 
-struct Cast {
+struct Cluster {
     daemons: Vec<Daemon>,
     workers: Vec<Running>,
     log: PathBuf,
     _dir: TempDir,
 }
 
-impl Cast {
-    async fn enter() -> Self {
+impl Cluster {
+    async fn start() -> Self {
         let azurite = Azurite::shared();
         Rest::new(azurite).container("failover").create().await.ok();
         let connection = azurite.connection_string();
@@ -40,18 +40,18 @@ impl Cast {
         let timing = ["--lease-duration", "15s", "--poll-interval", "1s"];
         let arguments = [&store[..], &secret[..], &timing[..]].concat();
         let dir = TempDir::new().unwrap();
-        let mut cast = Self {
+        let mut cluster = Self {
             daemons: (0..2).map(|_| Daemon::start_with(&arguments)).collect(),
             workers: Vec::new(),
             log: dir.path().join("log"),
             _dir: dir,
         };
-        fs::write(&cast.log, "").unwrap();
+        fs::write(&cluster.log, "").unwrap();
         for number in 0..WORKERS {
-            let worker = cast.worker(number);
-            cast.workers.push(worker);
+            let worker = cluster.worker(number);
+            cluster.workers.push(worker);
         }
-        cast
+        cluster
     }
 
     fn worker(&self, number: usize) -> Running {
@@ -63,7 +63,7 @@ impl Cast {
         Running::start(&mut command)
     }
 
-    /// Ends whoever leads, at once, and lets another worker take its place.
+    /// Kills a worker and starts another one in its place.
     fn kill(&mut self, number: usize) {
         self.workers[number].signal(Signal::SIGKILL);
         self.workers[number].child.wait().unwrap();
@@ -71,23 +71,23 @@ impl Cast {
     }
 }
 
-/// What an observer was told, in order.
-type Story = Arc<Mutex<Vec<Option<u64>>>>;
+/// Tokens of the leaders that an observer received, in order; None for no leader.
+type ObservedTokens = Arc<Mutex<Vec<Option<u64>>>>;
 
-fn observe(client: &Client) -> Story {
-    let story = Story::default();
-    let (mut observer, told) = (client.election(NAME).observe(), Arc::clone(&story));
+fn observe(client: &Client) -> ObservedTokens {
+    let tokens = ObservedTokens::default();
+    let (mut observer, received) = (client.election(NAME).observe(), Arc::clone(&tokens));
     tokio::spawn(async move {
         loop {
-            let state: ElectionState = observer.next().await.expect("the stream goes on");
-            told.lock().unwrap().push(state.leader.map(|leader| leader.token.unwrap().get()));
+            let state: ElectionState = observer.next().await.expect("the stream continues");
+            received.lock().unwrap().push(state.leader.map(|leader| leader.token.unwrap().get()));
         }
     });
-    story
+    tokens
 }
 
-/// When each leader was at work: from its first word to its last.
-fn at_work(log: &Path) -> BTreeMap<u64, (u128, u128)> {
+/// Times of the first and the last log line of each leader, by token.
+fn activity(log: &Path) -> BTreeMap<u64, (u128, u128)> {
     let mut spans = BTreeMap::new();
     for line in fs::read_to_string(log).unwrap().lines() {
         let (token, at) = line.split_once(' ').unwrap();
@@ -99,51 +99,52 @@ fn at_work(log: &Path) -> BTreeMap<u64, (u128, u128)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_leads_at_a_time_through_twenty_deaths() {
-    let mut cast = Cast::enter().await;
+async fn single_leader_through_twenty_kills() {
+    let mut cluster = Cluster::start().await;
     let mut clients = Vec::new();
-    for daemon in &cast.daemons {
+    for daemon in &cluster.daemons {
         clients.push(Client::connect(&daemon.endpoint).await.unwrap());
     }
-    let stories: Vec<_> = clients.iter().map(observe).collect();
+    let observed: Vec<_> = clients.iter().map(observe).collect();
     let mut tokens = Vec::new();
     while tokens.len() <= KILLS {
         let before = tokens.last().copied().unwrap_or_default();
-        // A leader that is new, is at work, and is known at both daemons.
+        // Wait for a new leader that works and is known at both daemons.
         let (token, worker) = until(async || {
             let leader = clients[0].election(NAME).leader().await.ok()?.leader?;
             let token = leader.token.map(u64::from).filter(|token| *token > before)?;
-            let told = |story: &Story| story.lock().unwrap().contains(&Some(token));
-            let known = stories.iter().all(told) && at_work(&cast.log).contains_key(&token);
+            let received = |tokens: &ObservedTokens| tokens.lock().unwrap().contains(&Some(token));
+            let known =
+                observed.iter().all(received) && activity(&cluster.log).contains_key(&token);
             let worker: usize = String::from_utf8(leader.value).unwrap().parse().unwrap();
             known.then_some((token, worker))
         })
         .await;
         tokens.push(token);
         if tokens.len() <= KILLS {
-            cast.kill(worker);
+            cluster.kill(worker);
         }
     }
 
-    let spans = at_work(&cast.log);
-    assert!(spans.len() > KILLS, "{} led", spans.len());
+    let spans = activity(&cluster.log);
+    assert!(spans.len() > KILLS, "{} leaders", spans.len());
     let mut last: Option<(u64, u128)> = None;
-    for (token, (begin, end)) in spans {
-        if let Some((earlier, ended)) = last {
-            assert!(begin > ended, "{token} began to work before {earlier} had ended");
+    for (token, (start, end)) in spans {
+        if let Some((earlier, earlier_end)) = last {
+            assert!(start > earlier_end, "leaders {earlier} and {token} overlap");
         }
         last = Some((token, end));
     }
-    for (number, story) in stories.iter().enumerate() {
-        let story = story.lock().unwrap().clone();
-        assert!(story.windows(2).all(|pair| pair[0] != pair[1]), "{number}: {story:?}");
-        let led: Vec<u64> = story.iter().copied().flatten().collect();
-        assert!(led.is_sorted(), "observer {number} saw tokens fall: {story:?}");
-        assert!(tokens.iter().all(|token| led.contains(token)), "{number}: {story:?}");
-        assert_eq!(story.last(), Some(&tokens.last().copied()), "the last state is not missed");
+    for (number, observed) in observed.iter().enumerate() {
+        let observed = observed.lock().unwrap().clone();
+        assert!(observed.windows(2).all(|pair| pair[0] != pair[1]), "{number}: {observed:?}");
+        let leaders: Vec<u64> = observed.iter().copied().flatten().collect();
+        assert!(leaders.is_sorted(), "tokens decreased for observer {number}: {observed:?}");
+        assert!(tokens.iter().all(|token| leaders.contains(token)), "{number}: {observed:?}");
+        assert_eq!(observed.last(), Some(&tokens.last().copied()), "the last state is missing");
     }
-    // Nothing is left running when the workers are gone.
-    for worker in &mut cast.workers {
+    // After the workers end, no command is left running.
+    for worker in &mut cluster.workers {
         worker.signal(Signal::SIGTERM);
         worker.end();
     }
@@ -153,7 +154,7 @@ async fn one_leads_at_a_time_through_twenty_deaths() {
     })
     .await;
     leasehold_runtime::sleep(Duration::from_millis(100)).await;
-    let spans = at_work(&cast.log).len();
+    let spans = activity(&cluster.log).len();
     leasehold_runtime::sleep(Duration::from_millis(200)).await;
-    assert_eq!(at_work(&cast.log).len(), spans);
+    assert_eq!(activity(&cluster.log).len(), spans);
 }

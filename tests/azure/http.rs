@@ -1,18 +1,18 @@
-//! The HTTP endpoint of daemons that share a storage account.
+//! HTTP endpoint of daemons that share a storage account.
 
 use std::sync::Arc;
 
 use leasehold_test_support::{
     Daemon, Running,
     azurite::Azurite,
-    http_endpoint::{LONG, Served, campaign},
+    http_endpoint::{HttpDaemon, LONG, campaign},
     program, until,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[tokio::test]
-async fn leaders_at_other_daemons_are_shown_and_a_storage_that_is_gone_is_told() {
+async fn http_reports_peer_leaders_and_storage_outage() {
     let mut azurite = Azurite::start();
     let start = || {
         let mut command = program();
@@ -21,12 +21,12 @@ async fn leaders_at_other_daemons_are_shown_and_a_storage_that_is_gone_is_told()
         command.env("LEASEHOLD_AZURE_CONNECTION_STRING", azurite.connection_string());
         let mut process = Running::start(&mut command);
         let endpoint = process.line().replace("listening on ", "http://");
-        Served::of(Daemon { process, endpoint, dir: Arc::new(TempDir::new().unwrap()) })
+        HttpDaemon::of(Daemon { process, endpoint, dir: Arc::new(TempDir::new().unwrap()) })
     };
     let (here, there) = (start(), start());
     let leadership = campaign(&here.client(LONG).await, "at the first").await;
-    assert_eq!(here.leads_here().await.status, 200);
-    assert_eq!(there.leads_here().await.status, 503);
+    assert_eq!(here.check_local_leader().await.status, 200);
+    assert_eq!(there.check_local_leader().await.status, 503);
     let leader = &there.leader().await;
     assert_eq!(leader["value"], "at the first");
     assert_eq!(leader["token"], leadership.token().get());
@@ -38,8 +38,8 @@ async fn leaders_at_other_daemons_are_shown_and_a_storage_that_is_gone_is_told()
     let reply = there.get("/v1/elections/default/scheduler").await;
     assert_eq!((reply.status, reply.reason().as_str()), (503, "STORE_UNAVAILABLE"));
     assert!(reply.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1, "{reply:?}");
-    // Who leads here is known without the storage.
-    assert_eq!(here.leads_here().await.status, 200);
+    // A local leader is known without the storage.
+    assert_eq!(here.check_local_leader().await.status, 200);
     assert_eq!(there.get("/healthz").await.status, 200);
     azurite.restart();
     until(async || {

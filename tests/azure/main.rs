@@ -1,8 +1,8 @@
-//! The daemon, the client library and the fences with a storage account: Azurite, the storage
-//! emulator of Microsoft, as a process.
+//! Tests of the daemon, the client library and the fences against Azurite, Microsoft's storage
+//! emulator, as a process.
 //!
-//! The tests share one Azurite. Each test uses containers, tables and queues of its own; a
-//! test that stops the emulator starts another one.
+//! The tests share one Azurite. Each test has its own containers, tables and queues. A test
+//! that stops the emulator starts another one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -17,7 +17,7 @@ mod doctor;
 mod election_failover;
 mod faults;
 mod fence;
+mod fixture;
 mod http;
 mod proxy;
-mod scene;
 mod store_conformance;

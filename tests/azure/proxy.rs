@@ -17,28 +17,28 @@ const ID: &str = "0c1f4f0e-2f6b-4b8e-9a51-3a2c5d7e9f10";
 const LATER: Duration = Duration::from_millis(200);
 
 /// A proxy in front of the shared Azurite, and a container seen through it and
-/// past it.
-struct Scene {
+/// direct it.
+struct Fixture {
     proxy: Proxy,
     through: Container,
-    past: Container,
+    direct: Container,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(container: &str) -> Self {
         let azurite = Azurite::shared();
         let proxy = Proxy::start(azurite.port());
         let through = Rest::at(proxy.port()).container(container);
-        let past = Rest::new(azurite).container(container);
-        past.create().await.ok();
-        Self { proxy, through, past }
+        let direct = Rest::new(azurite).container(container);
+        direct.create().await.ok();
+        Self { proxy, through, direct }
     }
 
-    /// A blob that is there, through the proxy and past it.
+    /// A blob that is there, through the proxy and direct it.
     async fn blob(&self, path: &str) -> (Blob, Blob) {
-        let past = self.past.blob(path);
-        past.put().await.ok();
-        (self.through.blob(path), past)
+        let direct = self.direct.blob(path);
+        direct.put().await.ok();
+        (self.through.blob(path), direct)
     }
 }
 
@@ -47,8 +47,8 @@ async fn connect(port: u16) -> std::io::Result<TcpStream> {
 }
 
 #[tokio::test]
-async fn calls_are_told_apart() {
-    let Scene { proxy, through, past: _ } = Scene::new("kinds").await;
+async fn calls_are_classified() {
+    let Fixture { proxy, through, direct: _ } = Fixture::new("kinds").await;
     let blob = through.blob("locks/default/a b");
     through.head().await.ok();
     blob.put().if_none_match("*").await.ok();
@@ -92,8 +92,8 @@ async fn calls_are_told_apart() {
     assert_eq!(seen, expected);
     for seen in &calls {
         assert_eq!(seen.container, "kinds");
-        assert_eq!((seen.status, seen.fault), (seen.upstream, None));
-        assert!(seen.ended.unwrap() >= seen.came);
+        assert_eq!((seen.status, seen.fault), (seen.upstream_status, None));
+        assert!(seen.ended_at.unwrap() >= seen.received_at);
         let guards = (seen.with_lease_id, seen.if_match, seen.if_none_match);
         match seen.kind {
             Kind::Write => assert_eq!(guards, (true, true, false)),
@@ -102,7 +102,7 @@ async fn calls_are_told_apart() {
             _ => {}
         }
     }
-    assert!(calls.is_sorted_by_key(|seen| seen.came));
+    assert!(calls.is_sorted_by_key(|seen| seen.received_at));
     let counts = [Kind::Read.into(), Kind::Renew.of("/a"), Kind::Renew.of("/b"), Match::any()];
     assert_eq!(counts.map(|what| proxy.count(what)), [3, 1, 0, 14]);
     proxy.clear();
@@ -110,98 +110,98 @@ async fn calls_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_late_call_is_applied_even_if_the_client_gave_up() {
-    let scene = Scene::new("latecall").await;
-    let proxy = &scene.proxy;
+async fn delayed_call_is_applied_after_client_cancels() {
+    let fixture = Fixture::new("latecall").await;
+    let proxy = &fixture.proxy;
     proxy.when(Kind::Create.of("delayed")).then(Fault::Delay(LATER));
-    scene.through.blob("delayed").put().await.ok();
+    fixture.through.blob("delayed").put().await.ok();
     let seen = &proxy.calls()[0];
-    assert!(seen.ended.unwrap().since(seen.came) >= LATER);
+    assert!(seen.ended_at.unwrap().since(seen.received_at) >= LATER);
 
     proxy.when(Kind::Create.of("held")).then(Fault::Hold);
-    let client = tokio::spawn(scene.through.blob("held").put().send());
+    let client = tokio::spawn(fixture.through.blob("held").put().send());
     proxy.wait_for(|seen| seen.blob == "held").await;
     assert!(!client.is_finished());
     client.abort();
-    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.is_over()).await;
-    assert_eq!((seen.status, seen.upstream), (None, None));
-    assert_eq!(scene.past.blob("held").head().await.status, 404);
-    proxy.let_go();
-    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.upstream.is_some()).await;
-    assert_eq!((seen.status, seen.upstream), (None, Some(201)));
-    scene.past.blob("held").head().await.ok();
+    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.is_done()).await;
+    assert_eq!((seen.status, seen.upstream_status), (None, None));
+    assert_eq!(fixture.direct.blob("held").head().await.status, 404);
+    proxy.release_held();
+    let seen = proxy.wait_for(|seen| seen.blob == "held" && seen.upstream_status.is_some()).await;
+    assert_eq!((seen.status, seen.upstream_status), (None, Some(201)));
+    fixture.direct.blob("held").head().await.ok();
 }
 
 #[tokio::test]
-async fn a_late_answer_comes_after_the_call_was_applied() {
-    let scene = Scene::new("lateanswer").await;
-    let (through, past) = scene.blob("locks/default/x").await;
-    scene.proxy.when(Kind::Acquire).times(1).then(Fault::HoldAnswer);
+async fn delayed_response_follows_applied_call() {
+    let fixture = Fixture::new("lateanswer").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
+    fixture.proxy.when(Kind::Acquire).times(1).then(Fault::HoldResponse);
     let client = tokio::spawn(through.acquire(ID, 15).into_future());
-    let seen = scene.proxy.wait_for(|seen| seen.upstream.is_some()).await;
-    assert!(!seen.is_over());
-    assert_eq!(past.head().await.lease_state(), "leased");
+    let seen = fixture.proxy.wait_for(|seen| seen.upstream_status.is_some()).await;
+    assert!(!seen.is_done());
+    assert_eq!(direct.head().await.lease_state(), "leased");
     assert!(!client.is_finished());
-    scene.proxy.let_go();
+    fixture.proxy.release_held();
     assert_eq!(client.await.unwrap().status, 201);
 
-    scene.proxy.when(Kind::Renew).then(Fault::DelayAnswer(LATER));
+    fixture.proxy.when(Kind::Renew).then(Fault::DelayResponse(LATER));
     through.renew(ID).await.ok();
-    let seen = &scene.proxy.calls()[1];
-    assert!(seen.ended.unwrap().since(seen.came) >= LATER);
+    let seen = &fixture.proxy.calls()[1];
+    assert!(seen.ended_at.unwrap().since(seen.received_at) >= LATER);
 }
 
 #[tokio::test]
-async fn a_dropped_answer_leaves_the_call_applied() {
-    let scene = Scene::new("dropanswer").await;
-    let (through, past) = scene.blob("locks/default/x").await;
-    scene.proxy.when(Kind::Acquire).times(1).then(Fault::DropAnswer);
+async fn dropped_response_leaves_call_applied() {
+    let fixture = Fixture::new("dropanswer").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
+    fixture.proxy.when(Kind::Acquire).times(1).then(Fault::DropResponse);
     through.acquire(ID, 15).send().await.unwrap_err();
-    assert_eq!(past.head().await.lease_state(), "leased");
-    let seen = scene.proxy.wait_for(|seen| seen.is_over()).await;
-    assert_eq!((seen.status, seen.upstream), (None, Some(201)));
-    assert_eq!(seen.fault, Some(Fault::DropAnswer));
+    assert_eq!(direct.head().await.lease_state(), "leased");
+    let seen = fixture.proxy.wait_for(|seen| seen.is_done()).await;
+    assert_eq!((seen.status, seen.upstream_status), (None, Some(201)));
+    assert_eq!(seen.fault, Some(Fault::DropResponse));
     assert_eq!(through.acquire(ID, 15).await.status, 201, "once only");
 }
 
 #[tokio::test]
-async fn a_reset_call_is_not_applied() {
-    let scene = Scene::new("reset").await;
-    let (through, past) = scene.blob("locks/default/x").await;
-    scene.proxy.when(Kind::Acquire).times(1).then(Fault::Reset);
+async fn reset_call_is_not_applied() {
+    let fixture = Fixture::new("reset").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
+    fixture.proxy.when(Kind::Acquire).times(1).then(Fault::Reset);
     through.acquire(ID, 15).send().await.unwrap_err();
-    assert_eq!(past.head().await.lease_state(), "available");
-    assert_eq!(scene.proxy.calls()[0].upstream, None);
+    assert_eq!(direct.head().await.lease_state(), "available");
+    assert_eq!(fixture.proxy.calls()[0].upstream_status, None);
 
-    scene.proxy.when(Kind::Read).then(Fault::Reset);
-    let mut client = connect(scene.proxy.port()).await.unwrap();
+    fixture.proxy.when(Kind::Read).then(Fault::Reset);
+    let mut client = connect(fixture.proxy.port()).await.unwrap();
     client.write_all(b"HEAD /a/reset/x HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let error = client.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
-async fn a_swallowed_call_is_neither_applied_nor_answered() {
-    let scene = Scene::new("swallow").await;
-    let (through, past) = scene.blob("locks/default/x").await;
-    scene.proxy.when(Kind::Acquire).then(Fault::Swallow);
+async fn swallowed_call_is_not_applied() {
+    let fixture = Fixture::new("swallow").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
+    fixture.proxy.when(Kind::Acquire).then(Fault::Swallow);
     let client = tokio::spawn(through.acquire(ID, 15).send());
-    scene.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
-    assert_eq!(past.head().await.lease_state(), "available");
+    fixture.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
+    assert_eq!(direct.head().await.lease_state(), "available");
     assert!(!client.is_finished());
-    assert!(!scene.proxy.calls()[0].is_over());
+    assert!(!fixture.proxy.calls()[0].is_done());
     client.abort();
-    let seen = scene.proxy.wait_for(|seen| seen.is_over()).await;
-    assert_eq!((seen.status, seen.upstream), (None, None));
+    let seen = fixture.proxy.wait_for(|seen| seen.is_done()).await;
+    assert_eq!((seen.status, seen.upstream_status), (None, None));
 }
 
 #[tokio::test]
-async fn refusals_look_like_those_of_the_storage() {
-    let scene = Scene::new("refusals").await;
-    let (through, past) = scene.blob("locks/default/x").await;
+async fn refusals_match_storage_format() {
+    let fixture = Fixture::new("refusals").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
     let busy = Refusal::busy(Duration::from_secs(7));
     for refusal in [busy, Refusal::INTERNAL_ERROR, Refusal::FORBIDDEN] {
-        let rule = scene.proxy.when(Match::any()).then(Fault::Answer(refusal));
+        let rule = fixture.proxy.when(Match::any()).then(Fault::Refuse(refusal));
         let reply = through.acquire(ID, 15).await;
         assert_eq!(reply.is(), (refusal.status, refusal.code));
         assert!(reply.body.contains(&format!("<Code>{}</Code>", refusal.code)), "{reply:?}");
@@ -210,54 +210,60 @@ async fn refusals_look_like_those_of_the_storage() {
         assert!(reply.header("date").is_some());
         let reply = through.head().await;
         assert_eq!((reply.is(), reply.body.as_str()), ((refusal.status, refusal.code), ""));
-        scene.proxy.remove(rule);
+        fixture.proxy.remove(rule);
     }
-    assert!(scene.proxy.calls().iter().all(|seen| seen.upstream.is_none()));
-    assert_eq!(past.head().await.lease_state(), "available");
+    assert!(fixture.proxy.calls().iter().all(|seen| seen.upstream_status.is_none()));
+    assert_eq!(direct.head().await.lease_state(), "available");
 
-    let fault = Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR);
-    scene.proxy.when(Kind::Acquire).then(fault);
+    let fault = Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR);
+    fixture.proxy.when(Kind::Acquire).then(fault);
     assert_eq!(through.acquire(ID, 15).await.is(), (500, "InternalError"));
-    assert_eq!(past.head().await.lease_state(), "leased");
+    assert_eq!(direct.head().await.lease_state(), "leased");
 }
 
 #[tokio::test]
-async fn a_duplicate_arrives_late() {
-    let scene = Scene::new("duplicate").await;
-    let (through, past) = scene.blob("locks/default/x").await;
+async fn duplicate_arrives_late() {
+    let fixture = Fixture::new("duplicate").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
     through.acquire(ID, 15).await.ok();
-    scene.proxy.when(Kind::Release).times(1).then(Fault::HoldDuplicate);
+    fixture.proxy.when(Kind::Release).times(1).then(Fault::HoldDuplicate);
     assert_eq!(through.release(ID).await.status, 200);
     // The same id again: this is why an id is used once.
-    past.acquire(ID, 15).await.ok();
-    scene.proxy.let_go();
-    let seen = scene.proxy.wait_for(|seen| seen.repeated.is_some()).await;
-    assert_eq!((seen.status, seen.upstream, seen.repeated), (Some(200), Some(200), Some(200)));
-    assert_eq!(past.head().await.lease_state(), "available");
+    direct.acquire(ID, 15).await.ok();
+    fixture.proxy.release_held();
+    let seen = fixture.proxy.wait_for(|seen| seen.duplicate_status.is_some()).await;
+    assert_eq!(
+        (seen.status, seen.upstream_status, seen.duplicate_status),
+        (Some(200), Some(200), Some(200))
+    );
+    assert_eq!(direct.head().await.lease_state(), "available");
 
-    scene.proxy.clear();
+    fixture.proxy.clear();
     through.acquire(ID, 15).await.ok();
-    scene.proxy.when(Kind::Release).then(Fault::Duplicate { after: LATER });
+    fixture.proxy.when(Kind::Release).then(Fault::Duplicate { after: LATER });
     assert_eq!(through.release(ID).await.status, 200);
-    let seen = scene.proxy.wait_for(|seen| seen.repeated.is_some()).await;
-    assert_eq!((seen.status, seen.upstream, seen.repeated), (Some(200), Some(200), Some(409)));
+    let seen = fixture.proxy.wait_for(|seen| seen.duplicate_status.is_some()).await;
+    assert_eq!(
+        (seen.status, seen.upstream_status, seen.duplicate_status),
+        (Some(200), Some(200), Some(409))
+    );
 }
 
 #[tokio::test]
-async fn a_header_of_the_answer_can_be_another() {
-    let scene = Scene::new("header").await;
-    let (through, past) = scene.blob("locks/default/x").await;
+async fn response_header_is_replaced() {
+    let fixture = Fixture::new("header").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
     let value = "Fri, 01 Jan 2100 00:00:00 GMT";
-    scene.proxy.when(Kind::Read).then(Fault::Header { name: "date", value });
+    fixture.proxy.when(Kind::Read).then(Fault::Header { name: "date", value });
     let reply = through.head().await.ok();
     assert_eq!(reply.headers.get_all("date").iter().collect::<Vec<_>>(), [value]);
-    assert_eq!(reply.etag(), past.head().await.etag());
+    assert_eq!(reply.etag(), direct.head().await.etag());
 }
 
 #[tokio::test]
 async fn rules_count_skip_and_end() {
-    let Scene { proxy, through, past: _ } = Scene::new("rules").await;
-    let answer = |status| Fault::Answer(Refusal::new(status, "Rule"));
+    let Fixture { proxy, through, direct: _ } = Fixture::new("rules").await;
+    let answer = |status| Fault::Refuse(Refusal::new(status, "Rule"));
     proxy.when(Kind::Read.of("/a")).nth(2).times(2).then(answer(501));
     let second = proxy.when(Kind::Read).then(answer(502));
     let statuses = async |path: &str, count: usize| {
@@ -278,78 +284,78 @@ async fn rules_count_skip_and_end() {
 }
 
 #[tokio::test]
-async fn a_cut_resets_and_refuses_until_it_is_healed() {
-    let scene = Scene::new("cutlink").await;
-    let (through, past) = scene.blob("locks/default/x").await;
-    let mut idle = connect(scene.proxy.port()).await.unwrap();
-    scene.proxy.when(Kind::Acquire).then(Fault::Swallow);
+async fn cut_resets_and_refuses_until_healed() {
+    let fixture = Fixture::new("cutlink").await;
+    let (through, direct) = fixture.blob("locks/default/x").await;
+    let mut idle = connect(fixture.proxy.port()).await.unwrap();
+    fixture.proxy.when(Kind::Acquire).then(Fault::Swallow);
     let waiting = tokio::spawn(through.acquire(ID, 15).send());
-    scene.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
+    fixture.proxy.wait_for(|seen| seen.kind == Kind::Acquire).await;
 
     for _ in 0..2 {
-        scene.proxy.cut();
-        let refused = connect(scene.proxy.port()).await.unwrap_err();
+        fixture.proxy.cut();
+        let refused = connect(fixture.proxy.port()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     }
     waiting.await.unwrap().unwrap_err();
     assert_eq!(idle.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(past.head().await.lease_state(), "available");
+    assert_eq!(direct.head().await.lease_state(), "available");
 
     for _ in 0..2 {
-        scene.proxy.heal();
+        fixture.proxy.heal();
         through.acquire(ID, 15).await.ok();
     }
 }
 
 #[tokio::test]
-async fn nothing_passes_a_frozen_link() {
-    let scene = Scene::new("freeze").await;
-    let proxy = &scene.proxy;
-    proxy.freeze();
-    let put = |name: &str| tokio::spawn(scene.through.blob(name).put().send());
+async fn stalled_link_passes_nothing() {
+    let fixture = Fixture::new("freeze").await;
+    let proxy = &fixture.proxy;
+    proxy.stall();
+    let put = |name: &str| tokio::spawn(fixture.through.blob(name).put().send());
     let (patient, hasty) = (put("patient"), put("hasty"));
     proxy.wait_for_many(2, |seen| seen.kind == Kind::Create).await;
     hasty.abort();
-    proxy.wait_for(|seen| seen.blob == "hasty" && seen.is_over()).await;
-    assert_eq!(scene.past.blob("patient").head().await.status, 404);
+    proxy.wait_for(|seen| seen.blob == "hasty" && seen.is_done()).await;
+    assert_eq!(fixture.direct.blob("patient").head().await.status, 404);
     assert!(!patient.is_finished());
 
     proxy.heal();
     assert_eq!(patient.await.unwrap().unwrap().status, 201);
-    scene.through.blob("later").put().await.ok();
-    assert_eq!(scene.past.blob("hasty").head().await.status, 404, "given up while frozen");
+    fixture.through.blob("later").put().await.ok();
+    assert_eq!(fixture.direct.blob("hasty").head().await.status, 404, "given up while frozen");
 }
 
 #[tokio::test]
-async fn a_link_can_be_frozen_in_one_direction() {
-    let scene = Scene::new("oneway").await;
-    let proxy = &scene.proxy;
-    proxy.freeze_answers();
-    let put = |name: &str| tokio::spawn(scene.through.blob(name).put().send());
+async fn link_stalls_in_one_direction() {
+    let fixture = Fixture::new("oneway").await;
+    let proxy = &fixture.proxy;
+    proxy.stall_responses();
+    let put = |name: &str| tokio::spawn(fixture.through.blob(name).put().send());
     let unanswered = put("unanswered");
-    let seen = proxy.wait_for(|seen| seen.upstream.is_some()).await;
-    scene.past.blob("unanswered").head().await.ok();
-    assert!(!seen.is_over() && !unanswered.is_finished());
-    proxy.freeze_requests();
+    let seen = proxy.wait_for(|seen| seen.upstream_status.is_some()).await;
+    fixture.direct.blob("unanswered").head().await.ok();
+    assert!(!seen.is_done() && !unanswered.is_finished());
+    proxy.stall_requests();
     assert_eq!(unanswered.await.unwrap().unwrap().status, 201);
 
     let held = put("held");
     proxy.wait_for(|seen| seen.blob == "held").await;
-    assert_eq!(scene.past.blob("held").head().await.status, 404);
+    assert_eq!(fixture.direct.blob("held").head().await.status, 404);
     proxy.heal();
     assert_eq!(held.await.unwrap().unwrap().status, 201);
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_gone_looks_like_a_broken_connection() {
+async fn missing_upstream_breaks_connection() {
     let mut azurite = Azurite::start();
     let proxy = Proxy::start(azurite.port());
     let container = Rest::at(proxy.port()).container("gone");
     container.create().await.ok();
     azurite.stop();
     container.head().send().await.unwrap_err();
-    let seen = proxy.wait_for(|seen| seen.is_over() && seen.status.is_none()).await;
-    assert_eq!((seen.upstream, seen.fault), (None, None));
+    let seen = proxy.wait_for(|seen| seen.is_done() && seen.status.is_none()).await;
+    assert_eq!((seen.upstream_status, seen.fault), (None, None));
     azurite.restart();
     container.head().await.ok();
 
@@ -390,7 +396,7 @@ async fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn requests_arrive_as_they_were_sent() {
+async fn requests_are_forwarded_unchanged() {
     let proxy = Proxy::start(echo().await);
     let request = "DELETE /a/c/locks%2Fdefault%2f%41?comp=x&B=%20+ HTTP/1.1\r\n\
                    Host: account.blob.core.windows.net\r\nX-Ms-Version: 1\r\n\
@@ -403,7 +409,7 @@ async fn requests_arrive_as_they_were_sent() {
 }
 
 #[tokio::test]
-async fn hundreds_of_connections_get_each_its_own_answers() {
+async fn hundreds_of_connections_get_own_responses() {
     const CONNECTIONS: usize = 400;
     const CALLS: usize = 10;
     let proxy = Proxy::start(echo().await);

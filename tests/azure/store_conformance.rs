@@ -1,4 +1,4 @@
-//! The Azure store does what every store must do.
+//! Conformance suite of the store trait, for the Azure store.
 
 use std::sync::{
     Arc,
@@ -8,12 +8,12 @@ use std::sync::{
 use leasehold::config;
 use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_store::LeaseStore;
-use leasehold_test_support::{azurite::Azurite, rest::Rest, store_conformance::Shelf};
+use leasehold_test_support::{azurite::Azurite, rest::Rest, store_conformance::StoreFixture};
 
-/// A container of its own in the real emulator.
-struct AzureShelf(config::Azure);
+/// A container in the emulator.
+struct AzureFixture(config::Azure);
 
-impl AzureShelf {
+impl AzureFixture {
     async fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let container = format!("conformance-{}", COUNT.fetch_add(1, Relaxed));
@@ -27,7 +27,7 @@ impl AzureShelf {
     }
 }
 
-impl Shelf for AzureShelf {
+impl StoreFixture for AzureFixture {
     async fn open(&self) -> Arc<dyn LeaseStore> {
         let settings = self.0.settings();
         let account = Account::new(&settings).unwrap();
@@ -40,4 +40,4 @@ impl Shelf for AzureShelf {
     }
 }
 
-leasehold_test_support::store_conformance! { AzureShelf::new() }
+leasehold_test_support::store_conformance! { AzureFixture::new() }

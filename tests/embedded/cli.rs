@@ -209,7 +209,7 @@ fn the_command_gets_the_terminal_when_it_asks_for_it() {
 
 #[tokio::test]
 #[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
-async fn without_a_keeper_the_command_does_not_run() {
+async fn command_does_not_run_without_watchdog() {
     let daemon = Daemon::start();
     // Each process of the program waits for this one when it is loaded.
     let gate = daemon.dir.path().join("gate");
@@ -218,15 +218,15 @@ async fn without_a_keeper_the_command_does_not_run() {
     let mut held = Running::start(command.env("LD_PRELOAD", &gate).stderr(Stdio::piped()));
     let_go_on(&gate);
     let pid = held.pid();
-    let keeper = until(async || children(pid, "keeper").pop()).await;
+    let watchdog = until(async || children(pid, "watchdog").pop()).await;
     until(async || children(pid, "launch").pop()).await;
-    kill(keeper, Signal::SIGKILL).unwrap();
-    until(async || children(pid, "keeper").is_empty().then_some(())).await;
+    kill(watchdog, Signal::SIGKILL).unwrap();
+    until(async || children(pid, "watchdog").is_empty().then_some(())).await;
     let_go_on(&gate);
     assert_eq!(held.rest(), "");
     let mut said = String::new();
     held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("can't tell the keeper"), "{said}");
+    assert!(said.contains("can't reach the watchdog"), "{said}");
     assert_eq!(held.code(), Some(1));
     assert_eq!(json(&daemon, &["get", "x"])["held"], false);
 }
@@ -283,7 +283,7 @@ fn a_stopped_cli_finds_its_command_dead() {
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     held.signal(Signal::SIGSTOP);
-    // Ends when the keeper has killed the command.
+    // Ends when the watchdog has killed the command.
     output.read_to_string(&mut line).unwrap();
     let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
     assert_eq!(code(&next), 0);
@@ -565,10 +565,10 @@ fn unknown_variable_is_reported_with_closest_name() {
     };
     assert_eq!(
         check("LEASEHOLD_DRIAN"),
-        "leasehold: environment variable LEASEHOLD_DRIAN is no setting; did you mean \
+        "leasehold: unknown environment variable LEASEHOLD_DRIAN; did you mean \
          LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
-    assert!(check("LEASEHOLD_QUORUM").ends_with("LEASEHOLD_QUORUM is no setting\n"));
+    assert!(check("LEASEHOLD_QUORUM").ends_with("unknown environment variable LEASEHOLD_QUORUM\n"));
     for known in [
         "LEASEHOLD_MAX_LOCKS",
         "LEASEHOLD_TOKEN",
@@ -585,7 +585,11 @@ fn unknown_variable_is_reported_with_closest_name() {
     let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
     let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
     assert_eq!(code(&output), 1, "the directory is in use");
-    assert!(stderr(&output).contains("LEASEHOLD_DRIAN is no setting"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("unknown environment variable LEASEHOLD_DRIAN"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -795,8 +799,8 @@ fn terminal_shows_token_and_colors_unless_refused() {
 fn watchdog_kills_when_only_wall_clock_shows_pause() {
     let mut command = Command::new("sleep");
     let mut victim = command.arg("1000").process_group(0).spawn().unwrap();
-    let mut command = leasehold(&["keeper", "--output", "text"]);
-    let mut keeper = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = leasehold(&["watchdog", "--output", "text"]);
+    let mut watchdog = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     // Both clocks an hour ago by the wall clock, and now by the other: 60 s are left
     // of the grant, and 3,600 s have passed.
     let boot = Moment::now().since(Moment::from_boot(Duration::ZERO));
@@ -807,16 +811,16 @@ fn watchdog_kills_when_only_wall_clock_shows_pause() {
         let times = [kill_at, boot, wall].map(|time| time.as_nanos().to_string()).join(" ");
         format!("kill-at {times}\ngroup {pid}\n")
     };
-    let mut pipe = keeper.stdin.take().unwrap();
+    let mut pipe = watchdog.stdin.take().unwrap();
     pipe.write_all(message(Duration::from_secs(3600), victim.id()).as_bytes()).unwrap();
     // Without the wall clock, the kill would be a minute away.
     assert_eq!(victim.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
     assert!(!(Moment::from_boot(boot) + Duration::from_secs(60)).has_passed());
-    assert!(keeper.wait().unwrap().success());
+    assert!(watchdog.wait().unwrap().success());
 }
 
 #[test]
-fn the_keeper_does_not_run_alone() {
-    let output = leasehold(&["keeper", "--output", "text"]).output().unwrap();
+fn watchdog_command_requires_pipe() {
+    let output = leasehold(&["watchdog", "--output", "text"]).output().unwrap();
     assert_eq!(code(&output), 64);
 }

@@ -10,8 +10,8 @@ use std::{
 use leasehold_test_support::{
     Daemon, Running,
     election_cli::{
-        POLITE, STUBBORN, begin, begin_noting, candidates, code, elect, leader, next_value, stderr,
-        step_down, token,
+        EXITS_ON_SIGTERM, IGNORES_SIGTERM, begin, begin_with_stderr, candidates, code, elect,
+        leader, next_value, stderr, step_down, token,
     },
     is_ignored, until,
 };
@@ -58,9 +58,9 @@ fn the_command_sees_its_election_and_ends_as_itself() {
 #[tokio::test]
 async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
     let daemon = Daemon::start();
-    let mut first = begin(&daemon, &["--ttl", "1s", "--value", "one"], STUBBORN);
+    let mut first = begin(&daemon, &["--ttl", "1s", "--value", "one"], IGNORES_SIGTERM);
     let low = token(&mut first);
-    let mut second = begin(&daemon, &["--value", "two"], POLITE);
+    let mut second = begin(&daemon, &["--value", "two"], EXITS_ON_SIGTERM);
     candidates(&daemon, 1).await;
     let shown = leader(&daemon);
     assert_eq!(shown["leader"]["value"], "one");
@@ -71,16 +71,16 @@ async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
     let high = token(&mut second);
     assert!(high > low, "{high} after {low}");
     assert_eq!(leader(&daemon)["leader"]["value"], "two");
-    // The keeper has killed the command, which held the pipe open.
+    // The watchdog has killed the command, which held the pipe open.
     assert_eq!(first.rest(), "");
 }
 
 #[tokio::test]
 async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
     let daemon = Daemon::start();
-    let mut first = begin(&daemon, &["--ttl", "60s"], POLITE);
+    let mut first = begin(&daemon, &["--ttl", "60s"], EXITS_ON_SIGTERM);
     token(&mut first);
-    let mut second = begin(&daemon, &["--ttl", "60s"], POLITE);
+    let mut second = begin(&daemon, &["--ttl", "60s"], EXITS_ON_SIGTERM);
     candidates(&daemon, 1).await;
     first.signal(Signal::SIGTERM);
     assert_eq!(first.line(), "asked");
@@ -90,7 +90,7 @@ async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
     // One that only waits ends by the signal.
     let signals = [Signal::SIGTERM, Signal::SIGINT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
-        let mut third = begin(&daemon, &[], POLITE);
+        let mut third = begin(&daemon, &[], EXITS_ON_SIGTERM);
         candidates(&daemon, 1).await;
         third.signal(signal);
         assert_eq!(third.code(), Some(128 + signal as i32));
@@ -101,7 +101,8 @@ async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
 #[test]
 fn a_command_that_does_not_end_is_killed_after_its_time() {
     let daemon = Daemon::start();
-    let mut leading = begin(&daemon, &["--ttl", "60s", "--drain-timeout", "100ms"], STUBBORN);
+    let mut leading =
+        begin(&daemon, &["--ttl", "60s", "--drain-timeout", "100ms"], IGNORES_SIGTERM);
     token(&mut leading);
     leading.signal(Signal::SIGTERM);
     assert_eq!(leading.code(), Some(128 + 9));
@@ -118,13 +119,13 @@ fn loss_stops_the_whole_group_and_leads_to_the_next_campaign() {
         "echo $LEASEHOLD_TOKEN; (trap '' TERM; sleep 1000) >{} & trap 'echo asked; exit' TERM; wait",
         fifo.display()
     );
-    let (mut leading, mut notes) = begin_noting(&daemon, &["--ttl", "30s"], &script);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &["--ttl", "30s"], &script);
     let low = token(&mut leading);
     let mut background = File::open(&fifo).unwrap();
     assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
     assert_eq!(leading.line(), "asked");
     background.read_to_end(&mut Vec::new()).unwrap();
-    notes.until("next campaign in");
+    messages.until("next campaign in");
     assert!(token(&mut leading) > low);
 }
 
@@ -145,10 +146,10 @@ async fn who_has_ended_does_not_stay_as_a_zombie() {
     let options = ["--probe-command", "true & exit 0", "--probe-interval", "50ms"];
     for probe in [&[][..], &options] {
         let (mut leading, _notes) =
-            begin_noting(&daemon, &[&["--ttl", "30s"], probe].concat(), script);
+            begin_with_stderr(&daemon, &[&["--ttl", "30s"], probe].concat(), script);
         for _ in 0..3 {
             token(&mut leading);
-            // The keeper and the command.
+            // The watchdog and the command.
             until(async || {
                 let states = children(leading.pid());
                 (states.len() == 2 && !states.contains(&"Z".to_owned())).then_some(())
@@ -166,10 +167,10 @@ async fn who_has_ended_does_not_stay_as_a_zombie() {
 fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
     let daemon = Daemon::start();
     let options = ["--once", "--output", "json", "--ttl", "2s"];
-    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     daemon.process.signal(Signal::SIGSTOP);
-    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    let error: Value = serde_json::from_str(&messages.until("\"error\"")).unwrap();
     daemon.process.signal(Signal::SIGCONT);
     assert_eq!(error["error"]["reason"], "expired");
     let message = error["error"]["message"].as_str().unwrap();
@@ -181,10 +182,10 @@ fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
 fn with_once_a_loss_is_the_end() {
     let daemon = Daemon::start();
     let options = ["--once", "--output", "json", "--ttl", "30s"];
-    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     assert_eq!(code(&daemon.run(&["break", "jobs", "--reason", "test"])), 0);
-    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    let error: Value = serde_json::from_str(&messages.until("\"error\"")).unwrap();
     assert_eq!(error["error"]["kind"], "lost");
     assert_eq!(error["error"]["reason"], "broken");
     assert_eq!(leading.code(), Some(73));
@@ -198,9 +199,9 @@ fn with_restart_a_failure_leads_to_the_next_campaign() {
         "echo $LEASEHOLD_TOKEN; test -e {0} && exit 0; touch {0}; exit 9",
         marker.display()
     );
-    let (mut leading, mut notes) = begin_noting(&daemon, &["--restart"], &script);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &["--restart"], &script);
     let low = token(&mut leading);
-    notes.until("the command ended with 9; next campaign in");
+    messages.until("the command exited with 9; next campaign in");
     // Somebody else may lead meanwhile.
     let output = elect(&daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
     let between: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
@@ -216,9 +217,10 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
     assert_eq!(code(&nobody), 0);
     assert!(String::from_utf8(nobody.stdout).unwrap().contains("no leader"));
 
-    let (mut first, mut notes) = begin_noting(&daemon, &["--ttl", "60s", "--value", "one"], POLITE);
+    let (mut first, mut messages) =
+        begin_with_stderr(&daemon, &["--ttl", "60s", "--value", "one"], EXITS_ON_SIGTERM);
     let low = token(&mut first);
-    let mut second = begin(&daemon, &["--ttl", "60s", "--value", "two"], POLITE);
+    let mut second = begin(&daemon, &["--ttl", "60s", "--value", "two"], EXITS_ON_SIGTERM);
     candidates(&daemon, 1).await;
     let asked = step_down(&daemon, "10m");
     assert_eq!(code(&asked), 0);
@@ -226,8 +228,10 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
     assert_eq!(first.line(), "asked");
     let high = token(&mut second);
     assert!(high > low);
-    assert!(notes.until("asked the leader of \"jobs\" to step down").contains("(\"an upgrade\")"));
-    notes.until("stepped down from \"jobs\"; next campaign in");
+    assert!(
+        messages.until("asked the leader of \"jobs\" to step down").contains("(\"an upgrade\")")
+    );
+    messages.until("stepped down from \"jobs\"; next campaign in");
     candidates(&daemon, 1).await;
     second.signal(Signal::SIGTERM);
     assert!(token(&mut first) > high);
@@ -235,7 +239,7 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
     // With --once it does not come back, and nothing went wrong.
     first.signal(Signal::SIGTERM);
     assert_eq!(first.code(), Some(4));
-    let mut third = begin(&daemon, &["--once"], POLITE);
+    let mut third = begin(&daemon, &["--once"], EXITS_ON_SIGTERM);
     token(&mut third);
     assert_eq!(code(&step_down(&daemon, "10m")), 0);
     assert_eq!(third.code(), Some(0));
@@ -244,7 +248,7 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
 #[test]
 fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
     let daemon = Daemon::start();
-    let mut leading = begin(&daemon, &["--once", "--ttl", "2s"], STUBBORN);
+    let mut leading = begin(&daemon, &["--once", "--ttl", "2s"], IGNORES_SIGTERM);
     token(&mut leading);
     assert_eq!(code(&step_down(&daemon, "2s")), 0);
     assert_eq!(leading.code(), Some(0), "it resigned in time");
@@ -254,11 +258,11 @@ fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
 #[test]
 fn a_leader_goes_on_with_the_next_daemon() {
     let mut daemon = Daemon::start();
-    let (mut leading, mut notes) = begin_noting(&daemon, &[], POLITE);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &[], EXITS_ON_SIGTERM);
     let low = token(&mut leading);
     daemon.process.signal(Signal::SIGTERM);
     assert_eq!(leading.line(), "asked");
-    notes.until("stepped down from");
+    messages.until("stepped down from");
     assert!(daemon.process.end().success());
     let daemon = daemon.restart(&[]);
     assert!(token(&mut leading) > low);
@@ -270,7 +274,7 @@ fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
     let daemon = Daemon::start_with(&["--drain-timeout", "1s"]);
     let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
                   while :; do sleep 0.05; done";
-    let (mut leading, _notes) = begin_noting(&daemon, &["--ttl", "30s", "--once"], script);
+    let (mut leading, _notes) = begin_with_stderr(&daemon, &["--ttl", "30s", "--once"], script);
     token(&mut leading);
     daemon.process.signal(Signal::SIGTERM);
     assert_eq!(leading.line(), "asked");
@@ -299,13 +303,14 @@ fn http_server(status: std::path::PathBuf) -> u16 {
 /// Leads as long as `probe` says that it is healthy, and not longer.
 fn resigns_when(daemon: &Daemon, probe: &[&str], sicken: impl FnOnce(), why: &str) {
     let often = ["--probe-interval", "50ms", "--probe-threshold", "2", "--ttl", "60s"];
-    let (mut leading, mut notes) = begin_noting(daemon, &[probe, &often].concat(), POLITE);
+    let (mut leading, mut messages) =
+        begin_with_stderr(daemon, &[probe, &often].concat(), EXITS_ON_SIGTERM);
     let low = token(&mut leading);
     sicken();
-    let line = notes.until("probe failed 2 times in a row");
+    let line = messages.until("probe failed 2 times in a row");
     assert!(line.contains(why), "{line}");
     assert_eq!(leading.line(), "asked");
-    notes.until("resigned from \"jobs\"; next campaign in");
+    messages.until("resigned from \"jobs\"; next campaign in");
     let next = elect(daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
     let next: u64 = String::from_utf8(next.stdout).unwrap().trim().parse().unwrap();
     assert!(next > low);
@@ -318,7 +323,7 @@ fn an_unhealthy_leader_resigns_by_http() {
     fs::write(&status, "204").unwrap();
     let url = format!("http://127.0.0.1:{}/healthz?deep=1", http_server(status.clone()));
     let sicken = || fs::write(&status, "503").unwrap();
-    resigns_when(&daemon, &["--probe-http", &url], sicken, "answered with 503");
+    resigns_when(&daemon, &["--probe-http", &url], sicken, "status 503");
 }
 
 #[test]
@@ -362,12 +367,15 @@ fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
     let options =
         ["--probe-command", &script, "--probe-timeout", "2s", "--probe-threshold", "1", "--once"];
     let options = [&options[..], &["--probe-interval", "50ms", "--output", "json"]].concat();
-    let (mut leading, mut notes) = begin_noting(&daemon, &options, POLITE);
+    let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
-    let error: Value = serde_json::from_str(&notes.until("\"error\"")).unwrap();
+    let error: Value = serde_json::from_str(&messages.until("\"error\"")).unwrap();
     assert_eq!(error["error"]["kind"], "unhealthy");
-    assert!(error["error"]["message"].as_str().unwrap().contains("no answer within 2s"), "{error}");
+    assert!(
+        error["error"]["message"].as_str().unwrap().contains("no response within 2s"),
+        "{error}"
+    );
     assert_eq!(leading.code(), Some(73));
 }
 
@@ -377,7 +385,7 @@ fn a_probe_leaves_nothing_behind_when_it_has_ended() {
     let fifo = fifo(&daemon);
     let script = format!("exec 3>{}; sleep 1000 & exit 0", fifo.display());
     let options = ["--probe-command", &script, "--probe-interval", "1s", "--ttl", "60s"];
-    let mut leading = begin(&daemon, &options, POLITE);
+    let mut leading = begin(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
     // It was healthy.
@@ -393,7 +401,7 @@ fn a_killed_candidate_takes_its_probe_with_it() {
     let script = format!("exec 3>{}; sleep 1000; true", fifo.display());
     let options = ["--probe-command", &script, "--probe-interval", "50ms"];
     let options = [&options[..], &["--probe-timeout", "10m", "--ttl", "60s"]].concat();
-    let mut leading = begin(&daemon, &options, POLITE);
+    let mut leading = begin(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     let mut probe = File::open(&fifo).unwrap();
     leading.signal(Signal::SIGKILL);
@@ -409,7 +417,7 @@ fn what_a_probe_says_is_told_with_its_failure_only() {
         (wordy, "exit status: 3: "),
         ("echo no disk >&2; kill -9 $$", "signal: 9 (SIGKILL): no disk"),
         ("exit 5", "exit status: 5"),
-        ("echo fine >&2; sleep 1000", "no answer within"),
+        ("echo fine >&2; sleep 1000", "no response within"),
     ] {
         let options = ["--probe-interval", "50ms", "--probe-threshold", "1", "--once"];
         let more = ["--probe-timeout", "3s", "--output", "json", "--probe-command", script];
@@ -444,12 +452,13 @@ fn a_stuck_leader_resigns() {
     let script = "echo $LEASEHOLD_PROGRESS_FILE; trap 'echo asked; exit' TERM; \
                   for i in 1 2 3 4 5 6 7 8 9 10; do touch $LEASEHOLD_PROGRESS_FILE; sleep 0.3; done; \
                   echo stuck; while :; do sleep 0.05; done";
-    let (mut leading, mut notes) = begin_noting(&daemon, &["--progress-timeout", "2s"], script);
+    let (mut leading, mut messages) =
+        begin_with_stderr(&daemon, &["--progress-timeout", "2s"], script);
     let file = leading.line();
     assert_eq!(leading.line(), "stuck");
     assert_eq!(leading.line(), "asked");
-    notes.until("the command is stuck");
-    notes.until("next campaign in");
+    messages.until("the command is stuck");
+    messages.until("next campaign in");
     assert!(!fs::exists(&file).unwrap(), "it is removed with its term");
     assert_ne!(leading.line(), file);
     leading.signal(Signal::SIGTERM);
@@ -467,7 +476,7 @@ fn bad_input_is_refused_with_its_field() {
         (&["leader", ""], "name"),
         (&["observe", "a\tb"], "name"),
         (&["step-down", "jobs", "--reason", ""], "reason"),
-        (&["step-down", "jobs", "--reason", "x", "--within", "2h"], "timeout"),
+        (&["step-down", "jobs", "--reason", "x", "--timeout", "2h"], "timeout"),
     ] {
         let output = daemon.run(&[&["--output", "json"], arguments].concat());
         assert_eq!(code(&output), 65, "{arguments:?}: {}", stderr(&output));
@@ -500,7 +509,8 @@ fn values_are_shown_to_people_and_programs() {
         ("two\nlines", "base64:dHdvCmxpbmVz", json!("two\nlines")),
         ("-v", "-v", json!("-v")),
     ] {
-        let mut leading = begin(&daemon, &["--value", value, "--label", "zone=b"], POLITE);
+        let mut leading =
+            begin(&daemon, &["--value", value, "--label", "zone=b"], EXITS_ON_SIGTERM);
         token(&mut leading);
         let output = daemon.run(&["leader", "jobs"]);
         let shown = String::from_utf8(output.stdout).unwrap();
@@ -516,10 +526,10 @@ fn values_are_shown_to_people_and_programs() {
 #[test]
 fn who_waits_at_a_terminal_sees_who_leads() {
     let daemon = Daemon::start();
-    let mut leading = begin(&daemon, &["--value", "10.0.0.7:80"], POLITE);
+    let mut leading = begin(&daemon, &["--value", "10.0.0.7:80"], EXITS_ON_SIGTERM);
     token(&mut leading);
     let terminal = openpty(None, None).unwrap();
-    let mut command = elect(&daemon, &[], POLITE);
+    let mut command = elect(&daemon, &[], EXITS_ON_SIGTERM);
     let _waiting = Running::start(command.env("TERM", "xterm").stderr(terminal.slave));
     let mut shown = String::new();
     let mut screen = BufReader::new(File::from(terminal.master));
@@ -540,7 +550,7 @@ fn observers_see_every_leader_and_none_across_a_restart() {
     let mut last = None;
     assert_eq!(next_value(&mut observer, &mut last), Value::Null);
     for value in ["one", "two"] {
-        let mut leading = begin(&daemon, &["--value", value], POLITE);
+        let mut leading = begin(&daemon, &["--value", value], EXITS_ON_SIGTERM);
         assert_eq!(next_value(&mut observer, &mut last), value);
         let line = reader.line();
         assert!(line.contains(" jobs: led by leasehold elect: sh on "), "{line}");
@@ -551,7 +561,7 @@ fn observers_see_every_leader_and_none_across_a_restart() {
         assert_eq!(next_value(&mut observer, &mut last), Value::Null);
         assert!(reader.line().ends_with(" jobs: no leader"));
     }
-    let mut leading = begin(&daemon, &["--value", "three", "--ttl", "1s"], POLITE);
+    let mut leading = begin(&daemon, &["--value", "three", "--ttl", "1s"], EXITS_ON_SIGTERM);
     assert_eq!(next_value(&mut observer, &mut last), "three");
     let low = token(&mut leading);
     let daemon = daemon.restart(&[]);

@@ -9,7 +9,8 @@ use leasehold_client::{Client, Error, Leadership, Operator, Reason, Token};
 use leasehold_test_support::{
     Daemon,
     election_client::{
-        LONG, NAME, Story, campaign, candidate, connect, connect_for, leads, shown, state,
+        LONG, LeaderChanges, NAME, campaign, candidate, connect, connect_for, elected,
+        leader_state, state,
     },
     relay::Relay,
     until,
@@ -61,7 +62,7 @@ async fn the_next_candidate_leads_when_the_leader_resigns() {
 
     let token = first.token();
     first.resign().await.unwrap();
-    let second = leads(waiting).await;
+    let second = elected(waiting).await;
     assert!(second.token() > token);
     let leader = state(&client).await.leader.unwrap();
     assert_eq!((&leader.value[..], leader.token), (&b"second"[..], Some(second.token())));
@@ -98,28 +99,31 @@ async fn a_candidate_that_does_not_wait_is_told_who_leads() {
 async fn observers_see_every_value_and_every_leader_in_order() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let mut story = Story::of(&connect(&daemon).await.election(NAME));
-    assert_eq!(story.next().await, None, "nobody has campaigned yet");
+    let mut changes = LeaderChanges::of(&connect(&daemon).await.election(NAME));
+    assert_eq!(changes.next().await, None, "nobody has campaigned yet");
     let mut last = Token::default();
     for round in 0..3 {
         let leading = campaign(&client, &format!("{round}")).await;
         assert!(leading.token() > last);
         last = leading.token();
-        assert_eq!(story.next().await, shown(&leading, &format!("{round}")));
+        assert_eq!(changes.next().await, leader_state(&leading, &format!("{round}")));
         leading.proclaim(format!("{round}, still")).await.unwrap();
-        assert_eq!(story.next().await, shown(&leading, &format!("{round}, still")));
+        assert_eq!(changes.next().await, leader_state(&leading, &format!("{round}, still")));
         assert_eq!(
             state(&client).await.leader.unwrap().value,
             format!("{round}, still").as_bytes()
         );
         leading.proclaim(Vec::new()).await.unwrap();
-        assert_eq!(story.next().await, shown(&leading, ""));
+        assert_eq!(changes.next().await, leader_state(&leading, ""));
         leading.resign().await.unwrap();
-        assert_eq!(story.next().await, None);
+        assert_eq!(changes.next().await, None);
     }
     // One who comes later is told the present state first.
     let leading = campaign(&client, "last").await;
-    assert_eq!(Story::of(&client.election(NAME)).next().await, shown(&leading, "last"));
+    assert_eq!(
+        LeaderChanges::of(&client.election(NAME)).next().await,
+        leader_state(&leading, "last")
+    );
 }
 
 #[tokio::test]
@@ -127,28 +131,28 @@ async fn an_observer_outlives_the_daemon_and_the_connection() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let onlooker = Client::connect(&relay.endpoint).await.unwrap();
-    let mut story = Story::of(&onlooker.election(NAME));
+    let mut changes = LeaderChanges::of(&onlooker.election(NAME));
     let (tell, mut trouble) = mpsc::unbounded_channel();
-    story.observer = story.observer.on_error(move |error| _ = tell.send(error.clone()));
+    changes.observer = changes.observer.on_error(move |error| _ = tell.send(error.clone()));
     let client = connect_for(&daemon, BRIEF).await;
-    assert_eq!(story.next().await, None);
+    assert_eq!(changes.next().await, None);
     let leading = campaign(&client, "before").await;
-    assert_eq!(story.next().await, shown(&leading, "before"));
+    assert_eq!(changes.next().await, leader_state(&leading, "before"));
 
     relay.cut();
     leading.proclaim("after the cut").await.unwrap();
-    assert_eq!(story.next().await, shown(&leading, "after the cut"));
+    assert_eq!(changes.next().await, leader_state(&leading, "after the cut"));
     assert!(matches!(trouble.try_recv(), Ok(Error::Unavailable { .. })));
 
     let daemon = daemon.restart(&[]);
-    assert_eq!(story.next().await, None, "the next daemon has no sessions");
+    assert_eq!(changes.next().await, None, "the next daemon has no sessions");
     assert!(matches!(trouble.try_recv(), Ok(Error::Unavailable { .. })));
     leading.lost().await;
     let token = leading.token();
     drop(leading);
     let again = campaign(&client, "after the restart").await;
     assert!(again.token() > token);
-    assert_eq!(story.next().await, shown(&again, "after the restart"));
+    assert_eq!(changes.next().await, leader_state(&again, "after the restart"));
     drop(daemon);
 }
 
@@ -180,7 +184,7 @@ async fn a_campaign_outlives_a_break_with_its_value() {
     let waiting = candidate(&client, "second").await;
     relay.cut();
     leading.resign().await.unwrap();
-    let second = leads(waiting).await;
+    let second = elected(waiting).await;
     let leader = state(&client).await.leader.unwrap();
     assert_eq!((&leader.value[..], leader.token), (&b"second"[..], Some(second.token())));
 }
@@ -258,7 +262,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     leading.proclaim("finishing").await.unwrap();
     let token = leading.token();
     leading.resign().await.unwrap();
-    let second = leads(waiting).await;
+    let second = elected(waiting).await;
     assert!(second.token() > token);
 
     // One that does not: it is lost when the time is over.
@@ -274,7 +278,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     assert_eq!((loss.reason, loss.operator), (Reason::StepDown, Some(operator)));
     let token = second.token();
     drop(second);
-    assert!(leads(waiting).await.token() > token);
+    assert!(elected(waiting).await.token() > token);
 }
 
 #[tokio::test]
@@ -310,7 +314,7 @@ async fn a_leader_whose_process_was_killed_is_followed_by_the_next() {
     assert_eq!(doomed.value, b"doomed");
     let waiting = candidate(&client, "next").await;
     leader.signal(Signal::SIGKILL);
-    let next = leads(waiting).await;
+    let next = elected(waiting).await;
     assert!(Some(next.token()) > doomed.token);
 }
 
@@ -332,7 +336,7 @@ async fn a_stuck_leader_loses_the_leadership() {
     leading.progress();
     assert_eq!(lost_by(leading.proclaim("again").await), Reason::NoProgress);
     // Who is stuck does not let go. It is given up under its feet.
-    let next = leads(waiting).await;
+    let next = elected(waiting).await;
     assert!(leading.deadline().has_passed(), "it may still have been at work");
     assert!(next.token() > leading.token());
     drop(leading);
@@ -406,7 +410,7 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
     let other = client.new_session();
     let waiting = candidate(&other, "other").await;
     other.election(NAME).step_down().by("test").reason("an upgrade").timeout(LONG).await.unwrap();
-    let leading = leads(waiting).await;
+    let leading = elected(waiting).await;
     assert!(leading.token() > token);
     assert_eq!(lost_by(Err::<(), _>(troubles.recv().await.unwrap())), Reason::StepDown);
     // It is back in the queue, and its turn comes.

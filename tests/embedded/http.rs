@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 use leasehold_client::Reason;
 use leasehold_test_support::{
     Daemon,
-    http_endpoint::{LONG, Reply, Served, ask, campaign, head},
+    http_endpoint::{HttpDaemon, LONG, Reply, campaign, head, send_request},
     until,
 };
 use nix::sys::signal::Signal;
@@ -32,7 +32,7 @@ fn it_is_off_unless_it_is_asked_for() {
 
 #[tokio::test]
 async fn it_shows_who_leads() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let reply = served.get("/v1/elections/default/scheduler").await;
     assert_eq!(reply.status, 200);
     let nobody = json!({
@@ -84,30 +84,30 @@ async fn it_shows_who_leads() {
 
 #[tokio::test]
 async fn a_probe_succeeds_as_long_as_a_client_of_this_daemon_leads() {
-    let served = Served::start(&[]);
-    let reply = served.leads_here().await;
+    let served = HttpDaemon::start(&[]);
+    let reply = served.check_local_leader().await;
     assert_eq!((reply.status, &reply.json()["leader"]), (503, &Value::Null));
     let leadership = campaign(&served.client(LONG).await, "").await;
-    let reply = served.leads_here().await;
+    let reply = served.check_local_leader().await;
     assert_eq!(reply.status, 200);
     assert_eq!(reply.json()["leader"]["token"], leadership.token().get());
     // The same name in another namespace is another election.
     assert_eq!(served.get("/v1/elections/other/scheduler?self=1").await.status, 503);
     leadership.resign().await.unwrap();
-    assert_eq!(served.leads_here().await.status, 503);
+    assert_eq!(served.check_local_leader().await.status, 503);
 }
 
 #[tokio::test]
 async fn a_leader_that_was_told_that_it_lost_is_shown_but_does_not_count() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let arguments = ["lock", "scheduler", "--ttl", "60s", "--", "sh", "-c", "echo led; sleep 60"];
     let mut holder = served.daemon.begin(&arguments);
     assert_eq!(holder.line(), "led");
-    assert_eq!(served.leads_here().await.status, 200);
+    assert_eq!(served.check_local_leader().await.status, 200);
     // It hears nothing, so it does not let go.
     holder.signal(Signal::SIGSTOP);
     assert!(served.daemon.run(&["break", "scheduler", "--reason", "test"]).status.success());
-    let reply = served.leads_here().await;
+    let reply = served.check_local_leader().await;
     assert_eq!(reply.status, 503);
     let leader = &reply.json()["leader"];
     assert_eq!((&leader["local"], &leader["ending"]), (&json!(true), &json!(true)));
@@ -119,7 +119,7 @@ async fn a_leader_that_was_told_that_it_lost_is_shown_but_does_not_count() {
 
 #[tokio::test]
 async fn names_are_taken_as_they_are_meant() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let client = served.client(LONG).await;
     let leadership = client.election("team/鎖 1").campaign("x").await.unwrap();
     for name in ["team/%E9%8E%96%201", "team%2F%e9%8e%96%201"] {
@@ -144,7 +144,7 @@ async fn names_are_taken_as_they_are_meant() {
 
 #[tokio::test]
 async fn there_are_only_these_paths_and_only_to_be_read() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     for target in ["/", "/v1", "/v1/elections/default", "/healthz/x", "*"] {
         let reply = served.get(target).await;
         assert_eq!((reply.status, reply.reason().as_str()), (404, "NOT_FOUND"), "{target}");
@@ -162,12 +162,12 @@ async fn there_are_only_these_paths_and_only_to_be_read() {
     }
     // A body is of no interest, however large it is said to be.
     let request = head("GET", "/healthz", "Content-Length: 1000000000000\r\n");
-    assert_eq!(ask(served.connect().await, &request).await.status, 200);
+    assert_eq!(send_request(served.connect().await, &request).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_connection_is_good_for_one_request() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let mut connection = served.connect().await;
     let twice = head("GET", "/healthz", "").repeat(2);
     connection.write_all(twice.as_bytes()).await.unwrap();
@@ -180,22 +180,22 @@ async fn a_connection_is_good_for_one_request() {
 
 #[tokio::test]
 async fn requests_that_are_too_large_are_refused() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let large = format!("X-Large: {}\r\n", "x".repeat(20_000));
     let many = (0..80).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
     for headers in [large, many] {
-        let reply = ask(served.connect().await, &head("GET", "/healthz", &headers)).await;
+        let reply = send_request(served.connect().await, &head("GET", "/healthz", &headers)).await;
         assert_eq!(reply.status, 431);
     }
     let reply = served.get(&format!("/{}", "x".repeat(20_000))).await;
     assert!(matches!(reply.status, 414 | 431), "{reply:?}");
-    assert_eq!(ask(served.connect().await, "\u{16}\u{3}\r\n\r\n").await.status, 400);
+    assert_eq!(send_request(served.connect().await, "\u{16}\u{3}\r\n\r\n").await.status, 400);
     assert_eq!(served.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
 async fn clients_that_say_nothing_make_room_for_others() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let mut idle = Vec::new();
     for number in 0..leasehold::http::MOST_CONNECTIONS {
         let mut connection = served.connect().await;
@@ -216,7 +216,7 @@ async fn clients_that_say_nothing_make_room_for_others() {
 
 #[tokio::test]
 async fn after_a_crash_it_is_healthy_but_not_ready() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     let guard = served.client(Duration::from_secs(2)).await.lock("a").acquire().await.unwrap();
     assert_eq!(served.get("/readyz").await.json(), json!({ "status": "ready" }));
     let served = served.restart();
@@ -230,7 +230,7 @@ async fn after_a_crash_it_is_healthy_but_not_ready() {
 
 #[tokio::test]
 async fn while_it_stops_it_answers_and_is_not_ready() {
-    let mut served = Served::start(&["--drain-timeout", "60s"]);
+    let mut served = HttpDaemon::start(&["--drain-timeout", "60s"]);
     let leadership = campaign(&served.client(LONG).await, "last").await;
     let idle = served.connect().await;
     served.daemon.process.signal(Signal::SIGTERM);
@@ -246,7 +246,7 @@ async fn while_it_stops_it_answers_and_is_not_ready() {
 
 #[tokio::test]
 async fn who_has_closed_its_half_gets_its_answer() {
-    let served = Served::start(&[]);
+    let served = HttpDaemon::start(&[]);
     for _ in 0..20 {
         let mut connection = served.connect().await;
         connection.write_all(head("GET", "/healthz", "").as_bytes()).await.unwrap();
@@ -262,11 +262,11 @@ async fn it_can_be_served_on_a_socket() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("http");
     let listen = format!("unix:{}", path.display());
-    let mut served = Served::of(Daemon::start_with(&["--http-listen", &listen]));
+    let mut served = HttpDaemon::of(Daemon::start_with(&["--http-listen", &listen]));
     assert_eq!(served.http, listen);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let connection = UnixStream::connect(&path).await.unwrap();
-    let reply = ask(connection, &head("GET", "/readyz", "Connection: close\r\n")).await;
+    let reply = send_request(connection, &head("GET", "/readyz", "Connection: close\r\n")).await;
     assert_eq!(reply.json(), json!({ "status": "ready" }));
     assert!(served.daemon.stop().success());
     assert!(!path.exists(), "a clean stop leaves nothing behind");

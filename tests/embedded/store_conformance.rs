@@ -4,21 +4,21 @@ use std::{path::PathBuf, sync::Arc};
 
 use leasehold_embedded_store::Embedded;
 use leasehold_store::LeaseStore;
-use leasehold_test_support::store_conformance::Shelf;
+use leasehold_test_support::store_conformance::StoreFixture;
 
-struct EmbeddedShelf(tempfile::TempDir);
+struct EmbeddedFixture(tempfile::TempDir);
 
-impl EmbeddedShelf {
+impl EmbeddedFixture {
     async fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 }
 
-impl Shelf for EmbeddedShelf {
+impl StoreFixture for EmbeddedFixture {
     async fn open(&self) -> Arc<dyn LeaseStore> {
         let path: PathBuf = self.0.path().into();
         Arc::new(Embedded::open(&path).unwrap())
     }
 }
 
-leasehold_test_support::store_conformance! { EmbeddedShelf::new() }
+leasehold_test_support::store_conformance! { EmbeddedFixture::new() }

@@ -1,13 +1,17 @@
-// Runs Azurite's blob service, in memory. Told "table" or "queue" it runs that
-// service too, and says at which port; with the paths of a certificate and its
-// key by https, where tokens are taken. Told "stop" the blob service refuses
-// connections until it is told "start". Each is answered by a line. It ends
-// when standard input does: so it can't outlive the test that started it,
-// however that ends.
+// Runs Azurite's blob service in memory and prints its port. Commands on
+// standard input, one per line, each answered by one line:
 //
-// Azurite's own command would outlive it, and one that is ended and started
-// again with its files has forgotten until when leases last. Telemetry is off
-// unless something switches it on, and nothing here does.
+//   table [cert key]  start the table service and print its port; with the
+//   queue [cert key]  paths of a certificate and its key, over HTTPS, where it
+//                     accepts access tokens (queue: the same)
+//   stop              refuse connections to the blob service
+//   start             accept them again
+//
+// The program exits at the end of standard input, so that it can't outlive the
+// test that started it.
+//
+// Azurite's own command would outlive the test, and after a restart from its
+// files it does not know when leases expire. Telemetry is off by default.
 
 const { createInterface } = require("readline");
 const { BlobServerFactory } = require("azurite/dist/src/blob/BlobServerFactory");
@@ -37,7 +41,7 @@ async function main() {
   await server.start();
   server.httpServer.on("error", fail);
   const { address, port } = server.httpServer.address();
-  const told = {
+  const commands = {
     stop() {
       server.httpServer.close(() => console.log("stopped"));
       server.httpServer.closeAllConnections();
@@ -50,8 +54,8 @@ async function main() {
   };
   createInterface({ input: process.stdin })
     .on("line", (line) => {
-      const [word, ...rest] = line.split(" ");
-      told[word](...rest);
+      const [command, ...parameters] = line.split(" ");
+      commands[command](...parameters);
     })
     .on("close", () => process.exit(0));
   console.log(port);

@@ -8,6 +8,7 @@ mod report;
 mod run;
 mod suite;
 mod tool;
+mod words;
 mod workspace;
 
 use std::process::ExitCode;

@@ -10,8 +10,8 @@ Usage:
   cargo xtask instructions [--accept]
 
 Levels:
-  quick  daily work: format, lints of the product, unit tests, and the
-         integration tests on the embedded store
+  quick  daily work: format, lints of the product, unit tests, the integration
+         tests on the embedded store, and the tests of the documentation
   ci     all checks that a change must pass (default)
   full   ci with long runs: 100,000 seeds, every mutant by search, 10 minutes of
          injected faults, a minute for each fuzz target

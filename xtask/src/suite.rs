@@ -8,6 +8,7 @@ use crate::{
     report::{Entry, Outcome, Report},
     run::{Cmd, Tally},
     tool::{Tool, Unavailable},
+    words,
     workspace::{Package, Workspace},
 };
 
@@ -43,6 +44,7 @@ enum Step {
     Need(Tool),
     Run(Cmd),
     CountInstructions,
+    CountWords,
 }
 
 const ALL: &[Level] = &[Level::Quick, Level::Ci, Level::Full];
@@ -111,6 +113,12 @@ pub(crate) const PARTS: &[Part] = &[
         levels: THOROUGH,
         steps: |_, _| vec![Step::Need(Tool::Valgrind), Step::CountInstructions],
     },
+    Part {
+        name: "words",
+        about: "counts of the patterns in .ci/words.txt; never fails",
+        levels: ALL,
+        steps: |_, _| vec![Step::CountWords],
+    },
 ];
 
 /// Profile of everything with the feature `simulation`.
@@ -132,8 +140,10 @@ fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
     test = test.args(select(workspace.product()));
     if options.level == Level::Quick {
         test = test.args(["--lib", "--bins"]);
-        if workspace.has_test("embedded") {
-            test = test.args(["--test", "embedded"]);
+        for target in ["embedded", "docs"] {
+            if workspace.has_test(target) {
+                test = test.args(["--test", target]);
+            }
         }
     }
     vec![Step::Run(test)]
@@ -311,6 +321,10 @@ fn execute(
                     failure.why
                 }
             },
+            Step::CountWords => {
+                words::run(directory);
+                continue;
+            }
             Step::CountInstructions => match count_instructions() {
                 Ok(true) => continue,
                 Ok(false) => {

@@ -1,7 +1,7 @@
 //! What blobs and queues say when they refuse something. Tables say it in
 //! another form.
 
-use leasehold_azure_account::{Fault, Response, credential_remedy, retry_after};
+use leasehold_azure_account::{Fault, Response, credential_fix, retry_after};
 
 /// A header of an answer.
 pub(crate) fn header<'a>(answer: &'a Response, name: &'static str) -> Option<&'a str> {
@@ -42,7 +42,7 @@ pub(crate) fn remedy(
     if let Some(missing) = missing {
         return format!("{missing} ({status} {code})");
     }
-    let remedy = credential_remedy(code).unwrap_or(match (status, code) {
+    let remedy = credential_fix(code).unwrap_or(match (status, code) {
         (_, "TableBeingDeleted") => {
             "The table is being deleted: wait until it is gone, or use another"
         }

@@ -1,44 +1,45 @@
-//! How long to wait before the next attempt.
+//! Delay before the next attempt.
 
 use std::time::Duration;
 
-use leasehold_time::clock::scatter;
+use leasehold_time::clock::process_seed;
 
-/// Doubles from attempt to attempt, with jitter, so that the clients of a
-/// daemon that comes back don't all arrive at once.
+/// Exponential backoff with jitter, which spreads the clients of a restarted
+/// daemon over time.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    shortest: Duration,
-    longest: Duration,
+    min: Duration,
+    max: Duration,
     next: Duration,
     seed: u64,
 }
 
 impl Backoff {
-    pub(crate) fn new(shortest: Duration, longest: Duration) -> Self {
-        Self { shortest, longest, next: shortest, seed: scatter() }
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max, next: min, seed: process_seed() }
     }
 
-    /// For attempts to reach the daemon.
+    /// Returns the backoff of attempts to reach the daemon.
     pub(crate) fn to_daemon() -> Self {
         Self::new(Duration::from_millis(25), Duration::from_secs(1))
     }
 
-    /// After an attempt that has proved itself.
-    pub(crate) fn start_over(&mut self) {
-        self.next = self.shortest;
+    /// Resets the delay to its minimum.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.min;
     }
 
-    /// Between half of the present length and all of it, on top of what was
-    /// asked for: the daemon may have told all its clients the same.
+    /// Returns the next delay: `at_least`, plus between half and all of the
+    /// current backoff. The jitter applies to `at_least` too, because the daemon
+    /// may have sent the same value to all of its clients.
     pub(crate) fn next(&mut self, at_least: Duration) -> Duration {
         let length = self.next;
-        self.next = (length * 2).min(self.longest);
+        self.next = (length * 2).min(self.max);
         let jittered = length / 2 + length.mul_f64(self.fraction() / 2.0);
         at_least.saturating_add(jittered)
     }
 
-    /// The next of an even spread over 0 to 1 (splitmix64).
+    /// Returns a pseudorandom number, uniform over 0 to 1 (splitmix64).
     fn fraction(&mut self) -> f64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.seed;
@@ -54,20 +55,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_up_to_its_longest_and_starts_over() {
+    fn delay_doubles_up_to_maximum_and_resets() {
         let mut backoff = Backoff::to_daemon();
         for full in [25, 50, 100, 200, 400, 800, 1000, 1000].map(Duration::from_millis) {
             let length = backoff.next(Duration::ZERO);
             assert!(length >= full / 2 && length <= full, "{length:?} of {full:?}");
         }
-        backoff.start_over();
+        backoff.reset();
         assert!(backoff.next(Duration::ZERO) <= Duration::from_millis(25));
     }
 
     #[test]
-    fn what_is_asked_for_is_the_least() {
-        let (asked, length) = (Duration::from_secs(7), Duration::from_secs(2));
-        let pause = Backoff::new(length, length).next(asked);
-        assert!(pause >= asked + length / 2 && pause <= asked + length, "{pause:?}");
+    fn requested_delay_is_the_minimum() {
+        let (requested, length) = (Duration::from_secs(7), Duration::from_secs(2));
+        let delay = Backoff::new(length, length).next(requested);
+        assert!(delay >= requested + length / 2 && delay <= requested + length, "{delay:?}");
     }
 }

@@ -1,14 +1,14 @@
-//! Breaking a lock, as an operator.
+//! Operator request to break a lock.
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use crate::{Broken, Client, Error, connection::locks, pb};
+use crate::{BreakResult, Client, Error, connection::locks, pb};
 
-/// Request to break a lock. Made by [`Client::break_lock`].
+/// Request to break a lock. Created by [`Client::break_lock`].
 #[must_use = "nothing is sent before `send` or `.await`"]
 pub struct BreakRequest {
     client: Client,
-    /// Or the reason why there is no such lock.
+    /// Lock, or the error of an invalid name.
     lock: Result<pb::LockRef, Error>,
     by: String,
     reason: String,
@@ -19,31 +19,33 @@ impl BreakRequest {
         Self { client, lock, by: String::new(), reason: String::new() }
     }
 
-    /// Names who breaks the lock. The daemon logs it and shows it to the holder.
+    /// Sets the name of the operator. The daemon logs it and sends it to the
+    /// holder.
     pub fn by(mut self, operator: impl Into<String>) -> Self {
         self.by = operator.into();
         self
     }
 
-    /// Gives the reason, which is shown to the holder. Required.
+    /// Sets the reason, which the daemon sends to the holder. Required.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
     }
 
-    /// Sends the request.
+    /// Sends the request. Dropping the future does not undo a break that the
+    /// daemon has already received.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid name or reason, [`Error::Unavailable`]
-    /// if no daemon answers.
-    pub async fn send(self) -> Result<Broken, Error> {
+    /// if no daemon responds.
+    pub async fn send(self) -> Result<BreakResult, Error> {
         let request = pb::BreakRequest { lock: Some(self.lock?), reason: self.reason, by: self.by };
         let response = self
             .client
             .connection()
             .call(request, |channel, request| async move { locks(channel).r#break(request).await });
         let broken = response.await?;
-        Ok(Broken {
+        Ok(BreakResult {
             broken: broken.broken,
             lock: broken.lock.unwrap_or_default().into(),
             free_within: Duration::from_millis(broken.free_within_ms),
@@ -52,10 +54,10 @@ impl BreakRequest {
 }
 
 impl IntoFuture for BreakRequest {
-    type Output = Result<Broken, Error>;
+    type Output = Result<BreakResult, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Sends the request, as [`send`](BreakRequest::send) does.
+    /// Equivalent to [`send`](BreakRequest::send).
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.send())
     }

@@ -1,14 +1,14 @@
-//! How a client introduces itself.
+//! Settings of a client.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{Client, Endpoints, Error, Holder, connection::Connection, name, session::Profile};
 
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-const LONGEST_TTL: Duration = Duration::from_secs(60);
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Sets up a [`Client`]. Made by [`Client::builder`].
+/// Builder of a [`Client`]. Created by [`Client::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `connect`"]
 pub struct ClientBuilder {
@@ -34,48 +34,49 @@ impl ClientBuilder {
         }
     }
 
-    /// How long the session outlives the last sign of life: 1 to 60 s. The
-    /// daemon's default (10 s) if it is not set.
+    /// Sets the session TTL: the time that the session survives after its last
+    /// keep-alive, 1 s to 60 s. Default: the daemon's `default_ttl` (10 s).
     ///
-    /// Shorter: others get the locks of a dead client sooner. Longer: a longer
-    /// pause or outage is survived without losing a lock.
+    /// With a shorter TTL, the locks of a dead client are free sooner. With a
+    /// longer TTL, the session survives longer pauses and outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// The namespace that lock names belong to: a DNS label. `default` if it
-    /// is not set.
+    /// Sets the namespace of lock names, a DNS label. Default: `default`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// What others are shown as the holder, such as "billing 2.3". The
-    /// program's file name if it is not set.
+    /// Sets the client name in the holder description, for example "billing 2.3".
+    /// Default: the file name of the program and the version of this crate.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self
     }
 
-    /// Something else that helps a person who finds a lock taken.
+    /// Adds a label to the holder description. Repeatable.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Set this only if *everything* that this client does under a lock is
-    /// checked by its token at the resource. The locks are then freed as soon
-    /// as the connection ends, and not only when the ttl has passed; a broken
-    /// connection loses them.
+    /// Declares the session as fenced: its locks are released as soon as its
+    /// stream ends, not only when the TTL has elapsed. A disconnect therefore
+    /// loses them.
+    ///
+    /// Set this only if the resource checks the token of *every* operation that
+    /// this client performs under a lock.
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.fenced = fenced;
         self
     }
 
-    /// How long to wait for a connection, and for answers that need no wait.
-    /// 5 s if it is not set. Several endpoints share it in equal parts while the
-    /// client looks for one that answers.
+    /// Sets the timeout of a connection attempt and of calls that do not wait for
+    /// a lock. Default: 5 s. Several endpoints share it in equal parts while the
+    /// client searches for a daemon that responds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -84,8 +85,8 @@ impl ClientBuilder {
     /// Connects.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a setting is not acceptable, and
-    /// [`Error::Unavailable`] if there is no daemon.
+    /// [`Error::Invalid`] for an invalid setting, and [`Error::Unavailable`] if no
+    /// daemon responds.
     pub async fn connect(self) -> Result<Client, Error> {
         let profile = self.profile()?;
         let connection = Connection::open(&self.endpoints, self.connect_timeout).await?;
@@ -94,11 +95,10 @@ impl ClientBuilder {
 
     fn profile(&self) -> Result<Profile, Error> {
         name::check_namespace(&self.namespace)?;
-        if let Some(ttl) = self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
-            return Err(Error::invalid(
-                "ttl",
-                format!("a session's ttl is {SHORTEST_TTL:?} to {LONGEST_TTL:?}, not {ttl:?}"),
-            ));
+        if let Some(ttl) = self.ttl.filter(|ttl| !(MIN_TTL..=MAX_TTL).contains(ttl)) {
+            let message =
+                format!("session TTL {ttl:?} is out of range: use {MIN_TTL:?} to {MAX_TTL:?}");
+            return Err(Error::invalid("ttl", message));
         }
         let mut holder = Holder::this_process();
         if let Some(name) = &self.client_name {
@@ -122,21 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked_before_anything_is_sent() {
+    fn invalid_settings_are_refused_before_connecting() {
         let builder = || Client::builder("http://127.0.0.1:7420");
         assert_eq!(refused_field(builder()), None);
-        assert_eq!(refused_field(builder().ttl(LONGEST_TTL)), None);
+        assert_eq!(refused_field(builder().ttl(MAX_TTL)), None);
         let refused = |builder| refused_field(builder).unwrap_or_default();
         assert_eq!(refused(builder().ttl(Duration::ZERO)), "ttl");
-        assert_eq!(refused(builder().ttl(LONGEST_TTL + Duration::from_millis(1))), "ttl");
+        assert_eq!(refused(builder().ttl(MAX_TTL + Duration::from_millis(1))), "ttl");
         assert_eq!(refused(builder().namespace("No Label")), "namespace");
         assert_eq!(refused(builder().label("note", "x".repeat(1025))), "holder");
     }
 
     #[test]
-    fn the_holder_is_what_was_said() {
+    fn holder_has_configured_name_and_labels() {
         let builder = Client::builder("").client_name("billing 2.3").label("job", "nightly");
-        let holder = Holder::from(builder.profile().expect("it is small").holder);
+        let holder = Holder::from(builder.profile().expect("within the limit").holder);
         assert_eq!(holder.client, "billing 2.3");
         assert_eq!(holder.labels["job"], "nightly");
         assert_eq!(holder.pid, Some(std::process::id()));

@@ -1,4 +1,4 @@
-//! The client: a connection, a namespace, and a session shared by its clones.
+//! The client: a connection, a namespace, and a session that its clones share.
 
 use std::{
     fmt,
@@ -11,16 +11,16 @@ use crate::{
     session::{Profile, Session},
 };
 
-/// A connection to a daemon, with at most one session. Cheap to clone; the
-/// clones share the session.
+/// Connection to a daemon, with at most one session. Cheap to clone; all clones
+/// share the session.
 ///
-/// The session is opened by the first acquire. It ends, and gives back all
-/// that it holds, when the last clone and the last [`Guard`] are gone.
+/// The first acquire opens the session. When the last clone and the last
+/// [`Guard`] are dropped, the session closes and releases its locks.
 ///
-/// **Every acquire competes on its own.** Two tasks that acquire the same lock
+/// **Every acquire competes separately.** Two tasks that acquire the same lock
 /// exclude each other, also through clones of one client. Locks are not
-/// reentrant: a task that acquires a lock which it already holds waits for
-/// itself. The session decides only how long grants outlive the program.
+/// reentrant: a task that acquires a lock it already holds deadlocks. The
+/// session determines only how long grants outlive the program.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -35,23 +35,23 @@ struct Shared {
 
 impl Client {
     /// Connects to a daemon at `http://HOST:PORT` or, on Unix, `unix:/PATH`, or
-    /// to the first of [several](Endpoints) that answers.
+    /// to the first of [several](Endpoints) daemons that responds.
     ///
-    /// With several endpoints, a new session and every other call go to the
-    /// daemon that answered last, and to the next in the list if it can't be
-    /// reached. A session belongs to one daemon: after a broken connection the
-    /// client resumes it there. If that daemon has been silent for the session's
-    /// TTL, its grants are lost; the client then opens a new session at another
-    /// endpoint, and waiting acquires continue there.
+    /// With several endpoints, new sessions and unary calls go to the daemon that
+    /// responded last. If it is unreachable, they go to the next one in the list.
+    /// A session belongs to one daemon, and the client resumes it there after a
+    /// disconnect. If that daemon has been silent for the session TTL, the grants
+    /// of the session are lost. The client then opens a new session at another
+    /// endpoint, and pending acquires continue there.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an endpoint of another form, and
-    /// [`Error::Unavailable`] if no daemon answers.
+    /// [`Error::Invalid`] for a malformed endpoint, and [`Error::Unavailable`] if
+    /// no daemon responds.
     pub async fn connect(endpoints: impl Into<Endpoints>) -> Result<Self, Error> {
         Self::builder(endpoints).connect().await
     }
 
-    /// Creates a client with other settings than [`connect`](Self::connect).
+    /// Returns a builder for a client with custom settings.
     pub fn builder(endpoints: impl Into<Endpoints>) -> ClientBuilder {
         ClientBuilder::new(endpoints.into())
     }
@@ -65,18 +65,18 @@ impl Client {
         Self { shared: Arc::new(shared), namespace }
     }
 
-    /// Asks for a lock; by default, waits for it for ever.
+    /// Returns a request for a lock. By default it waits without a time limit.
     pub fn lock(&self, name: impl Into<String>) -> LockRequest {
         LockRequest::new(self.clone(), name.into())
     }
 
-    /// Does `work` under a lock, and gives the lock back afterwards. When the
-    /// lock is lost, `work` is dropped where it stands and the answer is
-    /// [`Error::Lost`]. The same as
-    /// [`client.lock(name).with(work)`](LockRequest::with).
+    /// Acquires a lock, runs `work`, and releases the lock. If the lock is lost,
+    /// drops `work` at its current await point and returns [`Error::Lost`].
+    ///
+    /// Shorthand for [`client.lock(name).with(work)`](LockRequest::with).
     ///
     /// # Errors
-    /// As [`LockRequest::acquire`], and [`Error::Lost`].
+    /// The errors of [`LockRequest::acquire`], and [`Error::Lost`].
     pub async fn with_lock<T>(
         &self,
         name: impl Into<String>,
@@ -85,18 +85,19 @@ impl Client {
         self.lock(name).with(work).await
     }
 
-    /// The election of this name: to campaign in it, or to look who leads.
+    /// Returns the election with this name, to campaign in it or to observe it.
     pub fn election(&self, name: impl Into<String>) -> Election {
         Election::new(self.clone(), name.into())
     }
 
-    /// Does `work` whenever this client leads the election, until `work` ends
-    /// by itself. The same as
+    /// Runs `work` in each leadership of this client, until `work` returns.
+    ///
+    /// Shorthand for
     /// [`client.election(name).run_as_leader(work)`](Election::run_as_leader),
-    /// which can also show a value.
+    /// without a published value.
     ///
     /// # Errors
-    /// As [`Election::run_as_leader`].
+    /// The errors of [`Election::run_as_leader`].
     pub async fn run_as_leader<T>(
         &self,
         name: impl Into<String>,
@@ -105,14 +106,14 @@ impl Client {
         self.election(name).run_as_leader(work).await
     }
 
-    /// The same session, for the locks of another namespace.
+    /// Returns a client for another namespace that shares this session.
     #[must_use]
     pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {
         Self { shared: Arc::clone(&self.shared), namespace: namespace.into().into() }
     }
 
-    /// The same connection and namespace, with a session of its own, which
-    /// expires and closes independently of this one.
+    /// Returns a client with the same connection and namespace and a separate
+    /// session, which expires and closes independently of this one.
     #[must_use]
     pub fn new_session(&self) -> Self {
         Self::new(
@@ -122,18 +123,20 @@ impl Client {
         )
     }
 
-    /// The session as the daemon knows it; `None` before the first acquire.
+    /// Returns the parameters of the session; `None` while no session is open.
     #[must_use]
     pub fn session(&self) -> Option<SessionInfo> {
-        self.present_session()?.info()
+        self.current_session()?.info()
     }
 
-    /// Ends the session and frees its locks: its guards are lost. Waits for
-    /// the daemon's answer, though not for long. A later acquire opens a new
-    /// session.
+    /// Closes the session, which releases its locks; its guards are lost. Waits
+    /// until the daemon has confirmed, at most for the connect timeout. A later
+    /// acquire opens a new session.
     ///
-    /// Call it before the program ends: what is still on its way then may not
-    /// reach the daemon.
+    /// Call this before the program ends, because messages that are pending at
+    /// exit may not reach the daemon.
+    ///
+    /// If the future is dropped, the session closes in the background.
     pub async fn close(&self) {
         let session = self.slot().take();
         if let Some(session) = session {
@@ -141,8 +144,9 @@ impl Client {
         }
     }
 
-    /// The session, made if there is none; it opens at its first use.
-    pub(crate) fn any_session(&self) -> Arc<Session> {
+    /// Returns the session, and creates it if there is none. It opens at its first
+    /// use.
+    pub(crate) fn session_or_new(&self) -> Arc<Session> {
         let mut slot = self.slot();
         let session = slot.get_or_insert_with(|| {
             Session::new(Arc::clone(&self.shared.connection), Arc::clone(&self.shared.profile))
@@ -158,7 +162,7 @@ impl Client {
         &self.namespace
     }
 
-    fn present_session(&self) -> Option<Arc<Session>> {
+    fn current_session(&self) -> Option<Arc<Session>> {
         self.slot().clone()
     }
 

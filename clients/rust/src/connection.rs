@@ -1,4 +1,4 @@
-//! The connections to the daemons that all sessions of a client share.
+//! Connections to the daemons, shared by all sessions of a client.
 
 use std::{
     error::Error as StdError,
@@ -33,31 +33,35 @@ use crate::{
     status,
 };
 
-/// A peer that does not answer an HTTP/2 keep-alive within these is gone.
-const HTTP2_PING_EVERY: Duration = Duration::from_secs(5);
+/// Interval of HTTP/2 pings, which detect a dead connection.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Time without a response to a ping after which the connection is closed.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A page of locks, or a change.
-const LARGEST_LOOK: usize = 4 << 20;
-/// A keep-alive's answer lists every grant that has a limit of its own.
-const LARGEST_FROM_SESSION: usize = 32 << 20;
-/// Names and descriptions are short, and checked before they get here.
-const LARGEST_SENT: usize = 64 << 10;
+/// Maximum size of the response of a unary call or a watch, such as a page of
+/// locks.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// Maximum size of a message of the session stream. A keep-alive response can
+/// list every grant.
+const MAX_SESSION_MESSAGE_BYTES: usize = 32 << 20;
+/// Maximum size of a request. Names and descriptions are validated before and
+/// much shorter.
+const MAX_REQUEST_BYTES: usize = 64 << 10;
 
-/// Connections of a client, one for each endpoint, shared by its sessions and
-/// calls. A broken connection is replaced at its next use.
+/// Connections of a client, one per endpoint, shared by its sessions and calls.
+/// A broken connection is replaced at its next use.
 ///
-/// New sessions and calls go to the daemon that answered last, at first to the
-/// first endpoint. If that one can't be reached, they go to the next in the
-/// list. A fixed order brings the clients of one list together at one daemon,
-/// where a handoff costs no storage call.
+/// New sessions and calls go to the daemon that responded last, initially to the
+/// first endpoint. If it is unreachable, they go to the next one in the list. The
+/// order is fixed so that clients with the connected list meet at one daemon, where a
+/// handoff costs no storage call.
 #[derive(Debug)]
 pub(crate) struct Connection {
     daemons: Vec<Daemon>,
-    /// Index of the daemon that answered last.
+    /// Index of the daemon that responded last.
     preferred: AtomicUsize,
     timeout: Duration,
-    /// Guards may be dropped outside of it.
+    /// Runtime of the session tasks. Guards may be dropped outside of it.
     runtime: Handle,
     #[cfg(feature = "simulation")]
     route: SimulatedRoute,
@@ -69,11 +73,11 @@ struct Daemon {
     current: Mutex<Current>,
 }
 
-/// A daemon among those that the client may use.
+/// Index of a daemon in the list of endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target(usize);
 
-/// What a daemon says on a stream.
+/// Incoming half of a session stream.
 #[cfg_attr(feature = "simulation", allow(clippy::large_enum_variant, reason = "one per session"))]
 pub(crate) enum Incoming {
     Stream(Streaming<pb::AttachResponse>),
@@ -114,21 +118,21 @@ impl std::fmt::Debug for SimulatedRoute {
     }
 }
 
-/// Tells one connection from the next.
+/// Number of a connection to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
 impl Connection {
-    /// Connects to the first daemon that answers, so that a missing daemon is
-    /// found out early.
+    /// Connects to the first daemon that responds, so that an unreachable daemon is
+    /// reported early.
     pub(crate) async fn open(endpoints: &Endpoints, timeout: Duration) -> Result<Self, Error> {
         let runtime = Handle::try_current().map_err(|error| {
-            Error::invalid("runtime", format!("the client needs a tokio runtime: {error}"))
+            Error::invalid("runtime", format!("the client requires a tokio runtime: {error}"))
         })?;
         let addresses = endpoints.as_slice();
         let attempt = attempt_timeout(timeout, addresses.len());
         let parsed: Vec<Endpoint> = (addresses.iter())
-            .map(|address| Ok(watched(parse(address)?, attempt)))
+            .map(|address| Ok(with_keep_alives(parse(address)?, attempt)))
             .collect::<Result<_, Error>>()?;
         if parsed.is_empty() {
             return Err(Error::invalid("endpoint", "at least one endpoint is required"));
@@ -143,9 +147,9 @@ impl Connection {
                 Ok(channel) => {
                     let daemons = (parsed.iter().enumerate())
                         .map(|(other, endpoint)| {
-                            let same = other == index;
+                            let connected = other == index;
                             let channel =
-                                if same { channel.clone() } else { endpoint.connect_lazy() };
+                                if connected { channel.clone() } else { endpoint.connect_lazy() };
                             Daemon::new(endpoint.clone(), channel)
                         })
                         .collect();
@@ -166,7 +170,7 @@ impl Connection {
         Err(Error::unavailable(format!("can't connect to the daemon at {}", failures.join("; "))))
     }
 
-    /// Connections through a simulated network; made when they are needed.
+    /// Creates connections through a simulated network. They connect lazily.
     #[cfg(feature = "simulation")]
     fn simulated(
         endpoints: Vec<Endpoint>,
@@ -186,7 +190,7 @@ impl Connection {
         Self { daemons, preferred: AtomicUsize::new(0), timeout, runtime, route }
     }
 
-    /// How long to wait for a connection, or for an answer that needs no wait.
+    /// Timeout of a connection attempt and of calls that do not wait for a lock.
     pub(crate) const fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -212,14 +216,14 @@ impl Connection {
         Target(self.preferred.load(Ordering::Relaxed))
     }
 
-    /// Records that a daemon has answered.
+    /// Records that a daemon has responded.
     pub(crate) fn prefer(&self, target: Target) {
         self.preferred.store(target.0, Ordering::Relaxed);
     }
 
-    /// Records that a daemon could not be used: the next one is tried, unless
-    /// another task has moved on already.
-    pub(crate) fn pass_over(&self, target: Target) {
+    /// Records that a daemon is unreachable: the next one becomes the preferred
+    /// one, unless another task has changed it already.
+    pub(crate) fn mark_unreachable(&self, target: Target) {
         let next = self.after(target);
         let (from, to) = (target.0, next.0);
         let _ = self.preferred.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -229,7 +233,7 @@ impl Connection {
         Target((target.0 + 1) % self.daemons.len())
     }
 
-    /// Begins a session's stream.
+    /// Opens the stream of a session.
     pub(crate) async fn attach(
         &self,
         target: Target,
@@ -242,13 +246,14 @@ impl Connection {
             return Ok(Incoming::Simulated(incoming));
         }
         let mut sessions = SessionServiceClient::new(self.channel(target))
-            .max_decoding_message_size(LARGEST_FROM_SESSION)
-            .max_encoding_message_size(LARGEST_SENT);
+            .max_decoding_message_size(MAX_SESSION_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_REQUEST_BYTES);
         Ok(Incoming::Stream(sessions.attach(messages).await?.into_inner()))
     }
 
-    /// Calls a daemon, with the client's timeout. If no connection can be made,
-    /// calls the next one. A request that may have arrived is not repeated.
+    /// Calls the preferred daemon with the timeout of the client. If the connection
+    /// fails, calls the next daemon. A request that may have been sent is not
+    /// repeated.
     pub(crate) async fn call<Q, A, F>(
         &self,
         request: Q,
@@ -258,15 +263,15 @@ impl Connection {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let answer = self.on_any(|channel| {
+        let response = self.on_any(|channel| {
             let mut request = Request::new(request.clone());
             request.set_timeout(self.timeout);
             call(channel, request)
         });
-        answer.await.map(Response::into_inner).map_err(|status| status::error(&status))
+        response.await.map(Response::into_inner).map_err(|status| status::error(&status))
     }
 
-    /// The same, for a call that sets its own time limit.
+    /// Like [`call`](Self::call), without a timeout.
     pub(crate) async fn on_any<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<T, Status>>,
@@ -277,7 +282,7 @@ impl Connection {
             let outcome = call(self.channel(target)).await;
             match outcome {
                 Err(status) if is_unsent(&status) => {
-                    self.pass_over(target);
+                    self.mark_unreachable(target);
                     if attempts == self.daemons.len() {
                         return Err(status);
                     }
@@ -285,9 +290,9 @@ impl Connection {
                     target = self.after(target);
                 }
                 Err(status) => return Err(status),
-                Ok(answer) => {
+                Ok(response) => {
                     self.prefer(target);
-                    return Ok(answer);
+                    return Ok(response);
                 }
             }
         }
@@ -297,15 +302,15 @@ impl Connection {
         self.daemons[target.0].current().generation
     }
 
-    /// Replaces a connection on which the daemon has fallen silent, because it
-    /// may take long until the system notices. If many sessions find that out
-    /// together, one new connection serves them all.
-    pub(crate) fn renew(&self, target: Target, silent: Generation) {
+    /// Replaces a connection on which the daemon no longer responds, because the
+    /// operating system may detect the failure much later. If several sessions
+    /// request this for the connected connection, it is replaced once.
+    pub(crate) fn replace(&self, target: Target, failed: Generation) {
         let daemon = &self.daemons[target.0];
         let mut current = daemon.current();
-        if current.generation == silent {
+        if current.generation == failed {
             current.channel = self.new_channel(&daemon.endpoint);
-            current.generation = Generation(silent.0 + 1);
+            current.generation = Generation(failed.0 + 1);
         }
     }
 
@@ -335,21 +340,21 @@ impl Daemon {
 
 pub(crate) fn locks(channel: Channel) -> LockServiceClient<Channel> {
     LockServiceClient::new(channel)
-        .max_decoding_message_size(LARGEST_LOOK)
-        .max_encoding_message_size(LARGEST_SENT)
+        .max_decoding_message_size(MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(MAX_REQUEST_BYTES)
 }
 
 pub(crate) fn elections(channel: Channel) -> ElectionServiceClient<Channel> {
     ElectionServiceClient::new(channel)
-        .max_decoding_message_size(LARGEST_LOOK)
-        .max_encoding_message_size(LARGEST_SENT)
+        .max_decoding_message_size(MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(MAX_REQUEST_BYTES)
 }
 
 fn attempt_timeout(timeout: Duration, endpoints: usize) -> Duration {
     timeout / u32::try_from(endpoints.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Whether a call failed because no connection could be made.
+/// Returns whether a call failed because the connection could not be established.
 fn is_unsent(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -361,41 +366,36 @@ fn is_unsent(status: &Status) -> bool {
     false
 }
 
-/// With connections that notice when the daemon is gone.
-fn watched(endpoint: Endpoint, timeout: Duration) -> Endpoint {
+/// Configures HTTP/2 pings, which detect a dead connection.
+fn with_keep_alives(endpoint: Endpoint, timeout: Duration) -> Endpoint {
     endpoint
         .connect_timeout(timeout)
-        .http2_keep_alive_interval(HTTP2_PING_EVERY)
+        .http2_keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .tcp_nodelay(true)
 }
 
 fn parse(endpoint: &str) -> Result<Endpoint, Error> {
-    let refuse = |why: String| Err(Error::invalid("endpoint", why));
+    let refuse = |problem: &str| {
+        let message = format!("invalid endpoint {endpoint:?}: {problem}");
+        Err(Error::invalid("endpoint", message))
+    };
     if endpoint.starts_with("https://") {
-        return refuse(format!(
-            "{endpoint:?}: this client has no TLS; use http:// on a trusted network, or unix:"
-        ));
+        return refuse("TLS is not supported; use http:// on a trusted network, or unix:");
     }
     let path = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
     match path {
-        Some("") => {
-            return refuse("unix: needs the path of a socket, as in unix:/run/leasehold".into());
-        }
+        Some("") => return refuse("the path of the socket is missing; use unix:/PATH"),
         Some(_) if cfg!(not(unix)) => {
-            return refuse(format!(
-                "{endpoint:?}: Unix sockets are not supported on this system; use \
-                 http://HOST:PORT"
-            ));
+            return refuse("Unix sockets are not supported on this system; use http://HOST:PORT");
         }
         None if !endpoint.starts_with("http://") => {
-            return refuse(format!("{endpoint:?} is neither http://HOST:PORT nor unix:/PATH"));
+            return refuse("use http://HOST:PORT or unix:/PATH");
         }
         _ => {}
     }
-    Endpoint::from_shared(endpoint.to_owned())
-        .or_else(|error| refuse(format!("{endpoint:?}: {}", status::root_cause(&error))))
+    Endpoint::from_shared(endpoint.to_owned()).or_else(|error| refuse(&status::root_cause(&error)))
 }
 
 #[cfg(test)]
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_that_make_sense() {
+    fn endpoints_are_http_addresses_or_unix_paths() {
         for endpoint in [
             "http://127.0.0.1:7420",
             "http://[::1]:7420",
@@ -440,8 +440,8 @@ mod fuzz {
         &["http://", "https://", "unix:", "unix://", "[::1]", ":7420", "@", "/", "?", "#", "%00"];
 
     #[test]
-    fn endpoints_are_taken_or_refused_in_words() {
-        Fuzz::new("endpoint").words(WORDS).longest(400).run(|input| {
+    fn any_endpoint_is_accepted_or_refused_with_message() {
+        Fuzz::new("endpoint").words(WORDS).max_bytes(400).run(|input| {
             let text = String::from_utf8_lossy(input);
             match parse(&text) {
                 Ok(endpoint) => {

@@ -1,11 +1,11 @@
-//! Locks that are designated for a resource of a storage account.
+//! Designated locks for resources of a storage account.
 //!
-//! The lock's name is derived from the resource alone, so that all programs
-//! that touch it agree on the lock without talking to each other, in whatever
-//! language they are written. This is how it is derived; the file
-//! `clients/designated-locks.json` has examples for tests.
+//! The name of a designated lock is derived from the resource. All programs that
+//! access the resource therefore use the same lock, without coordination and in
+//! any language. This page specifies the derivation; the file
+//! `clients/designated-locks.json` contains test vectors.
 //!
-//! | resource | name of the lock |
+//! | Resource | Lock name |
 //! |---|---|
 //! | table | `azure/ACCOUNT/table/TABLE` |
 //! | partition of a table | `azure/ACCOUNT/table/TABLE/PARTITION` |
@@ -14,96 +14,97 @@
 //! | queue | `azure/ACCOUNT/queue/QUEUE` |
 //! | file share | `azure/ACCOUNT/share/SHARE` |
 //!
-//! 1. `ACCOUNT` is the account's name: 1 to 63 of a-z, 0-9 and hyphens. Capital
-//!    letters (A-Z) are made small.
-//! 2. `TABLE` is the table's name: 3 to 63 letters and digits (ASCII), the first
-//!    a letter. Capital letters are made small: the service does not tell them
-//!    apart in names of tables.
-//! 3. `CONTAINER`, `QUEUE` and `SHARE` have 3 to 63 of a-z, 0-9 and hyphens,
-//!    with a letter or digit first, last, and on both sides of a hyphen. A
-//!    container may also be `$root`, `$web` or `$logs`. Capital letters are an
-//!    error, as they are to the service.
-//! 4. `PARTITION` (a partition key, which may be empty) and `BLOB` (a blob's
-//!    name as it is, not as URLs spell it, 1 to 1,024 characters) tell capital
-//!    from small letters. Each byte of their UTF-8 that is not one of `A-Z`,
-//!    `a-z`, `0-9`, `-`, `.`, `_` and `/` is written as `%` and two capital
-//!    hexadecimal digits.
-//! 5. A name of more than 256 bytes is cut to its first 191 bytes, without an
-//!    escape that would be cut in the middle; then come `~` and the SHA-256 of
-//!    the whole name, in 64 small hexadecimal digits.
+//! 1. `ACCOUNT` is the account name: 1 to 63 of a-z, 0-9 and hyphens. Uppercase
+//!    letters (A-Z) are converted to lowercase.
+//! 2. `TABLE` is the table name: 3 to 63 ASCII letters and digits, starting with
+//!    a letter. Uppercase letters are converted to lowercase, because table names
+//!    are case-insensitive.
+//! 3. `CONTAINER`, `QUEUE` and `SHARE` have 3 to 63 of a-z, 0-9 and hyphens. The
+//!    first and the last character and those next to a hyphen are letters or
+//!    digits. A container may also be `$root`, `$web` or `$logs`. Uppercase
+//!    letters are an error, as they are for the storage service.
+//! 4. `PARTITION` is a partition key, which may be empty. `BLOB` is a blob name of
+//!    1 to 1,024 characters, without URL encoding. Both are case-sensitive. Each
+//!    byte of their UTF-8 encoding other than `A-Z`, `a-z`, `0-9`, `-`, `.`, `_`
+//!    and `/` is written as `%` and two uppercase hexadecimal digits.
+//! 5. A name of more than 256 bytes is truncated to its first 191 bytes, or to
+//!    fewer bytes if an escape would be split. Then follow `~` and the SHA-256 of
+//!    the whole name in 64 lowercase hexadecimal digits.
 //!
-//! Different resources have different names. **The lock of a table and that of
-//! one of its partitions are two locks**: they do not exclude each other, so
-//! let all programs that write to a table use the one kind or the other. The
-//! lock is one of the client's namespace, which they must have in common too.
+//! Different resources have different names. **The lock of a table and the lock of
+//! one of its partitions do not exclude each other.** All programs that write to a
+//! table must use the same kind. They must also use the same namespace, because
+//! the lock belongs to the namespace of the client.
 
 use sha2::{Digest, Sha256};
 
 use crate::{Client, Error, LockRequest};
 
-const LONGEST: usize = 256;
-const CUT: usize = LONGEST - 1 - 64;
+/// Limit of the protocol.
+const MAX_NAME_BYTES: usize = 256;
+/// Length of a truncated name before `~` and the digest.
+const MAX_PREFIX_BYTES: usize = MAX_NAME_BYTES - 1 - 64;
 
-/// A resource of a storage account that a lock is designated for.
+/// Resource of a storage account with a designated lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Resource<'a> {
-    /// A table, with all that is in it.
+    /// Table with all of its entities.
     Table {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The table's name.
+        /// Table name.
         table: &'a str,
     },
-    /// The entities of a table that have this partition key.
+    /// Entities of a table with one partition key.
     Partition {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The table's name.
+        /// Table name.
         table: &'a str,
-        /// The partition key.
+        /// Partition key.
         partition: &'a str,
     },
-    /// A blob.
+    /// Blob.
     Blob {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The container's name.
+        /// Container name.
         container: &'a str,
-        /// The blob's name.
+        /// Blob name.
         blob: &'a str,
     },
-    /// A container, with all that is in it.
+    /// Container with all of its blobs.
     Container {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The container's name.
+        /// Container name.
         container: &'a str,
     },
-    /// A queue.
+    /// Queue.
     Queue {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The queue's name.
+        /// Queue name.
         queue: &'a str,
     },
-    /// A file share, with all that is in it.
+    /// File share with all of its files.
     Share {
-        /// The account's name.
+        /// Account name.
         account: &'a str,
-        /// The share's name.
+        /// Share name.
         share: &'a str,
     },
 }
 
 impl Resource<'_> {
-    /// The name of the lock that is designated for it, as the
-    /// [module](crate::designated) specifies.
+    /// Returns the name of the designated lock, as specified in the
+    /// [module](crate::designated).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no such resource can exist.
+    /// [`Error::Invalid`] if the name of the account or the resource is invalid.
     pub fn lock_name(&self) -> Result<String, Error> {
-        Ok(fit(match *self {
+        Ok(truncate(match *self {
             Self::Table { account, table } => {
                 format!("azure/{}/table/{}", self::account(account)?, self::table(table)?)
             }
@@ -114,9 +115,9 @@ impl Resource<'_> {
             Self::Blob { account, container, blob } => {
                 let (account, container) = (self::account(account)?, self::container(container)?);
                 if blob.is_empty() || blob.chars().count() > 1024 {
-                    let message = "a blob's name has 1 to 1,024 characters; this one has";
                     let length = blob.chars().count();
-                    return Err(Error::invalid("blob", format!("{message} {length}")));
+                    let rule = format!("it must have 1 to 1,024 characters, not {length}");
+                    return Err(refused("blob", &rule));
                 }
                 format!("azure/{account}/blob/{container}/{}", escape(blob))
             }
@@ -134,9 +135,10 @@ impl Resource<'_> {
     }
 }
 
-/// Each is [`Client::lock`] with the name that [`Resource::lock_name`] derives.
+/// Designated locks. Each method is [`Client::lock`] with the name that
+/// [`Resource::lock_name`] derives.
 impl Client {
-    /// Asks for the lock that is designated for a table.
+    /// Returns a request for the designated lock of a table.
     ///
     /// ```no_run
     /// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
@@ -147,16 +149,16 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such table.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn table_lock(&self, account: &str, table: &str) -> Result<LockRequest, Error> {
         self.designated_lock(&Resource::Table { account, table })
     }
 
-    /// Asks for the lock that is designated for one partition of a table. It
+    /// Returns a request for the designated lock of one partition of a table. It
     /// does not exclude the holder of the [table's lock](Self::table_lock).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such table.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn partition_lock(
         &self,
         account: &str,
@@ -166,10 +168,10 @@ impl Client {
         self.designated_lock(&Resource::Partition { account, table, partition })
     }
 
-    /// Asks for the lock that is designated for a blob.
+    /// Returns a request for the designated lock of a blob.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such blob.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn blob_lock(
         &self,
         account: &str,
@@ -179,35 +181,35 @@ impl Client {
         self.designated_lock(&Resource::Blob { account, container, blob })
     }
 
-    /// Asks for the lock that is designated for a container. It does not
+    /// Returns a request for the designated lock of a container. It does not
     /// exclude holders of its [blobs' locks](Self::blob_lock).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such container.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn container_lock(&self, account: &str, container: &str) -> Result<LockRequest, Error> {
         self.designated_lock(&Resource::Container { account, container })
     }
 
-    /// Asks for the lock that is designated for a queue.
+    /// Returns a request for the designated lock of a queue.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such queue.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn queue_lock(&self, account: &str, queue: &str) -> Result<LockRequest, Error> {
         self.designated_lock(&Resource::Queue { account, queue })
     }
 
-    /// Asks for the lock that is designated for a file share.
+    /// Returns a request for the designated lock of a file share.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such share.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn share_lock(&self, account: &str, share: &str) -> Result<LockRequest, Error> {
         self.designated_lock(&Resource::Share { account, share })
     }
 
-    /// Asks for the lock that is designated for a resource of any kind.
+    /// Returns a request for the designated lock of any resource.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there can be no such resource.
+    /// [`Error::Invalid`] if a name is invalid.
     pub fn designated_lock(&self, resource: &Resource<'_>) -> Result<LockRequest, Error> {
         Ok(self.lock(resource.lock_name()?))
     }
@@ -219,7 +221,7 @@ fn account(name: &str) -> Result<String, Error> {
     if (1..=63).contains(&folded.len()) && folded.bytes().all(plain) {
         return Ok(folded);
     }
-    Err(refused("account", "an account's name has 1 to 63 letters, digits and hyphens"))
+    Err(refused("account", "it must have 1 to 63 letters, digits and hyphens"))
 }
 
 pub(crate) fn table(name: &str) -> Result<String, Error> {
@@ -229,8 +231,7 @@ pub(crate) fn table(name: &str) -> Result<String, Error> {
     if good {
         return Ok(name.to_ascii_lowercase());
     }
-    let rule = "a table's name has 3 to 63 letters and digits, the first a letter";
-    Err(refused("table", rule))
+    Err(refused("table", "it must have 3 to 63 letters and digits, starting with a letter"))
 }
 
 fn container(name: &str) -> Result<&str, Error> {
@@ -244,17 +245,15 @@ fn label<'a>(field: &'static str, name: &'a str) -> Result<&'a str, Error> {
     if good {
         return Ok(name);
     }
-    let rule = format!(
-        "a {field}'s name has 3 to 63 small letters, digits and single hyphens, with a letter or \
-         digit first and last"
-    );
-    Err(refused(field, &rule))
+    let rule = "it must have 3 to 63 lowercase letters, digits and single hyphens, starting and \
+                ending with a letter or digit";
+    Err(refused(field, rule))
 }
 
-/// The name is not quoted: what was put in its place by mistake, such as a
-/// connection string, may be a secret.
+/// Returns the error of an invalid name. It does not quote the name, because a
+/// value passed by mistake, such as a connection string, may be a secret.
 fn refused(field: &str, rule: &str) -> Error {
-    Error::invalid(field, rule)
+    Error::invalid(field, format!("invalid {field} name: {rule}"))
 }
 
 fn escape(text: &str) -> String {
@@ -269,18 +268,18 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// What is too long for a lock's name ends with its digest. All of it is ASCII
-/// here, and `~` is in no name that was not cut.
-fn fit(name: String) -> String {
-    if name.len() <= LONGEST {
+/// Truncates a name that is too long, and appends the digest of the whole name.
+/// The name is ASCII, and `~` occurs only in truncated names.
+fn truncate(name: String) -> String {
+    if name.len() <= MAX_NAME_BYTES {
         return name;
     }
     let digest: String = Sha256::digest(&name).iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut kept = &name[..CUT];
-    if let Some(at) = kept.rfind('%').filter(|at| at + 3 > CUT) {
-        kept = &kept[..at];
+    let mut prefix = &name[..MAX_PREFIX_BYTES];
+    if let Some(at) = prefix.rfind('%').filter(|at| at + 3 > MAX_PREFIX_BYTES) {
+        prefix = &prefix[..at];
     }
-    format!("{kept}~{digest}")
+    format!("{prefix}~{digest}")
 }
 
 #[cfg(test)]

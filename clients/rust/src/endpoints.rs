@@ -1,9 +1,9 @@
-//! Addresses of the daemons that a client may use.
+//! Endpoints of the daemons of a client.
 
 /// Endpoints of the daemons that a [`Client`](crate::Client) may use, in order of
 /// preference: `http://HOST:PORT` or, on Unix, `unix:/PATH`.
 ///
-/// Made from one string, in which commas separate endpoints, or from a list:
+/// Converts from a comma-separated string or from a list:
 ///
 /// ```
 /// use leasehold_client::Endpoints;
@@ -12,8 +12,8 @@
 /// assert_eq!(Endpoints::from("http://a:7420, http://b:7420"), listed);
 /// ```
 ///
-/// All of them must be daemons on the same store. Daemons with embedded stores
-/// of their own know nothing of each other's locks.
+/// All endpoints must belong to daemons on the same store. Daemons with separate
+/// embedded stores do not share locks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoints(Vec<String>);
 

@@ -1,70 +1,71 @@
-//! What can go wrong, by what the caller should do about it.
+//! Errors, grouped by the caller's next step.
 
 use std::time::Duration;
 
 use crate::{Holder, Reason};
 
-/// A call that did not do what was asked. Each variant says what to do next.
+/// Error of a call. The variants correspond to the caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else has the lock: try later, or give up.
+    /// Another acquire holds the lock. Retry later, or stop.
     #[error("{message}")]
     NotGranted {
-        /// The lock's name.
+        /// Name of the lock.
         lock: String,
         /// [`Reason::Held`] or [`Reason::TimedOut`].
         reason: Reason,
-        /// For people.
+        /// Human-readable message.
         message: String,
-        /// Who holds it, if it is known. Boxed to keep errors small.
+        /// Current holder, if known. Boxed to keep errors small.
         holder: Option<Box<Holder>>,
-        /// For how long, if it is known.
+        /// Time since the grant of the holder, if known.
         held_for: Option<Duration>,
-        /// Whether the holder is another acquire of the same session.
+        /// True if the holder is another acquire of the same session.
         held_by_same_session: bool,
-        /// When trying again makes sense, if the daemon can tell.
+        /// Minimum delay before a retry, if the daemon sent one.
         retry_after: Option<Duration>,
     },
-    /// The lock was held and is lost: stop at once what it protected.
+    /// The lock is lost. Stop all work that it protected at once.
     #[error("{message}")]
     Lost {
-        /// The lock's name.
+        /// Name of the lock.
         lock: String,
-        /// Why.
+        /// Machine-readable reason.
         reason: Reason,
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// The daemon or its storage can't serve this now: try again.
+    /// The daemon is unreachable or can't serve the request now. Retry.
     #[error("{message}")]
     Unavailable {
-        /// For people.
+        /// Human-readable message.
         message: String,
-        /// When trying again makes sense, if the daemon can tell.
+        /// Minimum delay before a retry, if the daemon sent one.
         retry_after: Option<Duration>,
     },
-    /// The call can't succeed as it is: change it.
+    /// The request is invalid. Change it.
     #[error("{message}")]
     Invalid {
-        /// What is not acceptable.
+        /// Invalid parameter or field.
         field: String,
-        /// For people: what it is, and what is allowed.
+        /// Human-readable message: the problem and the allowed values.
         message: String,
     },
-    /// What is stored for the lock contradicts what was seen before: a person
-    /// must look at it. It is granted to nobody until then.
+    /// The record of the lock is invalid or has regressed. The daemon does not
+    /// grant the lock until an operator has repaired the record.
     #[error("{message}")]
     NeedsOperator {
-        /// The lock's name.
+        /// Name of the lock.
         lock: String,
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// Client and daemon don't understand each other: upgrade one of them.
+    /// Client and daemon have no protocol version or feature in common. Upgrade
+    /// one of them.
     #[error("{message}")]
     Incompatible {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A lock that is held.
+//! Guard of a held lock.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ use crate::{
 };
 use leasehold_time::Moment;
 
-/// Nothing wakes a process when its wall clock has run ahead of the other, so
-/// that is looked at from time to time.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of clock checks. No timer fires on a jump of the wall clock, so the
+/// clocks are compared periodically.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Operator that broke a lock or asked a leader to step down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ impl From<pb::BreakInfo> for Operator {
     }
 }
 
-/// Why a grant was lost.
+/// Loss of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Why, for programs.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// Why, for people.
+    /// Human-readable message.
     pub message: String,
     /// Operator that caused the loss, with [`Reason::Broken`] and
     /// [`Reason::StepDown`], if known.
@@ -49,51 +49,54 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// A loss that no operator caused.
+    /// Creates a loss that no operator caused.
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), operator: None }
     }
 
-    pub(crate) fn of(self, lock: &str) -> Error {
+    pub(crate) fn into_error(self, lock: &str) -> Error {
         Error::Lost { lock: lock.to_owned(), reason: self.reason, message: self.message }
     }
 }
 
-/// A warning: the grant still stands, but may be lost soon.
+/// Warning: the grant is still active, but may be lost soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Risk {
-    /// Why, for programs.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// Why, for people.
+    /// Human-readable message.
     pub message: String,
-    /// The grant will end this long after the warning unless things improve.
+    /// Time from the warning to the end of the grant, unless the cause of the
+    /// warning is resolved before.
     pub ends_in: Duration,
     /// Operator that asked the leader to step down, with [`Reason::StepDown`].
     pub operator: Option<Operator>,
 }
 
 impl Risk {
-    /// Whether the end is planned: an operator asks the leader to step down, or
-    /// the daemon is stopping. Finish what is under way and let go.
+    /// Returns whether the end is planned: an operator asked the leader to step
+    /// down, or the daemon is shutting down. Finish the current work and release
+    /// the lock.
     #[must_use]
     pub const fn is_step_down_request(&self) -> bool {
         matches!(self.reason, Reason::StepDown | Reason::ShuttingDown)
     }
 }
 
-/// A lock that is held. Dropping it gives the lock back in the background;
-/// [`release`](Self::release) also waits until the daemon has confirmed that.
-#[must_use = "the lock is given back as soon as the guard is dropped"]
+/// Guard of a held lock. Dropping it releases the lock in the background;
+/// [`release`](Self::release) also waits for the confirmation of the daemon.
+#[must_use = "dropping the guard releases the lock"]
 pub struct Guard {
     pub(crate) session: Arc<Session>,
     pub(crate) grant: GrantId,
     lock: pb::LockRef,
     token: Token,
-    /// Rings when there is news of the grant.
-    bell: Arc<Notify>,
-    /// The number of the last warning that was handed out.
-    warned: AtomicU64,
-    let_go: bool,
+    /// Notified when the grant has a new warning or loss, or when its loss may
+    /// come earlier.
+    changed: Arc<Notify>,
+    /// Number of the last returned warning.
+    last_warning: AtomicU64,
+    released: bool,
 }
 
 impl Guard {
@@ -102,38 +105,46 @@ impl Guard {
         grant: GrantId,
         lock: pb::LockRef,
         token: Token,
-        bell: Arc<Notify>,
+        changed: Arc<Notify>,
     ) -> Self {
-        Self { session, grant, lock, token, bell, warned: AtomicU64::new(0), let_go: false }
+        Self {
+            session,
+            grant,
+            lock,
+            token,
+            changed,
+            last_warning: AtomicU64::new(0),
+            released: false,
+        }
     }
 
-    /// The lock's name.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.lock.name
     }
 
-    /// The namespace that the name belongs to.
+    /// Returns the namespace of the lock.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.lock.namespace
     }
 
-    /// Greater than the token of every earlier grant of this lock. Hand it to
-    /// the guarded resource, which refuses one that is lower than the greatest
-    /// that it has seen.
+    /// Returns the fencing token, which is higher than the tokens of all earlier
+    /// grants of this lock. Pass it to the protected resource, which refuses a
+    /// token lower than the highest it has seen.
     #[must_use]
     pub const fn token(&self) -> Token {
         self.token
     }
 
-    /// Until when the daemon keeps the lock from others, as far as is known
-    /// now. It moves on with every keep-alive that is answered, until the
-    /// grant is lost. What the lock protects must have stopped by then.
+    /// Returns the deadline: the instant until which the daemon grants the lock
+    /// to no other acquire. All work that the lock protects must stop before it.
     ///
-    /// It has passed as soon as the lock may be somebody else's: also when the
-    /// session was closed, when the stream of a fenced session ended, and when
-    /// the wall clock shows that this machine was frozen for too long.
+    /// Each keep-alive response extends the deadline, until the grant is lost.
+    /// The deadline has passed as soon as another acquire may hold the lock. This
+    /// includes a closed session, an ended stream of a fenced session, and a wall
+    /// clock that shows a pause longer than the validity.
     #[must_use]
     pub fn deadline(&self) -> Moment {
         self.session.deadline(self.grant)
@@ -146,77 +157,85 @@ impl Guard {
         self.deadline().remaining()
     }
 
-    /// Whether the grant stands at this moment, by this machine's clock. Once
-    /// false, always false.
+    /// Returns whether the grant is active now, by the clocks of this machine.
+    /// Once false, it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.loss().is_none()
     }
 
-    /// Waits until the grant is lost: because the daemon says so, or because
-    /// its deadline has passed on this machine's clock, even if the daemon and
-    /// the network are gone.
+    /// Waits until the grant is lost: the daemon sent a notification, or the
+    /// deadline has passed on the clocks of this machine. The latter does not
+    /// require the daemon or the network.
     ///
-    /// After word from the daemon, [`deadline`](Self::deadline) is still
-    /// ahead as a rule: stop until then, and drop the guard to tell the daemon
-    /// that you have.
+    /// After a notification, the [`deadline`](Self::deadline) is usually still in
+    /// the future. Stop the work before it, and then drop the guard, so that the
+    /// daemon can grant the lock to the next waiter.
     ///
-    /// Cancel-safe, and may be called many times, also by several tasks.
+    /// # Cancel safety
+    /// Cancel-safe. Several tasks may wait at the same time, and each of them
+    /// receives the loss.
     pub async fn lost(&self) -> Loss {
         loop {
-            // Made before the look, so that no news in between is missed.
-            let news = self.bell.notified();
+            // Created before the check, so that no change in between is missed.
+            let changed = self.changed.notified();
             if let Some(loss) = self.loss() {
                 return loss;
             }
-            let look = self.deadline().min(Moment::now() + LOOK_EVERY);
+            let next_check = self.deadline().min(Moment::now() + CLOCK_CHECK_INTERVAL);
             tokio::select! {
                 biased;
-                () = news => {}
-                () = leasehold_runtime::sleep_until(look) => {}
+                () = changed => {}
+                () = leasehold_runtime::sleep_until(next_check) => {}
             }
         }
     }
 
-    /// Waits for the next warning: the daemon is stopping, or could not renew
-    /// its lease of late. A loss is not a warning: wait for
-    /// [`lost`](Self::lost) too.
+    /// Waits for the next warning: an operator asked the leader to step down, the
+    /// daemon is shutting down, or its lease renewals are failing. A loss is not
+    /// a warning; also wait for [`lost`](Self::lost).
     ///
-    /// Cancel-safe. Of several warnings since the last call, only the latest
-    /// is told; of several tasks that wait, one is.
+    /// Returns only the latest warning since the last call. If several tasks
+    /// wait, one of them receives it.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
     pub async fn at_risk(&self) -> Risk {
         loop {
-            let news = self.bell.notified();
+            let changed = self.changed.notified();
             if let Some((number, risk)) = self.session.risk(self.grant)
-                && self.warned.fetch_max(number, Ordering::AcqRel) < number
+                && self.last_warning.fetch_max(number, Ordering::AcqRel) < number
             {
                 return risk;
             }
-            news.await;
+            changed.await;
         }
     }
 
-    /// Gives the lock back, and waits until the daemon has confirmed it.
+    /// Releases the lock, and waits until the daemon has confirmed the release.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the lock was lost before: what was done under it may
-    /// not have been protected. [`Error::Unavailable`] if the daemon did not
-    /// confirm the release in time, or could not do it now; it is tried again
-    /// in the background.
+    /// [`Error::Lost`] if the lock was already lost: the preceding work may not
+    /// have been protected. [`Error::Unavailable`] if the daemon did not confirm
+    /// the release within the connect timeout, or could not perform it now; the
+    /// release is retried in the background.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock is released in the background.
     pub async fn release(mut self) -> Result<(), Error> {
         if let Some(loss) = self.loss() {
-            return Err(loss.of(self.name()));
+            return Err(loss.into_error(self.name()));
         }
-        self.let_go = true;
+        self.released = true;
         self.session.release(self.grant).await
     }
 
-    /// The same lock, for those who see to it besides the guard.
+    /// Returns the session and the grant.
     pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
         (&self.session, self.grant)
     }
 
-    /// The latest warning.
+    /// Returns the latest warning.
     pub(crate) fn risk(&self) -> Option<Risk> {
         self.session.risk(self.grant).map(|(_, risk)| risk)
     }
@@ -228,8 +247,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.let_go {
-            self.session.let_go(self.grant);
+        if !self.released {
+            self.session.drop_user(self.grant);
         }
     }
 }

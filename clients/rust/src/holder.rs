@@ -1,4 +1,4 @@
-//! Who holds a lock, as holders tell about themselves.
+//! Description of a holder.
 
 use std::{collections::BTreeMap, env, fmt, path::Path};
 
@@ -6,27 +6,27 @@ use prost::Message;
 
 use crate::{Error, pb};
 
-/// The protocol's limit for a description, in its encoded form.
-const MOST_BYTES: usize = 1024;
+/// Limit of the protocol for the encoded description.
+const MAX_HOLDER_BYTES: usize = 1024;
 
-/// A description of a holder, told by the holder itself: for people, never for
-/// decisions.
+/// Human-readable description of a holder, as the holder's client sent it. Not
+/// authenticated: never base a decision on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The program or client library, such as "billing 2.3".
+    /// Program or client library, for example "billing 2.3".
     pub client: String,
-    /// The machine.
+    /// Host name.
     pub host: String,
-    /// The process, if it is known.
+    /// Process ID, if known.
     pub pid: Option<u32>,
-    /// The Kubernetes pod, if there is one.
+    /// Kubernetes pod, if any.
     pub pod: Option<String>,
-    /// Anything else that helps a person.
+    /// Further labels.
     pub labels: BTreeMap<String, String>,
 }
 
 impl Holder {
-    /// This process.
+    /// Returns the description of this process.
     pub(crate) fn this_process() -> Self {
         Self {
             client: format!("{} (leasehold-client {})", program(), env!("CARGO_PKG_VERSION")),
@@ -37,8 +37,7 @@ impl Holder {
         }
     }
 
-    /// The description for the wire, refused if it is larger than the protocol
-    /// allows.
+    /// Encodes the description. Fails if it exceeds the limit of the protocol.
     pub(crate) fn encoded(&self) -> Result<pb::Holder, Error> {
         let holder = pb::Holder {
             client: self.client.clone(),
@@ -48,13 +47,12 @@ impl Holder {
             labels: self.labels.clone().into_iter().collect(),
         };
         let bytes = holder.encoded_len();
-        if bytes > MOST_BYTES {
-            return Err(Error::invalid(
-                "holder",
-                format!(
-                    "the description of the holder (client name, host, pod, labels) takes {bytes} bytes; at most {MOST_BYTES} are allowed"
-                ),
-            ));
+        if bytes > MAX_HOLDER_BYTES {
+            let message = format!(
+                "the holder description (client name, host, pod, labels) is too large: {bytes} \
+                 bytes; the maximum is {MAX_HOLDER_BYTES}"
+            );
+            return Err(Error::invalid("holder", message));
         }
         Ok(holder)
     }
@@ -73,7 +71,7 @@ impl From<pb::Holder> for Holder {
 }
 
 impl fmt::Display for Holder {
-    /// Such as `billing 2.3 on web-1 (pid 712, pod web-1-x)`.
+    /// For example `billing 2.3 on web-1 (pid 712, pod web-1-x)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.client.is_empty() { "an unnamed client" } else { &self.client })?;
         if !self.host.is_empty() {
@@ -110,8 +108,9 @@ fn program() -> String {
         .unwrap_or_else(|| "unnamed".to_owned())
 }
 
-/// The pod that this process runs in: told by `POD_NAME`; in Kubernetes the
-/// host name is the pod's unless the pod uses its node's network.
+/// Returns the pod of this process: `POD_NAME`, or else the host name if the
+/// process runs in Kubernetes. With the host network, the host name is that of
+/// the node.
 fn pod(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     variable("POD_NAME").or_else(|| {
         variable("KUBERNETES_SERVICE_HOST")?;
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_like_a_sentence() {
+    fn display_lists_known_details() {
         let mut holder =
             Holder { client: "billing 2.3".into(), host: "web-1".into(), ..Holder::default() };
         assert_eq!(holder.to_string(), "billing 2.3 on web-1");
@@ -137,26 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn it_survives_the_wire() {
+    fn holder_round_trips_through_protocol() {
         let mut holder = Holder::this_process();
         holder.labels.insert("job".into(), "nightly".into());
-        let wire = holder.encoded().expect("it is small");
+        let wire = holder.encoded().expect("within the limit");
         assert_eq!(Holder::from(wire), holder);
         assert_eq!(Holder::from(pb::Holder::default()), Holder::default());
     }
 
     #[test]
-    fn a_description_above_the_limit_is_refused() {
-        let holder = Holder { client: "x".repeat(MOST_BYTES), ..Holder::default() };
+    fn description_over_limit_is_refused() {
+        let holder = Holder { client: "x".repeat(MAX_HOLDER_BYTES), ..Holder::default() };
         let Err(Error::Invalid { field, message }) = holder.encoded() else {
-            panic!("it was accepted")
+            panic!("the description was accepted")
         };
         assert_eq!(field, "holder");
         assert!(message.contains("1024"), "{message}");
     }
 
     #[test]
-    fn the_pod_is_taken_from_kubernetes_only() {
+    fn host_name_is_pod_only_in_kubernetes() {
         let with = |known: &'static [(&str, &str)]| {
             pod(move |key| known.iter().find(|(k, _)| *k == key).map(|(_, v)| (*v).to_owned()))
         };

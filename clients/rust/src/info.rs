@@ -1,45 +1,44 @@
-//! Locks, seen from outside.
+//! State of locks as clients and operators read it.
 
 use std::time::Duration;
 
 use crate::{Holder, Token, holder, pb};
 
-/// A lock as the daemon saw it when it answered.
+/// State of a lock at the time of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// The namespace that the name belongs to.
+    /// Namespace of the lock.
     pub namespace: String,
-    /// The lock's name.
+    /// Name of the lock.
     pub name: String,
-    /// Whether a session holds it.
+    /// True if a session holds the lock.
     pub held: bool,
-    /// Who, if it is held and known.
+    /// Holder, if held and known.
     pub holder: Option<Holder>,
-    /// The holding session, if it is a session of this daemon.
+    /// Session of the holder, if it is a session of this daemon.
     pub session_id: Option<String>,
-    /// The holder's token, if it is held and known.
+    /// Token of the holder, if held and known.
     pub token: Option<Token>,
-    /// For how long it has been held, if it is known.
+    /// Time since the grant, if held and known.
     pub held_for: Option<Duration>,
-    /// How many acquires wait for it at this daemon.
+    /// Number of acquires that wait for the lock at this daemon.
     pub waiting: u32,
-    /// True once the holder has been told that its grant is lost and has not
-    /// let go yet.
+    /// True if the holder was notified of the loss of its grant and has not
+    /// released the lock yet.
     pub ending: bool,
-    /// The daemon that the holder is a client of, if it is a peer of the daemon
-    /// that answered, and known.
+    /// Daemon of the holder, if it is a peer of the responding daemon and known.
     pub daemon: Option<DaemonInfo>,
 }
 
-/// A daemon that holds a lease, as its record describes it.
+/// Daemon that holds a lease, as described in the record of the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonInfo {
     /// Host name and process ID, human-readable.
     pub description: String,
-    /// Address at which it can be reached, if known. A hint.
+    /// Address of the daemon, if known. It may be out of date.
     pub endpoint: Option<String>,
-    /// Name of the only host on which `endpoint` can be used, if there is only
-    /// one.
+    /// Name of the host to which `endpoint` is restricted; `None` if `endpoint`
+    /// works on any host.
     pub host: Option<String>,
 }
 
@@ -79,31 +78,30 @@ impl From<pb::LockInfo> for LockInfo {
     }
 }
 
-/// A lock and how it is stored. The answer to
+/// State of a lock including its record in the store. Response to
 /// [`Client::inspect_stored`](crate::Client::inspect_stored).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredInfo {
-    /// The lock as it is now.
+    /// State of the lock.
     pub lock: LockInfo,
-    /// Where the daemon keeps its leases, for people.
+    /// Human-readable description of the store of the daemon.
     pub store: String,
-    /// Where this lock is kept, such as the path of its blob.
+    /// Location of the lock in the store, for example the path of its blob.
     pub location: Option<String>,
-    /// The last break that was noted with the lock: who, and why.
+    /// Last break recorded with the lock: operator and reason.
     pub last_break: Option<(String, String)>,
-    /// How often the daemon has called its storage since it was started, for
-    /// all locks.
+    /// Storage calls of the daemon since its start, for all locks.
     pub calls: Vec<StorageCalls>,
 }
 
-/// A counter of calls to the storage.
+/// Counter of storage calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageCalls {
-    /// What was done, such as "renew".
+    /// Operation, for example "renew".
     pub operation: String,
-    /// Why, such as "grant".
+    /// Purpose of the calls, for example "grant".
     pub purpose: String,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
 }
 
@@ -127,60 +125,60 @@ impl From<pb::InspectResponse> for StoredInfo {
     }
 }
 
-/// What is known of a token.
+/// Relation of a token to the current grant of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenState {
     /// The lock is held with this token.
     Current,
-    /// The lock is held with a greater token: this one is fenced.
+    /// The lock is held with a higher token; fenced resources refuse this one.
     Stale,
-    /// The lock is not held: this token is of a grant that has ended, or of
-    /// none.
+    /// The lock is not held. The token belongs to an earlier grant or was never
+    /// issued.
     NotHeld,
-    /// The lock is held with a lower token: this one was never granted.
+    /// The lock is held with a lower token; this one was never issued.
     NeverGranted,
-    /// The lock is held through another daemon, and only that one knows whether
-    /// with this token or with another of the same hold.
+    /// A peer of the daemon has the lease, and only that peer knows which token
+    /// of the hold is current.
     Unknown,
 }
 
-/// The answer to [`Client::check`](crate::Client::check).
+/// Response to [`Client::check`](crate::Client::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is known of the token. It may be out of date when it arrives: a
-    /// resource that must be safe compares tokens itself.
+    /// State of the token. It may be out of date on arrival; a fenced resource
+    /// compares tokens itself.
     pub state: TokenState,
-    /// The lock as it is now.
+    /// State of the lock.
     pub lock: LockInfo,
 }
 
 /// Response to [`Client::break_lock`](crate::Client::break_lock).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// False if nobody held the lock: then nothing was done.
+pub struct BreakResult {
+    /// False if the lock was not held; the request then had no effect.
     pub broken: bool,
-    /// The lock as it was before.
+    /// State of the lock before the break.
     pub lock: LockInfo,
-    /// The lock is free for others after this long at the latest, earlier if
-    /// the holder lets go.
+    /// Maximum time until the lock is free. The lock is free earlier if the
+    /// holder releases it.
     pub free_within: Duration,
 }
 
-/// What to [watch](crate::Client::watch).
+/// Locks to [watch](crate::Client::watch).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The one lock of this name.
+    /// The lock with this name.
     Name(String),
-    /// All locks whose name begins with this; empty means all of the
-    /// namespace.
+    /// All locks whose name starts with this prefix; an empty prefix selects the
+    /// whole namespace.
     Prefix(String),
 }
 
-/// A lock's state, at first or after a change.
+/// Initial or changed state of a watched lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The lock as it is now.
+    /// State of the lock.
     pub lock: LockInfo,
-    /// True for the states that were there when the watch began.
+    /// True for the states sent at the start of the watch.
     pub initial: bool,
 }

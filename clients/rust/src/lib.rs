@@ -1,36 +1,38 @@
-//! Locks that several programs share and leaders that they elect, from a
-//! Leasehold daemon.
+//! Client for the Leasehold daemon: distributed locks and leader elections with
+//! fencing tokens.
 //!
-//! # What is not guaranteed
+//! # What a lock does not guarantee
 //!
-//! **A paused holder may still act.** A process can be stopped for longer than
-//! its grant lasts (by the scheduler, a debugger, a suspended machine), and go
-//! on after somebody else was granted the lock, before it has had a chance to
-//! look at the clock. No lock service can prevent that. So **pass the
-//! [token](Guard::token) to the resource** that the lock protects, and let the
-//! resource refuse a token that is lower than the greatest it has seen: every
-//! grant of a lock carries a greater token than all grants before.
+//! **A lock can't stop a paused process.** A process can be paused past its
+//! deadline by the scheduler, a debugger or a suspended machine, and resume
+//! before it checks a clock. By then another client may hold the lock. No lock
+//! service prevents that. Therefore **pass the [token](Guard::token) to the
+//! protected resource**, and let the resource refuse a token lower than the
+//! highest it has seen. The token of a grant is higher than the tokens of all
+//! earlier grants of the lock.
 //!
-//! **Locks are not reentrant.** Every acquire competes on its own, also within
-//! one [`Client`]: two tasks that acquire the same lock exclude each other, and
-//! a task that acquires a lock which it already holds waits for itself. The
-//! progress of such a wait says that the holder is the
+//! **Locks are not reentrant.** Every acquire competes separately, also within
+//! one [`Client`]. Two tasks that acquire the same lock exclude each other, and
+//! a task that acquires a lock it already holds deadlocks. The progress of such
+//! an acquire reports that the holder is the
 //! [same session](Progress::held_by_same_session).
 //!
-//! **The end of the program does not wait for what is still on its way.** Call
-//! [`Guard::release`] or [`Client::close`] before, or the lock stays taken until
-//! the session's ttl has passed.
+//! **Pending messages are not flushed at exit.** Call [`Guard::release`] or
+//! [`Client::close`] before the program ends. Otherwise the lock may stay held
+//! until the session TTL has elapsed.
 //!
-//! # What is
+//! # What it guarantees
 //!
-//! As long as clocks drift by less than 1/500 and a holder stops at its
-//! [deadline](Guard::deadline), one holder at a time. A holder learns
-//! [that it lost](Guard::lost) no later than its deadline, from its own clock,
-//! even if the daemon and the network are gone. Keep-alive, reconnecting and
-//! taking up the session again are automatic: a connection that breaks for less
-//! than the ttl costs no lock.
+//! - **Mutual exclusion**, as long as clocks drift by less than 1/500 and each
+//!   holder stops at its [deadline](Guard::deadline).
+//! - **Timely loss.** A holder learns of a [loss](Guard::lost) no later than at
+//!   its deadline, from its own clock, even if the daemon and the network are
+//!   unreachable.
+//! - **Automatic recovery.** The client sends keep-alives, reconnects and
+//!   resumes its session. A disconnect shorter than the session TTL loses no
+//!   lock.
 //!
-//! # Use
+//! # Locks
 //!
 //! ```no_run
 //! # async fn write_orders(token: leasehold_client::Token) {}
@@ -43,7 +45,8 @@
 //! # }
 //! ```
 //!
-//! Or with work that is dropped where it stands when the lock is lost:
+//! [`Client::with_lock`] runs an async closure under a lock, and drops its
+//! future if the lock is lost:
 //!
 //! ```no_run
 //! # async fn write_orders(token: leasehold_client::Token) -> usize { 0 }
@@ -53,7 +56,7 @@
 //! # }
 //! ```
 //!
-//! How long to wait, and what to do if it was in vain:
+//! An acquire with a time limit:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -71,9 +74,9 @@
 //!
 //! # Resources of a storage account
 //!
-//! The lock that is [designated] for a table, a blob, a container,
-//! a queue or a file share has a name that follows from the resource, so that
-//! all programs that touch it agree without talking:
+//! The name of the lock that is [designated] for a table, a blob, a container, a
+//! queue or a file share is derived from the resource. All programs that access
+//! the resource therefore use the same lock, without further configuration:
 //!
 //! ```no_run
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
@@ -84,21 +87,21 @@
 //!
 //! # Fenced resources
 //!
-//! The crate `leasehold-fence` has resources that refuse a stale holder, as the
-//! first section asks for: tables and blobs of a storage account, servers of HTTP
-//! and gRPC, databases, and the comparison of tokens itself.
+//! The crate `leasehold-fence` provides resources that refuse a stale holder:
+//! tables and blobs of a storage account, HTTP and gRPC servers, databases, and
+//! the comparison of tokens itself.
 //!
 //! # Elections
 //!
-//! An election is a lock whose holder shows a value: "exactly one of my
-//! replicas does this, and the others know which". What is not guaranteed for
-//! locks is not guaranteed here: pass the [token](Guard::token) on.
+//! An election is a lock whose holder publishes a value: exactly one replica
+//! does the work, and all others can read which one. The limits of locks apply:
+//! pass the [token](Guard::token) to the protected resources.
 //!
 //! ```no_run
 //! # async fn schedule(token: leasehold_client::Token) {}
 //! # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
 //! let election = client.election("scheduler").value("10.0.0.7:8080");
-//! // Whenever this worker leads, until the work ends by itself.
+//! // Runs `schedule` in each leadership of this replica, until it returns.
 //! election.run_as_leader(async |leadership| schedule(leadership.token()).await).await?;
 //! # Ok(())
 //! # }
@@ -109,21 +112,24 @@
 //! let mut observer = client.election("scheduler").observe();
 //! loop {
 //!     match observer.next().await?.leader {
-//!         Some(leader) => println!("{} leads", String::from_utf8_lossy(&leader.value)),
-//!         None => println!("nobody leads"),
+//!         Some(leader) => println!("leader: {}", String::from_utf8_lossy(&leader.value)),
+//!         None => println!("no leader"),
 //!     }
 //! }
 //! # }
 //! ```
 //!
-//! The [errors](Error) are sorted by what to do about them. Everything here
-//! needs a tokio runtime with its timers and I/O enabled.
+//! # Errors and runtime
+//!
+//! The variants of [`Error`] correspond to the caller's next step. The crate
+//! requires a tokio runtime with timers and I/O enabled.
 #![forbid(unsafe_code)]
 
 pub mod designated;
 
 use leasehold_protocol::v1 as pb;
 
+mod admin;
 mod backoff;
 mod break_request;
 mod builder;
@@ -135,7 +141,6 @@ mod error;
 mod guard;
 mod holder;
 mod info;
-mod look;
 mod name;
 mod request;
 mod session;
@@ -143,22 +148,23 @@ mod status;
 mod value;
 mod wait_options;
 
+pub use admin::{List, WatchStream};
 pub use break_request::BreakRequest;
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use election::{
-    Campaign, Election, ElectionState, Leader, Leadership, Observer, StepDownRequest, SteppedDown,
+    Campaign, Election, ElectionState, Leader, Leadership, Observer, StepDownRequest,
+    StepDownResult,
 };
 pub use endpoints::Endpoints;
 pub use error::Error;
 pub use guard::{Guard, Loss, Operator, Risk};
 pub use holder::Holder;
 pub use info::{
-    Broken, Change, Check, DaemonInfo, LockInfo, StorageCalls, StoredInfo, TokenState, Watch,
+    BreakResult, Change, Check, DaemonInfo, LockInfo, StorageCalls, StoredInfo, TokenState, Watch,
 };
 #[doc(inline)]
 pub use leasehold_time::Moment;
 pub use leasehold_types::{ParseTokenError, Reason, Token};
-pub use look::{List, Watching};
 pub use request::{LockRequest, Progress};
 pub use session::SessionInfo;

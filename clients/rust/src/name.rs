@@ -1,5 +1,5 @@
-//! The protocol's rules for names, checked before anything is sent: a message
-//! that the stream can't carry would take the whole session down with it.
+//! Validation of names before they are sent. A message that violates the
+//! protocol would end the stream and thereby affect the whole session.
 
 use leasehold_types::{
     Namespace,
@@ -8,7 +8,7 @@ use leasehold_types::{
 
 use crate::{Error, pb};
 
-/// Returns the reference to a lock, if its namespace and name are valid.
+/// Returns the reference to a lock. Fails if its namespace or name is invalid.
 pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error> {
     check_namespace(namespace)?;
     LockName::check(name).map_err(|InvalidName { field, problem }| {
@@ -17,7 +17,7 @@ pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error
     Ok(pb::LockRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
-/// Checks a namespace; empty stands for the default one.
+/// Checks a namespace; the empty string selects the default one.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     Namespace::check(namespace).map_err(|InvalidName { field, problem }| {
         Error::invalid(field, format!("invalid namespace: {problem}"))
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_protocol_allows() {
+    fn lock_names_follow_protocol_limits() {
         for name in ["a", "orders/2024 #7", "Ünïcode", &"x".repeat(256)] {
             assert_eq!(refused_field("default", name), None, "{name}");
         }

@@ -1,4 +1,4 @@
-//! Asking for a lock.
+//! Request for a lock.
 
 use std::{fmt, pin::Pin, time::Duration};
 
@@ -7,28 +7,27 @@ use crate::{
     wait_options::{WaitOptions, wait_option_methods},
 };
 
-/// How a waiting acquire stands.
+/// Progress of a waiting acquire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How many waiters are served before it, plus one; 0 while it is not in
-    /// the queue.
+    /// Position in the queue of the daemon, counted from 1; 0 while the acquire
+    /// is not in the queue.
     pub position: u32,
-    /// Who holds the lock now, if it is known.
+    /// Current holder, if known.
     pub holder: Option<Holder>,
-    /// For how long, if it is known.
+    /// Time since the grant of the holder, if known.
     pub held_for: Option<Duration>,
-    /// Whether the holder is another acquire of the same session.
+    /// True if the holder is another acquire of the same session.
     pub held_by_same_session: bool,
-    /// Anything out of the ordinary, for people; empty as a rule.
+    /// Human-readable note on an unusual condition; usually empty.
     pub note: String,
 }
 
 pub(crate) type OnProgress = Box<dyn FnMut(Progress) + Send>;
 
-/// Request for a lock. Made by [`Client::lock`].
+/// Request for a lock. Created by [`Client::lock`].
 ///
-/// Send it with [`acquire`](Self::acquire) or, which is the same, by awaiting
-/// it:
+/// Send it with [`acquire`](Self::acquire), or await the request itself:
 ///
 /// ```no_run
 /// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
@@ -51,54 +50,62 @@ impl LockRequest {
 
     wait_option_methods!();
 
-    /// The longest time for which the lock may be held: at least 1 s. The
-    /// grant is lost afterwards, however alive its holder is.
+    /// Sets the maximum hold time, at least 1 s. The grant is lost when it has
+    /// elapsed, even if the holder sends keep-alives. Default: no limit.
     pub fn max_hold_time(mut self, limit: Duration) -> Self {
         self.max_hold_time = Some(limit);
         self
     }
 
-    /// Waits for the lock. Dropping the future takes the request back.
+    /// Acquires the lock, and waits for it as configured. Without a limit, waits
+    /// until the lock is granted, also while the daemon is unreachable.
     ///
     /// # Errors
-    /// [`Error::NotGranted`] if somebody else has the lock,
-    /// [`Error::Unavailable`] if the daemon can't be reached or can't serve
-    /// this, [`Error::Invalid`] if the request can't be served by any daemon,
-    /// [`Error::NeedsOperator`] and [`Error::Incompatible`] as they say.
+    /// - [`Error::NotGranted`]: another acquire held the lock until the end of the
+    ///   wait.
+    /// - [`Error::Unavailable`]: the daemon is unreachable, or can't serve the
+    ///   request now.
+    /// - [`Error::Invalid`]: the request is invalid.
+    /// - [`Error::NeedsOperator`] and [`Error::Incompatible`], as described there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request. A grant that was already on its
+    /// way is released. A new request joins the queue at its end.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let lock = name::lock_ref(self.client.namespace(), &self.name)?;
         let Self { client, options, max_hold_time, .. } = self;
-        let (terms, on_progress) = (options.terms(max_hold_time, None), options.on_progress());
-        client.any_session().acquire(lock, options.wait, terms, on_progress).await
+        let acquire_options = options.acquire_options(max_hold_time, None);
+        let on_progress = options.on_progress();
+        client.session_or_new().acquire(lock, options.wait, acquire_options, on_progress).await
     }
 
-    /// Acquires the lock if it is free, without waiting for a holder, whatever
-    /// [wait](Self::wait) is set. Returns `None` if the lock is held. To learn
-    /// by whom, use [`no_wait`](Self::no_wait) and [`acquire`](Self::acquire),
-    /// whose error names the holder.
+    /// Acquires the lock if it is free. Returns `None` if it is held. Does not
+    /// wait for a holder, regardless of the configured [wait](Self::wait).
+    ///
+    /// For a description of the holder, use [`no_wait`](Self::no_wait) and
+    /// [`acquire`](Self::acquire), whose error contains it.
     ///
     /// ```no_run
     /// # async fn example(client: leasehold_client::Client) -> Result<(), leasehold_client::Error> {
     /// if let Some(guard) = client.lock("nightly-report").try_acquire().await? {
-    ///     println!("it is this program's turn, with token {}", guard.token());
+    ///     println!("acquired with token {}", guard.token());
     /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), except [`Error::NotGranted`].
+    /// The errors of [`acquire`](Self::acquire), except [`Error::NotGranted`].
     pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
         granted_or_held(self.no_wait().acquire().await)
     }
 
-    /// Acquires the lock, does `work`, and gives the lock back. When the lock
-    /// is lost, `work` is dropped where it stands and the answer is
-    /// [`Error::Lost`]; it is the same if `work` has ended but only after the
-    /// lock was lost.
+    /// Acquires the lock, runs `work`, and releases the lock. If the lock is lost,
+    /// drops `work` at its current await point and returns [`Error::Lost`]. Also
+    /// returns [`Error::Lost`] if `work` completed only after the loss.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and [`Error::Lost`].
+    /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`].
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.acquire().await?;
         let outcome = tokio::select! {
@@ -108,12 +115,12 @@ impl LockRequest {
         };
         match outcome {
             Ok(done) => {
-                // What was done is done, whether or not the release is
-                // confirmed; it is tried again in the background.
+                // The result is valid even if the release is not confirmed; it
+                // is retried in the background.
                 let _ = guard.release().await;
                 Ok(done)
             }
-            Err(loss) => Err(loss.of(guard.name())),
+            Err(loss) => Err(loss.into_error(guard.name())),
         }
     }
 }
@@ -122,13 +129,13 @@ impl IntoFuture for LockRequest {
     type Output = Result<Guard, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Sends the request, as [`acquire`](LockRequest::acquire) does.
+    /// Equivalent to [`acquire`](LockRequest::acquire).
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.acquire())
     }
 }
 
-/// Turns the refusal of a request that does not wait into `None`.
+/// Converts the refusal of a request that does not wait into `None`.
 pub(crate) fn granted_or_held<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
     match outcome {
         Ok(granted) => Ok(Some(granted)),

@@ -1,4 +1,4 @@
-//! Reads gRPC statuses. The only place that does.
+//! Conversion of gRPC statuses to errors. No other module reads statuses.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -8,14 +8,14 @@ use tonic_types::StatusExt;
 
 use crate::{Error, Reason, pb};
 
-/// The reason that the daemon gave, if it gave one.
+/// Returns the reason in the details of a status, if any.
 pub(crate) fn reason(status: &Status) -> Option<Reason> {
     let info = status.get_details_error_info().filter(|info| info.domain == "leasehold")?;
     let reason = pb::Reason::from_str_name(&format!("REASON_{}", info.reason))?;
     Some(leasehold_protocol::reason_from_wire(reason))
 }
 
-/// What the caller of a failed call should do.
+/// Converts the status of a failed call.
 pub(crate) fn error(status: &Status) -> Error {
     let message = message(status);
     let retry_after = retry_after(status);
@@ -42,14 +42,15 @@ pub(crate) fn error(status: &Status) -> Error {
         }
         (None, Code::DataLoss) => Error::NeedsOperator { lock: lock(), message },
         (None, Code::Unimplemented) => Error::Incompatible {
-            message: format!("this daemon does not offer what was asked for: {message}"),
+            message: format!("the daemon does not support this request: {message}"),
         },
         (None, _) => Error::Unavailable { message, retry_after },
     }
 }
 
-/// When to try again. Not read by the library: it panics on the lowest number
-/// of seconds, in builds that check for overflow.
+/// Returns the retry delay in the details of a status. The decoder of
+/// `tonic_types` is not used, because it panics on the minimum number of seconds
+/// in builds with overflow checks.
 fn retry_after(status: &Status) -> Option<Duration> {
     let all = tonic_types::pb::Status::decode(status.details()).ok()?.details;
     let info = all.iter().find(|any| any.type_url == "type.googleapis.com/google.rpc.RetryInfo")?;
@@ -58,8 +59,8 @@ fn retry_after(status: &Status) -> Option<Duration> {
     Some(Duration::new(u64::try_from(delay.seconds).ok()?, nanos))
 }
 
-/// What happened, for people: the daemon's words, or the causes of a failure
-/// of the connection.
+/// Returns a human-readable message: that of the daemon, or the causes of a
+/// failed connection.
 pub(crate) fn message(status: &Status) -> String {
     match status.source() {
         Some(source) => causes(source),
@@ -68,8 +69,8 @@ pub(crate) fn message(status: &Status) -> String {
     }
 }
 
-/// Innermost cause of a failed connection. An error of the operating system is
-/// reduced to its kind, as in "connection refused".
+/// Returns the innermost cause of a failed connection. An error of the operating
+/// system is reduced to its kind, as in "connection refused".
 pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut root = error;
     while let Some(cause) = root.source() {
@@ -81,18 +82,18 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// An error with its causes, each said once.
+/// Formats an error with its causes, without repetitions.
 pub(crate) fn causes(error: &dyn StdError) -> String {
-    let mut said = error.to_string();
+    let mut message = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let words = cause.to_string();
-        if !said.contains(&words) {
-            said = format!("{said}: {words}");
+        let text = cause.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
         }
         next = cause.source();
     }
-    said
+    message
 }
 
 #[cfg(test)]
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_says_what_to_do() {
+    fn reason_selects_error_variant() {
         let message = || "what happened".to_owned();
         let retry = Error::Unavailable {
             message: message(),
@@ -138,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn reasons_of_others_are_not_read() {
+    fn reason_of_other_domain_is_ignored() {
         let mut details = ErrorDetails::new();
         details.set_error_info("INVALID", "elsewhere", HashMap::new());
-        let status = Status::with_error_details(Code::Unavailable, "away", details);
+        let status = Status::with_error_details(Code::Unavailable, "offline", details);
         assert_eq!(reason(&status), None);
-        assert_eq!(error(&status), Error::unavailable("away"));
+        assert_eq!(error(&status), Error::unavailable("offline"));
         assert_eq!(reason(&with_reason(Code::Unknown, "NEW_ONE")), None);
     }
 
@@ -156,15 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn without_details_the_code_decides() {
+    fn status_code_selects_error_without_details() {
         assert!(matches!(error(&Status::unimplemented("no")), Error::Incompatible { .. }));
         assert!(matches!(error(&Status::invalid_argument("no")), Error::Invalid { .. }));
         assert!(matches!(error(&Status::internal("no")), Error::Unavailable { .. }));
         assert_eq!(message(&Status::new(Code::Unavailable, "")), Code::Unavailable.description());
     }
 
-    /// What calls answer with, which is taken over field by field.
-    fn answers(bytes: &[u8]) -> usize {
+    /// Converts responses of calls; returns the number of decodable ones.
+    fn convert_responses(bytes: &[u8]) -> usize {
         let lock = pb::LockInfo::decode(bytes).map(LockInfo::from);
         let election = pb::ElectionState::decode(bytes).map(ElectionState::from);
         if let Ok(holder) = pb::Holder::decode(bytes).map(Holder::from) {
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_call_is_answered_with_says_what_to_do_fuzzed() {
+    fn any_status_converts_to_error_fuzzed() {
         let seeds = ["INVALID", "DATA_LOSS", "PROTOCOL", "RECOVERING", "HELD", "NEW_ONE"];
         let seeds = seeds.map(|reason| {
             let status = with_reason(Code::Aborted, reason);
@@ -196,7 +197,7 @@ mod tests {
                     _ => {}
                 }
             }
-            let read = answers(&details);
+            let read = convert_responses(&details);
             let status = Status::with_details(Code::from_i32(code), text, details.into());
             let error = error(&status);
             assert!(!error.to_string().is_empty(), "{error:?}");

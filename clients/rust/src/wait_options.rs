@@ -1,4 +1,4 @@
-//! Options that acquiring a lock and campaigning for a leadership share.
+//! Options shared by lock requests and campaigns.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -8,7 +8,7 @@ use std::{
 use crate::{
     Progress,
     request::OnProgress,
-    session::{Terms, Wait},
+    session::{AcquireOptions, Wait},
     value::Value,
 };
 
@@ -44,8 +44,12 @@ impl WaitOptions {
         }))
     }
 
-    pub(crate) fn terms(&self, max_hold_time: Option<Duration>, value: Option<Value>) -> Terms {
-        Terms { max_hold_time, lease_duration: self.lease_duration, value }
+    pub(crate) fn acquire_options(
+        &self,
+        max_hold_time: Option<Duration>,
+        value: Option<Value>,
+    ) -> AcquireOptions {
+        AcquireOptions { max_hold_time, lease_duration: self.lease_duration, value }
     }
 }
 
@@ -53,7 +57,8 @@ impl WaitOptions {
 /// that locks and elections have the same ones.
 macro_rules! wait_option_methods {
     () => {
-        /// Waits at most this long.
+        /// Sets the maximum time to wait. Zero is equivalent to
+        /// [`no_wait`](Self::no_wait).
         pub fn wait(mut self, limit: Duration) -> Self {
             self.options.set_wait(limit);
             self
@@ -66,17 +71,17 @@ macro_rules! wait_option_methods {
             self
         }
 
-        /// Waits without a limit, also while the daemon is unreachable. This is
-        /// the default.
+        /// Waits without a time limit, also while the daemon is unreachable. This
+        /// is the default.
         pub fn wait_forever(mut self) -> Self {
             self.options.wait = crate::session::Wait::Forever;
             self
         }
 
-        /// Sets the duration of the storage lease, if it must be acquired for
-        /// this request: 15 to 60 whole seconds. After a crash of the daemon, a
-        /// shorter lease frees the lock earlier; a longer one survives longer
-        /// storage outages. The default is the daemon's setting.
+        /// Sets the duration of the storage lease, if this request acquires one:
+        /// 15 to 60 whole seconds. After a crash of the daemon, a shorter lease
+        /// frees the lock earlier; a longer one survives longer storage outages.
+        /// Default: the setting of the daemon.
         pub fn lease_duration(mut self, duration: Duration) -> Self {
             self.options.lease_duration = Some(duration);
             self

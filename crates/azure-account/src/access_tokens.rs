@@ -1,5 +1,5 @@
-//! Access tokens from Entra ID: fetched by a task of their own, and ahead of
-//! time, so that no call to the storage waits while the last token is valid.
+//! Access tokens from Entra ID. A separate task fetches them ahead of time, so
+//! that no storage call waits while the last access token is valid.
 
 use std::{
     fmt,
@@ -24,37 +24,38 @@ use tokio::sync::watch;
 
 use crate::CredentialSource;
 
-/// The next token is fetched when the present one has less than this left. The
-/// SDK's caches give out the old one until then.
-const AHEAD: Span = Span::minutes(5);
+/// Remaining lifetime below which the next access token is fetched. The SDK's
+/// caches return the old one until then.
+const REFRESH_BEFORE: Span = Span::minutes(5);
 
-/// A token with less than this left is not used any more.
-const LAST: Span = Span::minutes(1);
+/// Minimum remaining lifetime of an access token that is used.
+const MIN_LIFETIME: Span = Span::minutes(1);
 
-/// How long one source is given.
-const TRY: Duration = Duration::from_secs(15);
+/// Timeout of one source.
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How soon it is tried again to fetch ahead of time.
-const AGAIN: Duration = Duration::from_secs(10);
+/// Minimum interval between fetches ahead of time.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How quickly the metadata service of a machine answers, if there is one.
-const PROBE: Duration = Duration::from_secs(1);
+/// Timeout of the request that detects a machine's metadata service.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const METADATA_SERVICE: &str = "http://169.254.169.254/metadata/identity/oauth2/token";
 
-/// Credential source that the SDK refuses.
+/// Credential source that the SDK rejected.
 #[derive(Debug, thiserror::Error)]
-#[error("{credential} can't be used: {why}")]
+#[error("invalid credential ({credential}): {why}")]
 pub struct InvalidCredential {
     credential: &'static str,
     why: String,
 }
 
-/// Gets access tokens from the first of several sources that works.
+/// Credential that gets access tokens from the first of several sources that
+/// works.
 pub struct AccessTokens(Arc<Shared>);
 
 struct Shared {
     sources: Vec<Source>,
-    /// The first that worked. No other is asked any more.
+    /// Index of the first source that worked; the others are no longer tried.
     chosen: OnceLock<usize>,
     state: Mutex<State>,
 }
@@ -63,7 +64,8 @@ struct Shared {
 struct State {
     token: Option<AccessToken>,
     fetch: Option<watch::Receiver<Option<Fetched>>>,
-    begun: Option<Moment>,
+    /// Start of the latest fetch.
+    fetch_started: Option<Moment>,
 }
 
 type Fetched = Result<AccessToken, String>;
@@ -71,16 +73,16 @@ type Fetched = Result<AccessToken, String>;
 struct Source {
     name: &'static str,
     credential: Arc<dyn TokenCredential>,
-    /// Looked for first, if others come after it.
+    /// Set if the source's metadata service is probed before it is used.
     probe: Option<Transport>,
-    limit: Duration,
+    timeout: Duration,
 }
 
 impl AccessTokens {
-    /// Creates the credentials. Nothing is sent yet.
+    /// Creates the credentials. Sends nothing.
     ///
     /// # Errors
-    /// If the SDK refuses one of the sources.
+    /// If the SDK rejects one of the sources.
     pub fn new(
         sources: Vec<CredentialSource>,
         transport: &Transport,
@@ -93,7 +95,7 @@ impl AccessTokens {
             let credential = sdk_credential(from, transport)
                 .map_err(|error| InvalidCredential { credential: name, why: one_line(&error) })?;
             let probe = probed.then(|| transport.clone());
-            Ok(Source { name, credential, probe, limit: TRY })
+            Ok(Source { name, credential, probe, timeout: SOURCE_TIMEOUT })
         };
         Ok(Self::of(sources.into_iter().map(source).collect::<Result<_, _>>()?))
     }
@@ -103,15 +105,16 @@ impl AccessTokens {
         Self(Arc::new(Shared { sources, chosen: OnceLock::new(), state }))
     }
 
-    /// Name of the source that is used, or of all that will be tried.
+    /// Returns the name of the source in use, or of all candidates before one has
+    /// worked.
     #[must_use]
     pub fn name(&self) -> String {
         let names: Vec<_> = self.0.candidates().map(|(_, source)| source.name).collect();
         names.join(" or ")
     }
 
-    /// The request for a token that is under way, or a new one. It goes on also
-    /// if whoever waits for it gives up.
+    /// Returns the fetch in flight, or starts one. It continues even if every
+    /// waiter is dropped.
     fn fetch(&self, state: &mut State, scopes: &[&str]) -> watch::Receiver<Option<Fetched>> {
         if let Some(fetch) = &state.fetch
             && fetch.borrow().is_none()
@@ -121,11 +124,11 @@ impl AccessTokens {
         }
         let (sender, receiver) = watch::channel(None);
         state.fetch = Some(receiver.clone());
-        state.begun = Some(Moment::now());
+        state.fetch_started = Some(Moment::now());
         let shared = Arc::clone(&self.0);
         let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         tokio::spawn(async move {
-            let fetched = shared.ask(&scopes).await;
+            let fetched = shared.request(&scopes).await;
             if let Ok(token) = &fetched {
                 shared.state().token = Some(token.clone());
             }
@@ -142,27 +145,27 @@ impl Shared {
 
     fn candidates(&self) -> impl Iterator<Item = (usize, &Source)> {
         let chosen = self.chosen.get();
-        let may = move |number: &usize| chosen.is_none_or(|chosen| chosen == number);
-        self.sources.iter().enumerate().filter(move |(number, _)| may(number))
+        let is_candidate = move |number: &usize| chosen.is_none_or(|chosen| chosen == number);
+        self.sources.iter().enumerate().filter(move |(number, _)| is_candidate(number))
     }
 
-    async fn ask(&self, scopes: &[String]) -> Fetched {
-        let mut said = Vec::new();
+    async fn request(&self, scopes: &[String]) -> Fetched {
+        let mut failures = Vec::new();
         for (number, source) in self.candidates() {
-            match source.ask(scopes).await {
+            match source.request(scopes).await {
                 Ok(token) => {
                     self.chosen.get_or_init(|| number);
                     return Ok(token);
                 }
-                Err(why) => said.push(format!("{}: {why}", source.name)),
+                Err(why) => failures.push(format!("{}: {why}", source.name)),
             }
         }
-        Err(format!("no token from Entra ID ({})", said.join("; ")))
+        Err(format!("no access token from Entra ID ({})", failures.join("; ")))
     }
 }
 
 impl Source {
-    async fn ask(&self, scopes: &[String]) -> Fetched {
+    async fn request(&self, scopes: &[String]) -> Fetched {
         if let Some(transport) = &self.probe {
             probe(transport).await?;
         }
@@ -171,22 +174,22 @@ impl Source {
             token = self.credential.get_token(&scopes, None) => {
                 token.map_err(|error| one_line(&error))
             }
-            () = leasehold_runtime::sleep(self.limit) => {
-                Err(format!("no answer within {:?}", self.limit))
+            () = leasehold_runtime::sleep(self.timeout) => {
+                Err(format!("no response within {:?}", self.timeout))
             }
         }
     }
 }
 
-/// Whether there is a metadata service. It refuses a request without a certain
-/// header, which is answer enough.
+/// Checks that the machine has a metadata service. Any response proves it; the
+/// service refuses this request because a header is missing.
 async fn probe(transport: &Transport) -> Result<(), String> {
-    let absent = || "this machine has none".to_owned();
+    let absent = || "not available on this machine".to_owned();
     let mut request = Request::new(METADATA_SERVICE.parse().map_err(|_| absent())?, Method::Get);
     let context = Context::new();
     tokio::select! {
         answer = transport.send(&context, &mut request) => answer.map(drop).map_err(|_| absent()),
-        () = leasehold_runtime::sleep(PROBE) => Err(absent()),
+        () = leasehold_runtime::sleep(PROBE_TIMEOUT) => Err(absent()),
     }
 }
 
@@ -200,11 +203,12 @@ impl TokenCredential for AccessTokens {
         let mut fetch = {
             let mut state = self.0.state();
             if let Some(token) = state.token.clone() {
-                let left = token.expires_on - OffsetDateTime::from(clock::wall());
-                if left <= AHEAD && state.begun.is_none_or(|begun| (begun + AGAIN).has_passed()) {
+                let lifetime = token.expires_on - OffsetDateTime::from(clock::wall());
+                let may_refresh = |started: Moment| (started + REFRESH_INTERVAL).has_passed();
+                if lifetime <= REFRESH_BEFORE && state.fetch_started.is_none_or(may_refresh) {
                     drop(self.fetch(&mut state, scopes));
                 }
-                if left > LAST {
+                if lifetime > MIN_LIFETIME {
                     return Ok(token);
                 }
             }
@@ -215,7 +219,7 @@ impl TokenCredential for AccessTokens {
             Ok(Some(Ok(token))) => Ok(token),
             Ok(Some(Err(why))) => Err(Error::with_message(ErrorKind::Credential, why)),
             Ok(None) | Err(_) => {
-                Err(Error::with_message(ErrorKind::Credential, "the request for a token ended"))
+                Err(Error::with_message(ErrorKind::Credential, "the token request was canceled"))
             }
         }
     }
@@ -265,7 +269,7 @@ fn sdk_credential(
     })
 }
 
-/// Text of an error on one line, without the SDK's frame around it.
+/// Returns the text of an error on one line, without the text that the SDK adds.
 fn one_line(error: &Error) -> String {
     let text = error.to_string();
     let text = text.split("\nTo troubleshoot").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Account with all of its services, as the users of the fences describe it.
+//! Account with all its services, described by users of the fences.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,30 +14,30 @@ use crate::{
 };
 
 /// Default timeout of one call.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Invalid description of an account. The message quotes no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {problem}")]
+#[error("{subject} {problem}")]
 pub struct InvalidAccount {
-    what: &'static str,
+    subject: &'static str,
     problem: String,
 }
 
 impl InvalidAccount {
-    fn new(what: &'static str, problem: impl Into<String>) -> Self {
-        Self { what, problem: problem.into() }
+    fn new(subject: &'static str, problem: impl Into<String>) -> Self {
+        Self { subject, problem: problem.into() }
     }
 }
 
-/// A storage account. Nothing is sent before something in it is used.
+/// Storage account. Nothing is sent before its first use.
 #[derive(Clone)]
 pub struct Account {
     name: String,
     endpoints: Endpoints<Option<Url>>,
     auth: Auth,
     transport: Transport,
-    call_limit: Duration,
+    call_timeout: Duration,
 }
 
 type Auth = AuthMethod<Arc<dyn TokenCredential>>;
@@ -46,11 +46,12 @@ type Auth = AuthMethod<Arc<dyn TokenCredential>>;
 type Description = (String, Endpoints<Option<Url>>, Auth);
 
 impl Account {
-    /// From a connection string, with a key or a shared access signature;
-    /// `UseDevelopmentStorage=true` is Azurite on its usual port.
+    /// Creates an account from a connection string with an account key or a shared
+    /// access signature. `UseDevelopmentStorage=true` means Azurite on its default
+    /// ports.
     ///
     /// # Errors
-    /// If it can't be read, or lacks something.
+    /// If the connection string is invalid or incomplete.
     pub fn from_connection_string(text: &str) -> Result<Self, InvalidAccount> {
         let (name, endpoints, auth) = Self::read(text)?;
         Ok(Self::new(name, endpoints, auth))
@@ -64,7 +65,7 @@ impl Account {
         let endpoints = none.map(|kind, ()| {
             let parsed = read.endpoint(kind).and_then(|text| {
                 let parsed = text.map(|text| parse_service_url(text.expose())).transpose();
-                parsed.map_err(|why| format!("has an address for {}s that {why}", kind.name()))
+                parsed.map_err(|why| format!("has a {} endpoint that {why}", kind.name()))
             });
             let (url, sas) = parsed.unwrap_or_else(|why| {
                 problem = Some(why);
@@ -109,31 +110,31 @@ impl Account {
         }
     }
 
-    /// An account of the public cloud, and its key.
+    /// Creates an account in the public cloud, with its key.
     ///
     /// # Errors
-    /// If there can be no such account, or the key is none.
+    /// If the name or the key is invalid.
     pub fn with_key(name: &str, key: &str) -> Result<Self, InvalidAccount> {
         check_key(key).map_err(|problem| InvalidAccount::new("the key", problem))?;
         let auth = AuthMethod::Key { account: name.to_owned(), key: SecretText::new(key) };
         Self::in_public_cloud(name, auth)
     }
 
-    /// An account of the public cloud, and a shared access signature.
+    /// Creates an account in the public cloud, with a shared access signature.
     ///
     /// # Errors
-    /// If there can be no such account, or the signature is none.
+    /// If the name or the signature is invalid.
     pub fn with_sas(name: &str, sas: &str) -> Result<Self, InvalidAccount> {
         let sas = parse_sas(sas).map_err(|problem| InvalidAccount::new("the SAS", problem))?;
         Self::in_public_cloud(name, AuthMethod::Sas(sas))
     }
 
-    /// An account of the public cloud, and what gets tokens of Entra ID for it.
-    /// Whoever it stands for needs the role Storage Blob, Queue or Table Data
-    /// Contributor, for what is used.
+    /// Creates an account in the public cloud, with a source of Entra ID access
+    /// tokens. Its identity needs the role Storage Blob, Queue or Table Data
+    /// Contributor, depending on the services used.
     ///
     /// # Errors
-    /// If there can be no such account.
+    /// If the name is invalid.
     pub fn with_token(
         name: &str,
         credential: Arc<dyn TokenCredential>,
@@ -144,8 +145,8 @@ impl Account {
     fn in_public_cloud(name: &str, auth: Auth) -> Result<Self, InvalidAccount> {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
         if name.is_empty() || !name.bytes().all(plain) {
-            let problem = "is none that an account can have: small letters and digits only";
-            return Err(InvalidAccount::new("the account's name", problem));
+            let problem = "is invalid: lowercase letters and digits only";
+            return Err(InvalidAccount::new("the account name", problem));
         }
         let none = Endpoints { blob: (), queue: (), table: () };
         let endpoints = none.map(|kind, ()| {
@@ -155,61 +156,65 @@ impl Account {
     }
 
     fn new(name: String, endpoints: Endpoints<Option<Url>>, auth: Auth) -> Self {
-        Self { name, endpoints, auth, transport: transport(), call_limit: CALL_LIMIT }
+        Self { name, endpoints, auth, transport: transport(), call_timeout: CALL_TIMEOUT }
     }
 
-    /// Where its tables are, if not at `https://NAME.table.core.windows.net`.
+    /// Sets the URL of the table service. Default:
+    /// `https://NAME.table.core.windows.net`.
     ///
     /// # Errors
-    /// If it is not an address, or would show a token to the network.
+    /// If the URL is invalid, or would send an access token over http.
     pub fn table_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
-        self.endpoints.table = Some(self.address("the address of the tables", url)?);
+        self.endpoints.table = Some(self.address("the table endpoint", url)?);
         Ok(self)
     }
 
-    /// Where its blobs are, if not at `https://NAME.blob.core.windows.net`.
+    /// Sets the URL of the blob service. Default:
+    /// `https://NAME.blob.core.windows.net`.
     ///
     /// # Errors
     /// As [`table_endpoint`](Self::table_endpoint).
     pub fn blob_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
-        self.endpoints.blob = Some(self.address("the address of the blobs", url)?);
+        self.endpoints.blob = Some(self.address("the blob endpoint", url)?);
         Ok(self)
     }
 
-    /// Where its queues are, if not at `https://NAME.queue.core.windows.net`.
+    /// Sets the URL of the queue service. Default:
+    /// `https://NAME.queue.core.windows.net`.
     ///
     /// # Errors
     /// As [`table_endpoint`](Self::table_endpoint).
     pub fn queue_endpoint(mut self, url: &str) -> Result<Self, InvalidAccount> {
-        self.endpoints.queue = Some(self.address("the address of the queues", url)?);
+        self.endpoints.queue = Some(self.address("the queue endpoint", url)?);
         Ok(self)
     }
 
-    fn address(&self, what: &'static str, url: &str) -> Result<Url, InvalidAccount> {
-        let url = parse_service_url(url).map_err(|problem| InvalidAccount::new(what, problem))?.0;
+    fn address(&self, subject: &'static str, url: &str) -> Result<Url, InvalidAccount> {
+        let parsed = parse_service_url(url);
+        let url = parsed.map_err(|problem| InvalidAccount::new(subject, problem))?.0;
         let token = matches!(self.auth, AuthMethod::Token(_));
         if token && url.scheme() != "https" {
-            let problem = "must begin with https:// because a token is sent";
-            return Err(InvalidAccount::new(what, problem));
+            let problem = "must begin with https://, because http would expose the access token";
+            return Err(InvalidAccount::new(subject, problem));
         }
         Ok(url)
     }
 
-    /// How long one call to the account may take; 10 s if nothing is said.
+    /// Sets the timeout of one call to the account. Default: 10 s.
     #[must_use]
-    pub fn call_limit(mut self, limit: Duration) -> Self {
-        self.call_limit = limit;
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
         self
     }
 
-    /// What calls are sent by, if not by an HTTP client of its own.
+    /// Sets the HTTP client. Default: a new one.
     #[must_use]
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = redacting(transport);
         self
     }
 
-    /// The account's name.
+    /// Returns the name of the account.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -218,7 +223,7 @@ impl Account {
     /// Returns a service of the account, ready to be called.
     ///
     /// # Errors
-    /// If the address of the service is not known.
+    /// If the URL of the service is unknown.
     pub fn service(&self, kind: ServiceKind) -> Result<Service, InvalidAccount> {
         let url = self.endpoints.get(kind).clone().ok_or_else(|| {
             let setting = match kind {
@@ -226,14 +231,14 @@ impl Account {
                 ServiceKind::Queue => "QueueEndpoint",
                 ServiceKind::Table => "TableEndpoint",
             };
-            let problem = format!("does not say where this is: add AccountName or {setting} to it");
+            let problem = format!("has no address for this service: add AccountName or {setting}");
             InvalidAccount::new("the connection string", problem)
         })?;
         let form = match kind {
             ServiceKind::Table => Form::Table,
             ServiceKind::Blob | ServiceKind::Queue => Form::Other,
         };
-        Ok(Service::new(url, &self.auth, form, self.transport.clone(), self.call_limit))
+        Ok(Service::new(url, &self.auth, form, self.transport.clone(), self.call_timeout))
     }
 }
 
@@ -242,7 +247,7 @@ impl fmt::Debug for Account {
         let credential = match &self.auth {
             AuthMethod::Key { .. } => "account key",
             AuthMethod::Sas(_) => "shared access signature",
-            AuthMethod::Token(_) => "token",
+            AuthMethod::Token(_) => "access token",
         };
         f.debug_struct("Account")
             .field("name", &self.name)
@@ -252,20 +257,20 @@ impl fmt::Debug for Account {
     }
 }
 
-/// Parses the address of a service, and the signature that may be its query. No
+/// Parses the URL of a service, whose query may be a shared access signature. No
 /// message quotes it.
 fn parse_service_url(text: &str) -> Result<(Url, Option<SecretText>), String> {
     let (url, sas) = parse_endpoint(text)?;
     let path = url.path().trim_matches('/');
-    // As emulators have it. Anything else may be a secret that was put there by
-    // mistake, and addresses are printed.
+    // Emulators have the account name in the path. Any other path may be a secret
+    // that was put there by mistake, and URLs are printed.
     if !path.is_empty() && !is_account_name(path) {
         return Err(format!("has a path that {NO_ACCOUNT}"));
     }
     Ok((url, sas))
 }
 
-const NO_ACCOUNT: &str = "is no account's name: 3 to 24 small letters and digits";
+const NO_ACCOUNT: &str = "is not an account name: 3 to 24 lowercase letters and digits";
 
 #[cfg(test)]
 mod fuzz;
@@ -273,13 +278,13 @@ mod fuzz;
 mod tests {
     use super::*;
 
-    fn shown(account: &Account) -> Endpoints<String> {
+    fn endpoints(account: &Account) -> Endpoints<String> {
         account.endpoints.clone().map(|_, url| url.map(String::from).unwrap_or_default())
     }
 
     #[test]
-    fn what_is_not_known_is_said_when_it_is_needed() {
-        let text = "BlobEndpoint=https://acme.blob.core.windows.net/?sv=1&sig=hush";
+    fn missing_endpoint_is_reported_on_use() {
+        let text = "BlobEndpoint=https://acme.blob.core.windows.net/?sv=1&sig=mysecret";
         let account = Account::from_connection_string(text).unwrap();
         assert_eq!(account.name(), "acme");
         assert!(account.service(ServiceKind::Blob).is_ok());
@@ -288,27 +293,27 @@ mod tests {
     }
 
     #[test]
-    fn what_the_portal_writes_is_read() {
+    fn connection_string_of_portal_and_emulator_is_parsed() {
         let account = Account::from_connection_string(
             "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=a2V5PT0=;\
              EndpointSuffix=core.chinacloudapi.cn",
         )
         .unwrap();
         assert_eq!(account.name(), "acme");
-        let Endpoints { blob, queue, table } = shown(&account);
+        let Endpoints { blob, queue, table } = endpoints(&account);
         assert_eq!(blob, "https://acme.blob.core.chinacloudapi.cn/");
         assert_eq!(queue, "https://acme.queue.core.chinacloudapi.cn/");
         assert_eq!(table, "https://acme.table.core.chinacloudapi.cn/");
         let account = Account::from_connection_string(" usedevelopmentstorage=TRUE ; ").unwrap();
         assert_eq!(account.name(), "devstoreaccount1");
-        let Endpoints { blob, queue, table } = shown(&account);
+        let Endpoints { blob, queue, table } = endpoints(&account);
         assert_eq!(blob, "http://127.0.0.1:10000/devstoreaccount1");
         assert_eq!(queue, "http://127.0.0.1:10001/devstoreaccount1");
         assert_eq!(table, "http://127.0.0.1:10002/devstoreaccount1");
     }
 
     #[test]
-    fn the_account_is_found_in_the_address() {
+    fn account_name_is_parsed_from_endpoint() {
         for (endpoint, name) in [
             ("https://acme.table.core.windows.net", "acme"),
             ("https://acme.privatelink.table.core.windows.net/", "acme"),
@@ -321,50 +326,59 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_values() {
+    fn errors_do_not_contain_values() {
         for (text, hint) in [
             ("", "neither AccountName nor any of"),
-            ("AccountName=acme;hush", "a part 2 that is not"),
-            ("AccountName=acme;accountname=hush", "accountname twice"),
-            ("AccountName=acme;AccountKey=hush!", "has an AccountKey that is not"),
-            ("AccountName=acme;AccountKey=aHVzaA==;SharedAccessSignature=hush", "leave one out"),
-            ("AccountName=acme;SharedAccessSignature=hush", "has no sig="),
+            ("AccountName=acme;mysecret", "a part 2 that is not"),
+            ("AccountName=acme;accountname=mysecret", "accountname twice"),
+            ("AccountName=acme;AccountKey=mysecret!", "has an AccountKey that is not"),
+            (
+                "AccountName=acme;AccountKey=aHVzaA==;SharedAccessSignature=mysecret",
+                "leave one out",
+            ),
+            ("AccountName=acme;SharedAccessSignature=mysecret", "has no sig="),
             ("AccountName=acme", "neither AccountKey nor SharedAccessSignature"),
             ("TableEndpoint=https://10.0.0.1;AccountKey=aHVzaA==", "no AccountName"),
-            ("TableEndpoint=ftp://hush;AccountKey=aHVzaA==", "must begin with https"),
-            ("TableEndpoint=https://u:hush@acme.table.x;AccountKey=aHVzaA==", "must not have"),
-            ("TableEndpoint=http://127.0.0.1:1/AccountKey=hush;AccountKey=aHVzaA==", "a path that"),
-            ("TableEndpoint=https://acme.table.x/a/hush;AccountKey=aHVzaA==", "a path that"),
+            ("TableEndpoint=ftp://mysecret;AccountKey=aHVzaA==", "must begin with https"),
             (
-                "TableEndpoint=https://x;AccountName=Hush-hush;AccountKey=aHVzaA==",
+                "TableEndpoint=https://u:mysecret@acme.table.x;AccountKey=aHVzaA==",
+                "must not contain",
+            ),
+            (
+                "TableEndpoint=http://127.0.0.1:1/AccountKey=mysecret;AccountKey=aHVzaA==",
+                "a path that",
+            ),
+            ("TableEndpoint=https://acme.table.x/a/mysecret;AccountKey=aHVzaA==", "a path that"),
+            (
+                "TableEndpoint=https://x;AccountName=Mysecret-mysecret;AccountKey=aHVzaA==",
                 "AccountName that",
             ),
         ] {
             let problem = Account::from_connection_string(text).unwrap_err().to_string();
             assert!(problem.contains(hint), "{text}: {problem}");
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
         let account = Account::with_key("acme", "aHVzaA==").unwrap();
-        for url in ["https://acme.table.x/AccountKey=hush", "https://u:hush@acme.table.x"] {
+        for url in ["https://acme.table.x/AccountKey=mysecret", "https://u:mysecret@acme.table.x"] {
             let problem = account.clone().table_endpoint(url).unwrap_err().to_string();
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
-        assert!(Account::with_key("acme", "hush!").is_err());
+        assert!(Account::with_key("acme", "mysecret!").is_err());
         assert!(Account::with_key("a.b/", "aHVzaA==").is_err());
-        assert!(Account::with_sas("acme", "hush").is_err());
+        assert!(Account::with_sas("acme", "mysecret").is_err());
     }
 
     #[test]
-    fn no_secret_is_shown() {
+    fn debug_contains_no_secret() {
         let key = Account::with_key("acme", "aHVzaA==").unwrap();
-        let sas = Account::with_sas("acme", "?sv=1&sig=hush").unwrap();
+        let sas = Account::with_sas("acme", "?sv=1&sig=mysecret").unwrap();
         for account in [key, sas] {
-            let shown = format!(
+            let text = format!(
                 "{account:?} {:?} {:?}",
                 account.service(ServiceKind::Table),
                 account.service(ServiceKind::Blob)
             );
-            assert!(!shown.contains("hush") && !shown.contains("aHVzaA"), "{shown}");
+            assert!(!text.contains("mysecret") && !text.contains("aHVzaA"), "{text}");
         }
     }
 }

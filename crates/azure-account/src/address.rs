@@ -1,5 +1,5 @@
-//! Address of the daemon's account and its authentication method, determined
-//! from the settings alone, without any call.
+//! URL and authentication method of the daemon's account, determined from the
+//! settings without a storage call.
 
 use azure_core::http::Url;
 
@@ -13,19 +13,19 @@ use crate::{
 /// Settings of the daemon that describe an account.
 #[derive(Debug, Clone)]
 pub struct AccountSettings {
-    /// Address of the account's blobs, without a query.
+    /// URL of the account's blob service, without a query.
     pub account_url: Option<String>,
-    /// Query of that address: a shared access signature.
+    /// Query of that URL: a shared access signature.
     pub url_sas: Option<SecretText>,
-    /// Account and a credential for it, in one.
+    /// Connection string: account and credential.
     pub connection_string: Option<SecretText>,
     /// Key of the account.
     pub account_key: Option<SecretText>,
-    /// Shared access signature, without a question mark in front.
+    /// Shared access signature, without a leading question mark.
     pub sas: Option<SecretText>,
-    /// Choice of the credential.
+    /// Configured credential.
     pub credential: Credential,
-    /// Identity that the environment describes.
+    /// Identity in the environment.
     pub identity: Identity,
 }
 
@@ -33,9 +33,9 @@ pub struct AccountSettings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} {problem}")]
 pub struct InvalidSetting {
-    /// The setting that is to be changed.
+    /// Key of the setting.
     pub key: &'static str,
-    /// The problem, and the fix.
+    /// Problem and fix.
     pub problem: String,
 }
 
@@ -45,13 +45,13 @@ impl InvalidSetting {
     }
 }
 
-/// An account that can be called.
+/// URL and authentication method of an account.
 #[derive(Debug)]
 pub struct Address {
-    /// Address of the blobs, without a query.
+    /// URL of the blob service, without a query.
     pub url: Url,
-    /// Authentication method. The first source that works provides the access
-    /// tokens.
+    /// Authentication method. Access tokens come from the first source that
+    /// works.
     pub auth: AuthMethod<Vec<CredentialSource>>,
 }
 
@@ -64,8 +64,8 @@ impl Address {
         match (&settings.account_url, &settings.connection_string) {
             (Some(_), Some(_)) => Err(InvalidSetting::new(
                 "azure_account_url",
-                "must not be given together with azure_connection_string, which names an \
-                 account too; leave one of them out",
+                "must not be set together with azure_connection_string, which also names an \
+                 account; leave one of them out",
             )),
             (None, None) => Err(InvalidSetting::new("store", NO_ACCOUNT)),
             (None, Some(text)) => match settings.credential {
@@ -75,8 +75,8 @@ impl Address {
                 }
                 _ => Err(InvalidSetting::new(
                     "azure_credential",
-                    "needs azure_account_url in place of azure_connection_string, which brings \
-                     a credential of its own",
+                    "requires azure_account_url instead of azure_connection_string, which contains \
+                     its own credential",
                 )),
             },
             (Some(url), None) => Self::of_url(settings, url),
@@ -89,8 +89,8 @@ impl Address {
         if settings.sas.is_some() && settings.url_sas.is_some() {
             return Err(InvalidSetting::new(
                 "azure_sas",
-                "must not be given if azure_account_url has a query, which is a shared access \
-                 signature too; leave one of them out",
+                "must not be set if azure_account_url has a query, which is also a shared access \
+                 signature; leave one of them out",
             ));
         }
         let sas = settings.sas.as_ref().or(settings.url_sas.as_ref());
@@ -138,36 +138,36 @@ impl Address {
         } else if let Some(sas) = url_sas {
             AuthMethod::Sas(sas)
         } else {
-            return Err("has no AccountKey and no SharedAccessSignature; to use a token of Entra \
-                        ID, give azure_account_url instead"
+            return Err("has no AccountKey and no SharedAccessSignature; to use Entra ID, set \
+                        azure_account_url instead"
                 .to_owned());
         };
         Ok(Self { url, auth })
     }
 }
 
-const NO_ACCOUNT: &str = "needs an account: give azure_account_url, such as \
+const NO_ACCOUNT: &str = "requires an account: set azure_account_url, such as \
     \"https://ACCOUNT.blob.core.windows.net\" (environment variable LEASEHOLD_AZURE_ACCOUNT_URL), \
     or azure_connection_string (environment variable LEASEHOLD_AZURE_CONNECTION_STRING), which for \
-    Azurite on its usual port is \"UseDevelopmentStorage=true\"";
+    Azurite on its default port is \"UseDevelopmentStorage=true\"";
 
-const NO_ACCOUNT_NAME: &str = "does not tell the name of the account, which azure_account_key \
-    needs. Write \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\"; for \
-    any other address give azure_connection_string, with AccountName, AccountKey and BlobEndpoint";
+const NO_ACCOUNT_NAME: &str = "does not contain the account name, which azure_account_key \
+    requires. Use \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\"; for \
+    any other URL, set azure_connection_string with AccountName, AccountKey and BlobEndpoint";
 
-const TOKEN_NEEDS_HTTPS: &str = "must begin with https:// because a token is sent, which http \
-    would show to the network. For an emulator give azure_connection_string, or azure_account_key";
+const TOKEN_NEEDS_HTTPS: &str = "must begin with https://, because http would expose the access \
+    token. For an emulator, set azure_connection_string or azure_account_key";
 
 fn lacks(key: &str) -> InvalidSetting {
     let variable = key.split(' ').next().unwrap_or(key).to_uppercase();
     InvalidSetting::new(
         "azure_credential",
-        format!("needs {key} (environment variable LEASEHOLD_{variable})"),
+        format!("requires {key} (environment variable LEASEHOLD_{variable})"),
     )
 }
 
-/// Parses the address of an account's blobs, and the signature that may be its
-/// query.
+/// Parses the URL of an account's blob service, whose query may be a shared
+/// access signature.
 ///
 /// # Errors
 /// The problem, without quoting the text.
@@ -176,15 +176,15 @@ pub fn parse_account_url(text: &str) -> Result<(Url, Option<SecretText>), String
     let path = url.path().trim_matches('/');
     let has_account_in_host = ServiceKind::Blob.is_host_of_account(&url);
     if path.contains('/') || (!path.is_empty() && has_account_in_host) {
-        return Err("must name the account only; the container is given by azure_container, and \
-                    what comes before the locks' names by azure_prefix"
+        return Err("must name the account only; set the container with azure_container and the \
+                    prefix of the blobs with azure_prefix"
             .to_owned());
     }
-    // The rest is printed. A piece of a key or of a connection string that was
-    // put here by mistake must not be.
+    // The URL is printed. It must not contain a part of a key or of a connection
+    // string that was put here by mistake.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
     if !url.as_str().chars().all(plain) {
-        return Err("has a character that no account's address has; write it as \
+        return Err("has an invalid character; use \
                     \"https://ACCOUNT.blob.core.windows.net\" or \"http://HOST:PORT/ACCOUNT\""
             .to_owned());
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_found_in_the_address() {
+    fn account_name_is_parsed_from_url() {
         for (text, account) in [
             ("https://acme.blob.core.windows.net", Some("acme")),
             ("https://acme.blob.core.windows.net/", Some("acme")),
@@ -231,17 +231,20 @@ mod tests {
     }
 
     #[test]
-    fn what_no_account_s_address_has_is_refused() {
-        for text in ["https://acme.example/AccountKey=hush", "https://sig=hush", "http://h/a;hush"]
-        {
+    fn invalid_characters_in_url_are_refused() {
+        for text in [
+            "https://acme.example/AccountKey=mysecret",
+            "https://sig=mysecret",
+            "http://h/a;mysecret",
+        ] {
             let problem = parse_account_url(text).unwrap_err();
-            assert!(problem.contains("a character that no"), "{problem}");
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(problem.contains("an invalid character"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
     }
 
     #[test]
-    fn a_query_is_a_signature() {
+    fn query_of_url_is_sas() {
         let (url, sas) = parse_account_url("https://acme.example/?sv=1&sig=a%2Bb").unwrap();
         assert_eq!(url.as_str(), "https://acme.example/");
         assert_eq!(sas, Some(SecretText::new("sv=1&sig=a%2Bb")));
@@ -249,25 +252,25 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_the_strongest_that_is_given_is_taken() {
+    fn auto_credential_prefers_key_then_sas_then_token() {
         let (url, _) = parse_account_url("https://acme.blob.core.windows.net").unwrap();
         let mut azure = settings(&url, None);
-        let access = |settings: &AccountSettings| Address::of(settings).unwrap().auth;
-        assert!(matches!(access(&azure), AuthMethod::Token(_)));
+        let auth = |settings: &AccountSettings| Address::of(settings).unwrap().auth;
+        assert!(matches!(auth(&azure), AuthMethod::Token(_)));
         azure.sas = Some(SecretText::new("sig=x"));
-        assert!(matches!(access(&azure), AuthMethod::Sas(_)));
+        assert!(matches!(auth(&azure), AuthMethod::Sas(_)));
         azure.account_key = Some(SecretText::new("a2V5"));
-        assert!(matches!(access(&azure), AuthMethod::Key { account, .. } if account == "acme"));
+        assert!(matches!(auth(&azure), AuthMethod::Key { account, .. } if account == "acme"));
         azure.credential = Credential::Sas;
-        assert!(matches!(access(&azure), AuthMethod::Sas(_)));
+        assert!(matches!(auth(&azure), AuthMethod::Sas(_)));
         azure.credential = Credential::AzureCli;
         assert!(
-            matches!(access(&azure), AuthMethod::Token(ways) if ways == [CredentialSource::AzureCli])
+            matches!(auth(&azure), AuthMethod::Token(sources) if sources == [CredentialSource::AzureCli])
         );
     }
 
     #[test]
-    fn a_connection_string_says_what_gives_access() {
+    fn connection_string_determines_auth_method() {
         let key = "AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:9/acme/";
         let Address { url, auth } = Address::of_connection_string(key).unwrap();
         assert_eq!(url.as_str(), "http://127.0.0.1:9/acme");
@@ -282,17 +285,17 @@ mod tests {
         }
         let nameless = "AccountKey=a2V5;BlobEndpoint=https://locks.example";
         assert_eq!(Address::of_connection_string(nameless).unwrap_err(), "has no AccountName");
-        for text in ["", "AccountKey=hush"] {
+        for text in ["", "AccountKey=mysecret"] {
             let problem = Address::of_connection_string(text).unwrap_err();
             assert_eq!(problem, "has neither AccountName nor BlobEndpoint");
         }
     }
 
-    /// Stands for a secret wherever it is put.
-    const HUSH: &str = "aHVzaGh1c2g";
+    /// Secret, regardless of its place in the input.
+    const SECRET: &str = "aHVzaGh1c2g";
 
     const WORDS: &[&str] = &[
-        HUSH,
+        SECRET,
         "AccountName=",
         "AccountKey=",
         "BlobEndpoint=",
@@ -314,45 +317,45 @@ mod tests {
     ];
 
     #[test]
-    fn whatever_is_given_as_an_account_no_secret_is_shown_fuzzed() {
+    fn account_settings_never_leak_secrets_fuzzed() {
         Fuzz::new("account").words(WORDS).run(|input| {
             let text = String::from_utf8_lossy(input);
-            let mut said = Vec::new();
-            let mut tell = |outcome: Result<String, String>| {
+            let mut outcomes = Vec::new();
+            let mut record = |outcome: Result<String, String>| {
                 if let Err(problem) = &outcome {
-                    assert!(!problem.contains(HUSH), "{problem}");
+                    assert!(!problem.contains(SECRET), "{problem}");
                 }
-                said.push(outcome.unwrap_or_else(|problem| problem));
+                outcomes.push(outcome.unwrap_or_else(|problem| problem));
             };
-            tell(ConnectionString::parse(&text).map(|read| {
-                // What the account is called is no secret.
-                let named = read.account.as_ref().is_some_and(|account| account.contains(HUSH));
-                assert!(named || !format!("{read:?}").contains(HUSH), "{read:?}");
+            record(ConnectionString::parse(&text).map(|read| {
+                // The account name is not secret.
+                let named = read.account.as_ref().is_some_and(|account| account.contains(SECRET));
+                assert!(named || !format!("{read:?}").contains(SECRET), "{read:?}");
                 format!("{} {}", read.key.is_some(), read.sas.is_some())
             }));
-            tell(Address::of_connection_string(&text).map(|address| shown(&address)));
-            tell(parse_account_url(&text).map(|(url, sas)| {
+            record(Address::of_connection_string(&text).map(|address| check(&address)));
+            record(parse_account_url(&text).map(|(url, sas)| {
                 assert_eq!((url.query(), url.fragment(), url.password()), (None, None, None));
-                // What was read reads back.
+                // A parsed URL parses to itself.
                 assert_eq!(parse_account_url(url.as_str()), Ok((url.clone(), None)), "{url}");
                 let azure = AccountSettings {
                     account_key: Some(SecretText::new("a2V5")),
                     ..settings(&url, sas)
                 };
-                Address::of(&azure).map_or_else(|problem| problem.problem, |found| shown(&found))
+                Address::of(&azure).map_or_else(|problem| problem.problem, |found| check(&found))
             }));
-            tell(parse_sas(&text).map(|sas| format!("{sas:?}")));
-            tell(check_key(&text).map(|()| "a key".to_owned()));
-            said.join("|")
+            record(parse_sas(&text).map(|sas| format!("{sas:?}")));
+            record(check_key(&text).map(|()| "a key".to_owned()));
+            outcomes.join("|")
         });
     }
 
-    /// The kind of access, once it is sure that nothing else is told.
-    fn shown(address: &Address) -> String {
+    /// Checks that no output contains the secret. Returns the kind of access.
+    fn check(address: &Address) -> String {
         let Address { url, auth } = address;
-        let shown = format!("{address:?}");
-        let account = matches!(auth, AuthMethod::Key { account, .. } if account.contains(HUSH));
-        assert!(!shown.contains(HUSH) || account || url.as_str().contains(HUSH), "{shown}");
+        let text = format!("{address:?}");
+        let account = matches!(auth, AuthMethod::Key { account, .. } if account.contains(SECRET));
+        assert!(!text.contains(SECRET) || account || url.as_str().contains(SECRET), "{text}");
         assert!(url.query().is_none() && url.username().is_empty(), "{url}");
         match auth {
             AuthMethod::Key { .. } => format!("{} key", url.scheme()),

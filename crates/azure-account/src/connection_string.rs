@@ -1,4 +1,4 @@
-//! Connection strings, as Azure's portal and tools write them.
+//! Connection strings in the format of Azure's portal and tools.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,18 @@ use crate::{
     endpoint::{Endpoints, ServiceKind},
 };
 
-/// The account that Azurite and its predecessor serve by default; its key is
-/// published.
+/// Default account of Azurite and its predecessor; its key is public.
 const EMULATOR: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const EMULATOR_PORTS: Endpoints<u16> = Endpoints { blob: 10_000, queue: 10_001, table: 10_002 };
 
-/// Settings of a connection string that matter for blobs, queues and tables.
+/// Settings of a connection string for blobs, queues and tables.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConnectionString {
-    /// Addresses as given. May have a signature as their query.
+    /// Endpoints as given. The query may be a shared access signature.
     endpoints: Endpoints<Option<SecretText>>,
-    /// Text in place of a protocol or suffix may be a secret put there by
-    /// mistake.
+    /// Secret, because a text in its place may be a secret by mistake.
     protocol: Option<SecretText>,
     suffix: Option<SecretText>,
     /// Name of the account, if given.
@@ -32,8 +30,8 @@ pub struct ConnectionString {
 }
 
 impl ConnectionString {
-    /// Parses `Name=value` pairs that are divided by semicolons. Names are
-    /// case-insensitive, and unknown ones are ignored.
+    /// Parses `Name=value` pairs separated by semicolons. Names are
+    /// case-insensitive; unknown ones are ignored.
     /// `UseDevelopmentStorage=true` replaces all other settings of the account.
     ///
     /// # Errors
@@ -90,28 +88,28 @@ impl ConnectionString {
         }
     }
 
-    /// Returns the address of a service: the one that was given, or the usual
-    /// one of the account. None if the string has neither. May have a signature
-    /// as its query.
+    /// Returns the endpoint of a service: the explicit one, or the default of the
+    /// account. `None` if the string has neither. The query may be a shared access
+    /// signature.
     ///
     /// # Errors
-    /// The problem with the settings that make up the usual address, without
-    /// quoting a value.
+    /// The problem with the settings of the default endpoint, without quoting a
+    /// value.
     pub fn endpoint(&self, kind: ServiceKind) -> Result<Option<SecretText>, String> {
         match (self.endpoints.get(kind), &self.account) {
             (Some(endpoint), _) => Ok(Some(endpoint.clone())),
-            (None, Some(account)) => self.usual_endpoint(account, kind).map(Some),
+            (None, Some(account)) => self.default_endpoint(account, kind).map(Some),
             (None, None) => Ok(None),
         }
     }
 
-    fn usual_endpoint(&self, account: &str, kind: ServiceKind) -> Result<SecretText, String> {
+    fn default_endpoint(&self, account: &str, kind: ServiceKind) -> Result<SecretText, String> {
         if !account.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err("has an AccountName that no account can have".to_owned());
+            return Err("has an invalid AccountName".to_owned());
         }
         let protocol = self.protocol.as_ref().map_or("https", SecretText::expose).to_lowercase();
         if !["http", "https"].contains(&protocol.as_str()) {
-            return Err("DefaultEndpointsProtocol can only be http or https".to_owned());
+            return Err("DefaultEndpointsProtocol must be http or https".to_owned());
         }
         let suffix = self.suffix.as_ref().map_or("core.windows.net", SecretText::expose);
         Ok(SecretText::new(format!("{protocol}://{account}.{}.{suffix}", kind.name())))
@@ -132,7 +130,7 @@ const NAMES: [&str; 10] = [
     "UseDevelopmentStorage",
 ];
 
-/// The pairs, by name in lowercase.
+/// Values by lowercase name.
 struct Settings(BTreeMap<String, String>);
 
 impl Settings {
@@ -142,18 +140,18 @@ impl Settings {
         for (number, part) in parts.enumerate() {
             let Some((name, value)) = part.split_once('=') else {
                 return Err(format!(
-                    "has a part {} that is not of the form Name=value; parts are divided by \
+                    "has a part {} that is not of the form Name=value; parts are separated by \
                      semicolons",
                     number + 1
                 ));
             };
             let (name, value) = (name.trim(), value.trim());
             if settings.insert(name.to_lowercase(), value.to_owned()).is_some() {
-                // Any other text in the place of a name may be a piece of a key.
+                // An unknown name may be a part of a key, so it is not quoted.
                 let known = NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
                 let name = if known { name } else { "a setting" };
                 return Err(format!(
-                    "has {name} twice: its part {} has the name of a part before it; leave one out",
+                    "has {name} twice: part {} has the name of an earlier part; leave one out",
                     number + 1
                 ));
             }
@@ -179,13 +177,13 @@ impl Settings {
             return Ok(());
         }
         if !self.is_emulator() {
-            return Err("UseDevelopmentStorage can only be true".to_owned());
+            return Err("UseDevelopmentStorage must be true or absent".to_owned());
         }
         for name in ["AccountName", "AccountKey", "BlobEndpoint", "SharedAccessSignature"] {
             if self.get(name).is_some() {
                 return Err(format!(
-                    "has {name} beside UseDevelopmentStorage=true, which stands for an account \
-                     of its own; leave one out"
+                    "has both {name} and UseDevelopmentStorage=true, which selects the emulator's \
+                     account; leave one out"
                 ));
             }
         }
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_portal_writes_is_read() {
+    fn connection_string_of_portal_is_parsed() {
         let read = parse(
             "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=a2V5PT0=;\
              EndpointSuffix=core.windows.net",
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn order_case_spaces_and_foreign_names_do_not_matter() {
+    fn order_case_spaces_and_unknown_names_are_ignored() {
         let read = parse(
             " accountkey = a2V5 ;\n ACCOUNTNAME=acme; QueueEndpoint=https://q.example/;;\
              endpointsuffix=core.chinacloudapi.cn ; Foo=bar;TableEndpoint=; ",
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_goes_before_the_name() {
+    fn explicit_endpoint_precedes_account_name() {
         let read = parse(
             "AccountName=devstoreaccount1;AccountKey=a2V5;DefaultEndpointsProtocol=http;\
              BlobEndpoint=http://127.0.0.1:9/devstoreaccount1;",
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_emulator_has_an_account_of_its_own() {
+    fn emulator_selects_its_default_account() {
         let read = parse("UseDevelopmentStorage=True");
         assert_eq!(blob_endpoint(&read), "http://127.0.0.1:10000/devstoreaccount1");
         assert_eq!(read.account.as_deref(), Some("devstoreaccount1"));
@@ -251,21 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_values() {
+    fn errors_do_not_contain_values() {
         for (text, hint) in [
-            ("AccountName=acme;hush", "a part 2 that is not of the form"),
-            ("AccountKey=hush;accountkey=hush2", "part 2 has the name of a part before it"),
-            ("AccountName=acme;hush==;hush==", "part 3 has the name of a part before it"),
-            ("AccountName=a/hush;AccountKey=hush", "no account can have"),
-            ("AccountName=a;DefaultEndpointsProtocol=hush", "http or https"),
-            ("AccountName=a;AccountKey=hush;SharedAccessSignature=hush", "leave one out"),
-            ("UseDevelopmentStorage=hush", "can only be true"),
-            ("UseDevelopmentStorage=true;AccountKey=hush", "has AccountKey beside"),
+            ("AccountName=acme;mysecret", "a part 2 that is not of the form"),
+            ("AccountKey=mysecret;accountkey=mysecret2", "part 2 has the name of an earlier part"),
+            ("AccountName=acme;mysecret==;mysecret==", "part 3 has the name of an earlier part"),
+            ("AccountName=a/mysecret;AccountKey=mysecret", "an invalid AccountName"),
+            ("AccountName=a;DefaultEndpointsProtocol=mysecret", "http or https"),
+            ("AccountName=a;AccountKey=mysecret;SharedAccessSignature=mysecret", "leave one out"),
+            ("UseDevelopmentStorage=mysecret", "must be true"),
+            ("UseDevelopmentStorage=true;AccountKey=mysecret", "has both AccountKey and"),
         ] {
             let read = ConnectionString::parse_strict(text);
             let problem = read.and_then(|read| read.endpoint(ServiceKind::Blob)).unwrap_err();
             assert!(problem.contains(hint), "{problem}");
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
     }
 }

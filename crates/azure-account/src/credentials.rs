@@ -1,4 +1,4 @@
-//! Sources of access tokens from Entra ID, and the choice among them.
+//! Sources of Entra ID access tokens, and the choice among them.
 
 use std::ffi::OsString;
 
@@ -7,21 +7,21 @@ use crate::{InvalidSetting, SecretText};
 /// Credential that the daemon uses for the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// By the first of the others, in the order below, for which all is given.
+    /// First of the credentials below whose settings are complete.
     Auto,
-    /// By what is in the connection string.
+    /// Credential in the connection string.
     ConnectionString,
-    /// By the account's key.
+    /// Account key.
     AccountKey,
-    /// By a shared access signature.
+    /// Shared access signature.
     Sas,
-    /// By a token that Kubernetes puts into a file.
+    /// Token file of Kubernetes.
     WorkloadIdentity,
-    /// By the secret of a registered application.
+    /// Secret of a registered application.
     ClientSecret,
-    /// By the identity that Azure gives to the machine.
+    /// Identity that Azure assigns to the machine.
     ManagedIdentity,
-    /// By whoever is logged in to the Azure CLI.
+    /// User who is logged in to the Azure CLI.
     AzureCli,
 }
 
@@ -37,7 +37,7 @@ impl Credential {
         Self::AzureCli,
     ];
 
-    /// As it is written in a configuration.
+    /// Returns the name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,14 +52,14 @@ impl Credential {
         }
     }
 
-    /// Parses a name; none if there is no such credential.
+    /// Parses a name; `None` if it is unknown.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|credential| credential.name() == text)
     }
 }
 
-/// What Azure's own variables say, which Kubernetes and Azure's tools set.
+/// Identity in the environment variables that Kubernetes and Azure's tools set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// `AZURE_TENANT_ID`
@@ -70,12 +70,12 @@ pub struct Identity {
     pub client_secret: Option<SecretText>,
     /// `AZURE_FEDERATED_TOKEN_FILE`
     pub token_file: Option<String>,
-    /// `IDENTITY_ENDPOINT`, which App Service and the like set
+    /// `IDENTITY_ENDPOINT`, set by App Service and similar hosts
     pub endpoint: Option<String>,
 }
 
 impl Identity {
-    /// Reads the environment. An empty variable counts as not set.
+    /// Reads the environment. An empty variable counts as unset.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
         let read = |variable| lookup(variable)?.into_string().ok().filter(|text| !text.is_empty());
         Self {
@@ -88,60 +88,60 @@ impl Identity {
     }
 }
 
-/// Source of access tokens, with all that it needs.
+/// Source of access tokens and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialSource {
-    /// Token of Kubernetes in a file.
+    /// Token file of Kubernetes.
     WorkloadIdentity {
         /// Tenant of the identity.
         tenant_id: String,
-        /// Identity.
+        /// Client ID of the identity.
         client_id: String,
-        /// File that has the token.
+        /// Path of the token file.
         token_file: String,
     },
     /// Secret of a registered application.
     ClientSecret {
         /// Tenant of the application.
         tenant_id: String,
-        /// Application.
+        /// Client ID of the application.
         client_id: String,
         /// Its secret.
         secret: SecretText,
     },
-    /// Identity that Azure gives to the machine.
+    /// Identity that Azure assigns to the machine.
     ManagedIdentity {
-        /// Identity, if the machine has several.
+        /// Client ID, if the machine has several identities.
         client_id: Option<String>,
-        /// Set if the environment names its endpoint. Otherwise only machines
-        /// of Azure have one.
+        /// True if the environment names the endpoint. Otherwise only machines in
+        /// Azure have one.
         announced: bool,
     },
-    /// Login of the Azure CLI.
+    /// User who is logged in to the Azure CLI.
     AzureCli,
 }
 
 impl CredentialSource {
-    /// Sources to be tried, in order. For `auto`: workload identity if the
-    /// environment has all of it; else a client secret if the environment has
-    /// all of that; else a managed identity, then the Azure CLI.
+    /// Returns the sources to try, in order. For `auto`: workload identity if the
+    /// environment is complete for it; else a client secret if the environment is
+    /// complete for that; else managed identity, then the Azure CLI.
     pub(crate) fn all(
         credential: Credential,
         identity: &Identity,
     ) -> Result<Vec<Self>, InvalidSetting> {
         Ok(match credential {
             Credential::WorkloadIdentity => {
-                vec![Self::workload_identity(identity).map_err(|lacking| {
-                    needs(
-                        &lacking,
+                vec![Self::workload_identity(identity).map_err(|missing| {
+                    requires(
+                        &missing,
                         "In Kubernetes, label the pod azure.workload.identity/use: \"true\" and \
-                         annotate its service account with the client's id",
+                         annotate its service account with the client ID",
                     )
                 })?]
             }
             Credential::ClientSecret => {
-                vec![Self::client_secret(identity).map_err(|lacking| {
-                    needs(&lacking, "They belong to an application registered in Entra ID")
+                vec![Self::client_secret(identity).map_err(|missing| {
+                    requires(&missing, "Their values are those of an application in Entra ID")
                 })?]
             }
             Credential::ManagedIdentity => vec![Self::managed_identity(identity)],
@@ -150,7 +150,7 @@ impl CredentialSource {
                 .or_else(|_| Self::client_secret(identity))
                 .map_or_else(
                     |_| vec![Self::managed_identity(identity), Self::AzureCli],
-                    |way| vec![way],
+                    |source| vec![source],
                 ),
         })
     }
@@ -163,7 +163,7 @@ impl CredentialSource {
                 token_file: Some(token_file),
                 ..
             } => Ok(Self::WorkloadIdentity { tenant_id, client_id, token_file }),
-            other => Err(lacking(&[
+            other => Err(missing(&[
                 ("AZURE_TENANT_ID", other.tenant_id.is_some()),
                 ("AZURE_CLIENT_ID", other.client_id.is_some()),
                 ("AZURE_FEDERATED_TOKEN_FILE", other.token_file.is_some()),
@@ -179,7 +179,7 @@ impl CredentialSource {
                 client_secret: Some(secret),
                 ..
             } => Ok(Self::ClientSecret { tenant_id, client_id, secret }),
-            other => Err(lacking(&[
+            other => Err(missing(&[
                 ("AZURE_TENANT_ID", other.tenant_id.is_some()),
                 ("AZURE_CLIENT_ID", other.client_id.is_some()),
                 ("AZURE_CLIENT_SECRET", other.client_secret.is_some()),
@@ -192,7 +192,7 @@ impl CredentialSource {
         Self::ManagedIdentity { client_id: identity.client_id.clone(), announced }
     }
 
-    /// Human-readable name.
+    /// Returns the human-readable name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -204,19 +204,19 @@ impl CredentialSource {
     }
 }
 
-fn lacking(variables: &[(&'static str, bool)]) -> Vec<&'static str> {
-    variables.iter().filter(|(_, given)| !given).map(|(variable, _)| *variable).collect()
+fn missing(variables: &[(&'static str, bool)]) -> Vec<&'static str> {
+    variables.iter().filter(|(_, is_set)| !is_set).map(|(variable, _)| *variable).collect()
 }
 
-fn needs(lacking: &[&str], hint: &str) -> InvalidSetting {
-    let (noun, verb) = match lacking.len() {
+fn requires(missing: &[&str], hint: &str) -> InvalidSetting {
+    let (noun, verb) = match missing.len() {
         1 => ("variable", "is"),
         _ => ("variables", "are"),
     };
-    let names = lacking.join(" and ");
+    let names = missing.join(" and ");
     InvalidSetting::new(
         "azure_credential",
-        format!("needs the environment {noun} {names}, which {verb} not set. {hint}"),
+        format!("requires the environment {noun} {names}, which {verb} not set. {hint}"),
     )
 }
 
@@ -225,15 +225,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_decides_if_nothing_else_does() {
+    fn auto_credential_depends_on_environment() {
         let mut identity = Identity { client_id: Some("c".to_owned()), ..Identity::default() };
         let names = |identity: &Identity| {
-            let ways = CredentialSource::all(Credential::Auto, identity).unwrap();
-            ways.iter().map(CredentialSource::name).collect::<Vec<_>>()
+            let sources = CredentialSource::all(Credential::Auto, identity).unwrap();
+            sources.iter().map(CredentialSource::name).collect::<Vec<_>>()
         };
         assert_eq!(names(&identity), ["managed identity", "Azure CLI"]);
         identity.tenant_id = Some("t".to_owned());
-        identity.client_secret = Some(SecretText::new("hush"));
+        identity.client_secret = Some(SecretText::new("mysecret"));
         assert_eq!(names(&identity), ["client secret"]);
         identity.token_file = Some("/run/token".to_owned());
         assert_eq!(names(&identity), ["workload identity"]);

@@ -1,4 +1,4 @@
-//! Addresses, signatures and keys as users write them. No message quotes them.
+//! Parsing of URLs, shared access signatures and keys. No message quotes them.
 
 use azure_core::{base64, http::Url};
 
@@ -16,7 +16,7 @@ pub enum ServiceKind {
 }
 
 impl ServiceKind {
-    /// Name of the service in the hosts of Azure.
+    /// Returns the name of the service in Azure's host names.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl ServiceKind {
         }
     }
 
-    /// Whether the host is one of Azure's own, which begin with the account.
+    /// Returns whether the host is one of Azure, which begin with the account name.
     pub(crate) fn is_host_of_account(self, url: &Url) -> bool {
         url.host_str().is_some_and(|host| host.contains(&format!(".{}.", self.name())))
     }
@@ -59,7 +59,7 @@ impl<T> Endpoints<T> {
     }
 }
 
-/// Parses the address of a service, and the signature that may be its query. The
+/// Parses the URL of a service, whose query may be a shared access signature. The
 /// caller decides which paths are allowed.
 pub(crate) fn parse_endpoint(text: &str) -> Result<(Url, Option<SecretText>), String> {
     let mut url = Url::parse(text.trim()).map_err(|error| format!("is not a URL: {error}"))?;
@@ -67,10 +67,10 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<(Url, Option<SecretText>), St
         return Err("must begin with https:// or http://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not have a user or a password in it".to_owned());
+        return Err("must not contain a user name or password".to_owned());
     }
     if url.fragment().is_some() {
-        return Err("must not have a # in it".to_owned());
+        return Err("must not contain a fragment (#)".to_owned());
     }
     let sas = url.query().filter(|query| !query.is_empty()).map(parse_sas).transpose();
     let sas = sas.map_err(|problem| format!("has a query that {problem}"))?;
@@ -80,8 +80,8 @@ pub(crate) fn parse_endpoint(text: &str) -> Result<(Url, Option<SecretText>), St
     Ok((url, sas))
 }
 
-/// Returns the name of the account at this address: the path, as with emulators,
-/// or the first label of the host.
+/// Returns the account name in a URL: the path (emulators), or the first label of
+/// the host.
 #[must_use]
 pub fn account_name(url: &Url, kind: ServiceKind) -> Option<String> {
     let path = url.path().trim_matches('/');
@@ -92,8 +92,8 @@ pub fn account_name(url: &Url, kind: ServiceKind) -> Option<String> {
     kind.is_host_of_account(url).then(|| account.to_owned())
 }
 
-/// Whether Azure allows this name for an account. A secret that stands in the
-/// place of a name by mistake is hardly ever one.
+/// Returns whether a text is a valid account name. A secret in the place of a
+/// name, by mistake, is almost never valid.
 #[must_use]
 pub fn is_account_name(name: &str) -> bool {
     (3..=24).contains(&name.len())
@@ -103,7 +103,7 @@ pub fn is_account_name(name: &str) -> bool {
 /// Parses a shared access signature.
 ///
 /// # Errors
-/// The problem, without the text.
+/// The problem, without quoting the text.
 pub fn parse_sas(text: &str) -> Result<SecretText, String> {
     let text = text.trim().trim_start_matches('?');
     if text.split('&').any(|pair| pair.starts_with("sig=") && pair.len() > "sig=".len()) {
@@ -113,13 +113,13 @@ pub fn parse_sas(text: &str) -> Result<SecretText, String> {
     }
 }
 
-/// Checks that a text can be the key of an account.
+/// Checks that a text can be an account key.
 ///
 /// # Errors
-/// The problem, without the text.
+/// The problem, without quoting the text.
 pub fn check_key(text: &str) -> Result<(), String> {
     match base64::decode(text) {
         Ok(bytes) if !bytes.is_empty() => Ok(()),
-        _ => Err("is not an account's key, which is written in base64".to_owned()),
+        _ => Err("is not an account key in base64".to_owned()),
     }
 }

@@ -1,5 +1,5 @@
-//! Classification of calls that did not succeed: their cause, and whether they
-//! may have been applied.
+//! Classification of failed calls: cause, and whether the call may have been
+//! applied.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use azure_core::{
 
 use crate::transport::root_cause;
 
-/// Cause of a call that got no response.
+/// Cause of a missing response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoResponse {
     /// No connection: the call was not sent.
@@ -30,106 +30,107 @@ impl NoResponse {
                 "the storage account can't be reached: {}",
                 root_cause(error)
             )),
-            // Credentials explain themselves at length.
+            // Errors of credentials have several lines.
             ErrorKind::Credential => {
                 Self::NoAccessToken(error.to_string().lines().next().unwrap_or_default().to_owned())
             }
             _ => {
-                Self::Unknown(format!("no answer from the storage account: {}", root_cause(error)))
+                let why = root_cause(error);
+                Self::Unknown(format!("no response from the storage account: {why}"))
             }
         }
     }
 }
 
-/// Time after which the service asks to be called again.
+/// Returns the delay that the service requests before the next call.
 #[must_use]
 pub fn retry_after(headers: &Headers) -> Option<Duration> {
     let text = headers.get_optional_str(&HeaderName::from_static("retry-after"))?;
     text.parse().ok().map(Duration::from_secs)
 }
 
-/// Fix for an account that can't be reached. Only the text of the error tells
-/// the causes apart.
+/// Returns the fix for an account that can't be reached. The causes can be
+/// distinguished only by the text of the error.
 #[must_use]
-pub fn unreachable_remedy(why: &str) -> &'static str {
+pub fn unreachable_fix(why: &str) -> &'static str {
     let why = why.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
-    if says(&["dns error", "lookup", "resolve"]) {
-        "The host's name is not known: check the account's name in its URL or connection string, \
-         and whether this machine can resolve names"
-    } else if says(&["certificate", "tls", "ssl", "handshake", "corrupt message"]) {
-        "No secure connection could be made: check whether the address begins with http:// or \
-         https:// as it should, and whether a proxy is in between"
-    } else if says(&["refused"]) {
-        "Nothing listens there: check the address, and if it is an emulator, whether it runs"
+    let has = |words: &[&str]| words.iter().any(|word| why.contains(word));
+    if has(&["dns error", "lookup", "resolve"]) {
+        "The host name can't be resolved: check the account name in the URL or connection string, \
+         and this machine's DNS"
+    } else if has(&["certificate", "tls", "ssl", "handshake", "corrupt message"]) {
+        "The TLS handshake failed: check the scheme of the address (http:// or https://), and \
+         whether a proxy intercepts the connection"
+    } else if has(&["refused"]) {
+        "No server listens at this address: check the address, and start the emulator if it is one"
     } else {
-        "Check the address, and whether a firewall or the lack of a route is in between"
+        "Check the address, the network route and the firewalls"
     }
 }
 
-/// Fix for an error code of the service that refuses the credential itself,
-/// regardless of the call.
+/// Returns the fix for an error code that refuses the credential, regardless of
+/// the call.
 #[must_use]
-pub fn credential_remedy(code: &str) -> Option<&'static str> {
+pub fn credential_fix(code: &str) -> Option<&'static str> {
     match code {
         "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
             Some(
-                "The key, the SAS or the token is not the account's, or has expired, or this \
-                 machine's clock is wrong by more than 15 minutes",
+                "The key, SAS or access token does not belong to the account or has expired, or \
+                 this machine's clock is off by more than 15 minutes",
             )
         }
         "KeyBasedAuthenticationNotPermitted" => {
-            Some("The account does not allow keys: use an identity of Entra ID")
+            Some("The account does not allow account keys: use an Entra ID identity")
         }
         _ => None,
     }
 }
 
-/// Cause of a call through [`Service`](crate::Service) that did not succeed.
+/// Failure of a call through [`Service`](crate::Service).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The service refused the call; it was not applied.
     Refused {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// The service's own code, such as "TableNotFound".
+        /// Error code of the service, such as "TableNotFound".
         code: String,
-        /// The service's message.
+        /// Message of the service.
         message: String,
     },
     /// The service can't serve the call now; it may have been applied.
     Busy {
-        /// Human-readable.
+        /// Human-readable cause.
         why: String,
-        /// Time after which the service asks to be called again.
+        /// Delay that the service requests before the next call.
         retry_after: Option<Duration>,
     },
     /// The call was not sent.
     Unsent {
-        /// Human-readable: the cause, and the fix.
+        /// Human-readable cause and fix.
         why: String,
     },
-    /// No clear answer: the call may have been applied.
+    /// The outcome is unknown: the call may have been applied.
     Unclear {
-        /// Human-readable.
+        /// Human-readable cause.
         why: String,
     },
 }
 
 impl Fault {
-    /// Whether the call may have been applied all the same.
+    /// Returns whether the call may have been applied.
     #[must_use]
     pub const fn is_unclear(&self) -> bool {
         matches!(self, Self::Unclear { .. } | Self::Busy { .. })
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
 
-    /// Minimum delay before the next attempt.
+    /// Returns the minimum delay before the next attempt.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         match self {
@@ -148,7 +149,7 @@ impl Fault {
     ) -> Self {
         match status {
             408 | 429 | 500.. => {
-                let why = format!("the storage account is busy or disturbed ({status} {code})");
+                let why = format!("the storage account is busy or failing ({status} {code})");
                 Self::Busy { why, retry_after }
             }
             _ => Self::Refused { status, code, message },
@@ -160,11 +161,11 @@ impl From<azure_core::Error> for Fault {
     fn from(error: azure_core::Error) -> Self {
         match NoResponse::of(&error) {
             NoResponse::Unreachable(why) => {
-                let remedy = unreachable_remedy(&why);
-                Self::Unsent { why: format!("{why}. {remedy}") }
+                let fix = unreachable_fix(&why);
+                Self::Unsent { why: format!("{why}. {fix}") }
             }
             NoResponse::NoAccessToken(why) => {
-                Self::Unsent { why: format!("there is no token: {why}") }
+                Self::Unsent { why: format!("no access token: {why}") }
             }
             NoResponse::Unknown(why) => Self::Unclear { why },
         }

@@ -1,8 +1,8 @@
-//! Texts that are never shown.
+//! Texts that are never printed.
 
 use std::fmt;
 
-/// Text that is never shown: a key, a signature, a connection string.
+/// Text that is never printed: a key, a signature, a connection string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(Box<str>);
 
@@ -13,7 +13,7 @@ impl SecretText {
         Self(text.into())
     }
 
-    /// Returns the text, to be sent or signed with only.
+    /// Returns the text, for sending and signing only.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_does_not_show_the_text() {
-        let text = SecretText::new("hush");
-        assert_eq!(text.expose(), "hush");
+    fn debug_redacts_text() {
+        let text = SecretText::new("mysecret");
+        assert_eq!(text.expose(), "mysecret");
         assert_eq!(format!("{:?}", Some(text)), "Some(SecretText(REDACTED))");
     }
 }

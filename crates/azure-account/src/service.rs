@@ -1,5 +1,5 @@
-//! One service of an account: signs and sends requests, with a timeout. Nothing
-//! is retried here.
+//! One service of an account: signs and sends requests, with a timeout and
+//! without retries.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,23 +17,23 @@ use crate::{
     client_options,
 };
 
-/// A service that can be called.
+/// Service of an account.
 #[derive(Clone)]
 pub struct Service {
     url: Url,
     sas: Option<SecretText>,
     pipeline: Pipeline,
-    call_limit: Duration,
+    call_timeout: Duration,
 }
 
 /// Response of a service, with any status.
 #[derive(Debug)]
 pub struct Response {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The headers.
+    /// Headers.
     pub headers: Headers,
-    /// The body.
+    /// Body.
     pub body: Bytes,
 }
 
@@ -43,7 +43,7 @@ impl Service {
         auth: &AuthMethod<Arc<dyn TokenCredential>>,
         form: Form,
         transport: Transport,
-        call_limit: Duration,
+        call_timeout: Duration,
     ) -> Self {
         let (policies, sas): (Vec<Arc<dyn Policy>>, _) = match auth {
             AuthMethod::Key { account, key } => {
@@ -58,10 +58,10 @@ impl Service {
         let (name, version) = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
         let options = client_options(transport);
         let pipeline = Pipeline::new(name, version, options, Vec::new(), policies, None);
-        Self { url, sas, pipeline, call_limit }
+        Self { url, sas, pipeline, call_timeout }
     }
 
-    /// Returns the URL of a path, which is escaped already. Without the signature.
+    /// Returns the URL of a path, which must be escaped. Without the signature.
     #[must_use]
     pub fn url(&self, path: &str) -> Url {
         let mut url = self.url.clone();
@@ -72,7 +72,7 @@ impl Service {
     /// Signs a request and sends it once.
     ///
     /// # Errors
-    /// If no response came within the timeout.
+    /// If no response is received within the timeout.
     pub async fn send(&self, mut request: Request) -> Result<Response, Fault> {
         request.insert_header("x-ms-version", API_VERSION);
         if let Some(sas) = &self.sas {
@@ -84,8 +84,9 @@ impl Service {
         let sent = self.pipeline.send(&context, &mut request, Some(options));
         let response = tokio::select! {
             response = sent => response?,
-            () = leasehold_runtime::sleep(self.call_limit) => {
-                let why = format!("no answer from the storage account within {:?}", self.call_limit);
+            () = leasehold_runtime::sleep(self.call_timeout) => {
+                let timeout = self.call_timeout;
+                let why = format!("no response from the storage account within {timeout:?}");
                 return Err(Fault::Unclear { why });
             }
         };

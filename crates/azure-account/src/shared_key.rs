@@ -1,4 +1,4 @@
-//! Signs requests with the account's key, as Azure calls SharedKey.
+//! Signatures with the account key (Azure's SharedKey scheme).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,8 +16,8 @@ use azure_core::{
 };
 use leasehold_time::clock;
 
-/// The headers that have a place of their own in what is signed, except for
-/// tables. `date` stays empty, because `x-ms-date` is sent.
+/// Standard headers in the signed text of blobs and queues. `date` stays empty,
+/// because `x-ms-date` is sent.
 const SIGNED: [&str; 11] = [
     "content-encoding",
     "content-language",
@@ -32,16 +32,16 @@ const SIGNED: [&str; 11] = [
     "range",
 ];
 
-/// Parts of a request that are signed.
+/// Form of the signed text.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// Tables have a form of their own, with fewer headers.
+    /// Tables: fewer headers.
     Table,
     /// Blobs and queues.
     Other,
 }
 
-/// Signs each try, with the date of that try.
+/// Policy that signs each attempt, with the date of the attempt.
 #[derive(Debug)]
 pub struct SharedKey {
     account: String,
@@ -50,7 +50,7 @@ pub struct SharedKey {
 }
 
 impl SharedKey {
-    /// Signs for this account, with its key in base64.
+    /// Creates a policy for an account and its key in base64.
     #[must_use]
     pub fn new(account: String, key: &str, form: Form) -> Self {
         Self { account, key: Secret::new(key.to_owned()), form }
@@ -67,8 +67,8 @@ impl SharedKey {
         Ok(())
     }
 
-    /// The path is as it is sent, also if it begins with the account itself; of
-    /// the query only `comp` counts.
+    /// Returns the signed text. The path is as sent, even if it begins with the
+    /// account name. Of the query, only `comp` is signed.
     fn text_of_table(&self, request: &Request, date: &str) -> String {
         let method = request.method();
         let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();
@@ -101,7 +101,7 @@ impl SharedKey {
     }
 }
 
-/// A length of zero counts as none.
+/// Returns the value of a standard header. A content length of zero is empty.
 fn standard_header(request: &Request, name: &'static str) -> String {
     let given = request.headers().get_optional_str(&HeaderName::from_static(name));
     let length = || match name {
@@ -112,8 +112,8 @@ fn standard_header(request: &Request, name: &'static str) -> String {
     if name == "content-length" && value == "0" { String::new() } else { value }
 }
 
-/// The path as it is sent, also if it begins with the account itself, and the
-/// query in order of its keys.
+/// Returns the signed resource: the path as sent, even if it begins with the
+/// account name, and the query sorted by key.
 fn resource(account: &str, url: &Url) -> String {
     let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, value) in url.query_pairs() {
@@ -136,7 +136,7 @@ impl Policy for SharedKey {
         next: &[Arc<dyn Policy>],
     ) -> PolicyResult {
         let Some((first, rest)) = next.split_first() else {
-            return Err(Error::with_message(ErrorKind::Other, "nothing sends the request"));
+            return Err(Error::with_message(ErrorKind::Other, "no policy sends the request"));
         };
         self.sign(request, to_rfc7231(&clock::wall().into()))?;
         first.send(ctx, request, rest).await
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_signed_is_as_documented() {
+    fn table_signature_matches_documentation() {
         let url = "https://acme.table.core.windows.net/orders(PartitionKey='a%20b',RowKey='c')\
                    ?$format=json&comp=acl&timeout=20";
         let mut request = Request::new(url.parse().unwrap(), Method::Put);
@@ -163,16 +163,16 @@ mod tests {
              /acme/orders(PartitionKey='a%20b',RowKey='c')?comp=acl"
         );
         key.sign(&mut request, date.to_owned()).unwrap();
-        // Signed by another program.
+        // Computed by another implementation.
         assert_eq!(
             request.headers().get_str(&AUTHORIZATION).unwrap(),
             "SharedKey acme:2vs4lQenVxLKtUxfbhNbUqVJaeHngcFyQMvgulWXUx4="
         );
     }
 
-    /// The signatures were made by another program.
+    /// The expected signatures were computed by another implementation.
     #[test]
-    fn blobs_and_queues_are_signed_as_documented() {
+    fn blob_and_queue_signatures_match_documentation() {
         let key = "YW4gYWNjb3VudCdzIGtleQ==";
         let url = "https://myaccount.blob.core.windows.net/mycontainer\
                    ?restype=container&comp=metadata&timeout=20";
@@ -199,7 +199,7 @@ mod tests {
             ("x-ms-version", "2025-11-05"),
             ("x-ms-meta-token", "5"),
             ("x-ms-meta-holder", " a  b+c=%20 "),
-            ("x-ms-lease-id", "hush"),
+            ("x-ms-lease-id", "mysecret"),
             ("if-match", "\"0x8D\""),
             ("content-type", "text/plain"),
             ("user-agent", "not signed"),
@@ -210,12 +210,12 @@ mod tests {
         shared.sign(&mut request, "Mon, 16 Nov 2026 05:00:00 GMT".to_owned()).unwrap();
         assert_eq!(
             request.headers().get_str(&AUTHORIZATION).unwrap(),
-            "SharedKey devstoreaccount1:/L9GQYMlkrtrwUAYsivf6SB3FwstMqywjPxckDR0A0Y="
+            "SharedKey devstoreaccount1:2+kxmHPJIEJTmKHM6wgatu52TocLNmvZquRrAoLx3cU="
         );
     }
 
     #[test]
-    fn a_query_is_sorted_decoded_and_joined() {
+    fn query_is_sorted_decoded_and_joined() {
         let url = "https://a.example/c?prefix=locks%2Fa+b&Include=snapshots&include=metadata&comp";
         assert_eq!(
             resource("a", &url.parse().unwrap()),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_body_has_no_length() {
+    fn empty_body_has_no_length() {
         let mut request = Request::new("https://a.example/c".parse().unwrap(), Method::Put);
         for length in [None, Some("0")] {
             if let Some(length) = length {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_not_shown() {
+    fn debug_does_not_contain_key() {
         let key = SharedKey::new("acme".to_owned(), "aHVzaA==", Form::Other);
         assert!(!format!("{key:?}").contains("aHVzaA"));
     }

@@ -1,4 +1,4 @@
-//! HTTP client that all calls to an account share.
+//! HTTP client of all calls to an account.
 
 use std::{error::Error as StdError, sync::Arc};
 
@@ -10,10 +10,10 @@ use azure_core::{
     },
 };
 
-/// Text in place of an error that has no cause without a URL.
-const NO_ANSWER: &str = "no answer";
+/// Replacement for an error whose causes all contain a URL.
+const NO_RESPONSE: &str = "no response";
 
-/// Creates a transport of its own, whose errors do not contain the URL.
+/// Creates a transport with a new HTTP client. Its errors do not contain the URL.
 #[must_use]
 pub fn transport() -> Transport {
     let options = HttpClientOptions { automatic_decompression: false };
@@ -27,8 +27,8 @@ pub fn redacting(inner: Transport) -> Transport {
     Transport::new(Arc::new(RedactingClient(inner)))
 }
 
-/// Options of a client over this transport. Nothing is retried below the caller,
-/// which knows its deadline and whether a call may be repeated.
+/// Returns the options of a client with this transport. The client never retries:
+/// the caller knows its deadline and whether a call may be repeated.
 #[must_use]
 pub fn client_options(transport: Transport) -> ClientOptions {
     ClientOptions {
@@ -48,29 +48,29 @@ impl HttpClient for RedactingClient {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
         let mut sent = request.clone();
         self.0.send(&Context::new(), &mut sent).await.map_err(|error| {
-            // The outermost cause is the error of the HTTP client, with the URL
-            // in its text. The causes below it say what happened.
+            // The outermost cause is the error of the HTTP client, whose text
+            // contains the URL. The causes below it have the details.
             let first = error.source().and_then(StdError::source);
             let causes: Vec<_> = causes(first).filter(|text| !has_url(text)).collect();
             let host = request.url().host_str().unwrap_or_default();
-            let why = if causes.is_empty() { NO_ANSWER.to_owned() } else { causes.join(": ") };
+            let why = if causes.is_empty() { NO_RESPONSE.to_owned() } else { causes.join(": ") };
             Error::with_message(error.kind().clone(), format!("{host}: {why}"))
         })
     }
 }
 
-/// Text of the innermost cause that contains no URL: the error of the operating
-/// system, usually.
+/// Returns the text of the innermost cause without a URL: usually the error of
+/// the operating system.
 pub(crate) fn root_cause(error: &Error) -> String {
     let texts: Vec<_> = causes(Some(error)).collect();
-    texts.into_iter().rfind(|text| !has_url(text)).unwrap_or_else(|| NO_ANSWER.to_owned())
+    texts.into_iter().rfind(|text| !has_url(text)).unwrap_or_else(|| NO_RESPONSE.to_owned())
 }
 
 fn causes(first: Option<&(dyn StdError + 'static)>) -> impl Iterator<Item = String> {
     std::iter::successors(first, |cause| (*cause).source()).map(ToString::to_string)
 }
 
-/// Whether a text may contain a URL, or the signature from one.
+/// Returns whether a text may contain a URL, or the signature from one.
 fn has_url(text: &str) -> bool {
     text.contains("://") || text.contains("sig=")
 }
@@ -81,13 +81,13 @@ mod tests {
 
     use super::*;
 
-    const URL: &str = "https://acme.blob.core.windows.net/c?sv=1&sig=hush";
+    const URL: &str = "https://acme.blob.core.windows.net/c?sv=1&sig=mysecret";
 
-    /// HTTP client that fails with an error over a chain of causes.
+    /// HTTP client that fails with an error and a chain of causes.
     #[derive(Debug)]
     struct Failing(&'static [&'static str]);
 
-    /// One error of a chain, the outermost first.
+    /// Error in a chain, from the outermost.
     #[derive(Debug, thiserror::Error)]
     #[error("{text}")]
     struct Cause {
@@ -117,26 +117,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_name_the_host_and_the_causes_but_no_url() {
+    async fn errors_contain_host_and_causes_but_no_url() {
         const OUTER: &str = "error sending request for url \
-                             (https://acme.blob.core.windows.net/c?sv=1&sig=hush)";
+                             (https://acme.blob.core.windows.net/c?sv=1&sig=mysecret)";
         for (causes, expected) in [
-            (&[][..], "no answer"),
-            (&[OUTER][..], "no answer"),
+            (&[][..], "no response"),
+            (&[OUTER][..], "no response"),
             (&[OUTER, "client error", "reset"][..], "client error: reset"),
-            (&[OUTER, "redirected to https://acme.example/?sig=hush", "loop"][..], "loop"),
-            (&[OUTER, "query sv=1&sig=hush"][..], "no answer"),
+            (&[OUTER, "redirected to https://acme.example/?sig=mysecret", "loop"][..], "loop"),
+            (&[OUTER, "query sv=1&sig=mysecret"][..], "no response"),
         ] {
             let transport = redacting(Transport::new(Arc::new(Failing(causes))));
             let mut request = Request::new(URL.parse().unwrap(), Method::Get);
             let error = transport.send(&Context::new(), &mut request).await.unwrap_err();
-            let shown = format!("{error} {error:?} {:#}", error);
-            assert!(!shown.contains("hush") && !shown.contains("://"), "{shown}");
+            let text = format!("{error} {error:?} {:#}", error);
+            assert!(!text.contains("mysecret") && !text.contains("://"), "{text}");
             let expected = format!("acme.blob.core.windows.net: {expected}");
             assert_eq!(error.to_string(), expected, "{causes:?}");
-            // An error that did not pass through the client shows no URL either.
+            // An error that bypassed the client contains no URL either.
             let root = root_cause(&Failing(causes).error());
-            assert!(!root.contains("hush") && !root.contains("://"), "{root}");
+            assert!(!root.contains("mysecret") && !root.contains("://"), "{root}");
         }
     }
 }

@@ -36,8 +36,8 @@ use std::{
 use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
-    Acquire, AcquireParams, Break, Breaker, Call, CallCount, DURATIONS, Endpoint, Error, LeaseId,
-    LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
+    Acquire, AcquireParams, Break, Breaker, Call, CallCount, Endpoint, Error, LEASE_DURATIONS,
+    LeaseId, LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
 };
 use leasehold_time::Entropy;
 use leasehold_types::LockName;
@@ -58,7 +58,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum lease duration. Calls under a lease of unknown duration are limited as
 /// if it had this one.
-const MIN_LEASE_DURATION: Duration = *DURATIONS.start();
+const MIN_LEASE_DURATION: Duration = *LEASE_DURATIONS.start();
 
 /// Store of leases on blobs.
 #[derive(Clone)]
@@ -175,7 +175,7 @@ impl LeaseStore for AzureStore {
         self.run(name, move |store, name| async move { store.break_hold(name, breaker).await })
     }
 
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+    fn record_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
         let id = self.announce_break(name, &breaker);
         self.run(
             name,
@@ -192,7 +192,7 @@ impl LeaseStore for AzureStore {
         Call::pending(async move { store.list_leases(&page).await })
     }
 
-    fn cover(&self, _: Duration) -> Call<()> {
+    fn persist_ttl(&self, _: Duration) -> Call<()> {
         // After a crash, the leases keep peers out until every grant has ended.
         Call::Done(Ok(()))
     }
@@ -206,7 +206,7 @@ impl LeaseStore for AzureStore {
         true
     }
 
-    fn trouble(&self) -> Option<Error> {
+    fn unavailability(&self) -> Option<Error> {
         let why = self.shared.blobs.health.trouble()?;
         Some(Error::Unavailable { why, retry_after: self.shared.blobs.limiter.throttled_for() })
     }

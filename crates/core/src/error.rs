@@ -1,28 +1,28 @@
-//! Requests that failed, in terms of what to do about it.
+//! Failed requests.
 
 use std::{sync::Arc, time::Duration};
 
 use leasehold_types::{Holder, LockName, Reason, name::InvalidName};
 
-/// A request that did not do what it asked for.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
-    /// Why, for programs.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// What happened, to which lock, and what to do.
+    /// Human-readable message: the event, the lock, the cause, and the fix.
     pub message: String,
-    /// The field that is not acceptable.
+    /// Field that is invalid.
     pub field: Option<&'static str>,
-    /// The lock.
+    /// Lock that the request is for.
     pub lock: Option<LockName>,
-    /// Who holds it, if somebody does.
+    /// Holder of the lock, if known.
     pub holder: Option<Arc<Holder>>,
-    /// For how long.
+    /// Time since the lock was granted to the holder.
     pub held_for: Option<Duration>,
-    /// Whether the holder is another acquire of the same session.
+    /// True if the holder is another acquire of the same session.
     pub held_by_same_session: bool,
-    /// When trying again makes sense.
+    /// Delay after which a retry can succeed.
     pub retry_after: Option<Duration>,
 }
 
@@ -42,13 +42,13 @@ impl RequestError {
         }
     }
 
-    /// A field that is not acceptable.
+    /// Creates an error for an invalid field.
     #[must_use]
     pub fn invalid(field: &'static str, problem: impl std::fmt::Display) -> Self {
         Self { field: Some(field), ..Self::new(Reason::Invalid, format!("{field}: {problem}")) }
     }
 
-    /// A field whose value violates the order that the protocol requires.
+    /// Creates an error for a field whose value violates the protocol at this point.
     #[must_use]
     pub fn violation(field: &'static str, problem: impl std::fmt::Display) -> Self {
         Self { field: Some(field), ..Self::new(Reason::Protocol, format!("{field}: {problem}")) }

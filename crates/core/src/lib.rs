@@ -1,12 +1,12 @@
 //! The core of a Leasehold daemon: sessions, locks and queues. Sans-IO: each
 //! part takes an event and a time, and appends the actions that follow from it.
-//! `src/driver` in the daemon gives it the time and carries out its actions.
+//! `src/driver` in the daemon supplies the time and runs the actions.
 //!
-//! - [`session`]: liveness of clients; what each holds and waits for.
+//! - [`session`]: liveness of clients, and the grants and waiting acquires of each.
 //! - [`lock`]: leases, grants and wait queues.
-//! - [`watch`]: subscriptions, and when to poll a lock that a peer holds.
-//! - [`schedule`]: deadlines, in the order in which they fall due.
-//! - [`error`]: requests that failed.
+//! - [`watch`]: subscriptions, and the polls of watched locks that a peer may hold.
+//! - [`schedule`]: timer queue, ordered by deadline.
+//! - [`error`]: failed requests.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -1,17 +1,16 @@
-//! What is due when: one ordered set for everything of a kind, so that neither
-//! a lock nor a session needs a task or a timer of its own.
+//! Timer queue: one ordered set of deadlines per kind of entity, instead of a task
+//! or timer per lock and session.
 
 use std::collections::BTreeSet;
 
 use leasehold_time::Moment;
 
-/// Deadlines in the order in which they fall due.
+/// Timers, ordered by deadline.
 #[derive(Debug)]
 pub struct Schedule<K> {
     due: BTreeSet<(Moment, K)>,
 }
 
-/// Nothing is due.
 impl<K> Default for Schedule<K> {
     fn default() -> Self {
         Self { due: BTreeSet::new() }
@@ -19,8 +18,8 @@ impl<K> Default for Schedule<K> {
 }
 
 impl<K: Ord + Clone> Schedule<K> {
-    /// Replaces the moment at which `key` is due. The caller remembers `armed`,
-    /// so that nothing is kept twice.
+    /// Replaces the deadline of `key`. The caller stores `armed`, the current
+    /// deadline, so that it is not stored twice.
     pub fn rearm(&mut self, key: K, armed: &mut Option<Moment>, due: Option<Moment>) {
         if *armed == due {
             return;
@@ -34,13 +33,13 @@ impl<K: Ord + Clone> Schedule<K> {
         }
     }
 
-    /// The earliest.
+    /// Returns the earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Moment> {
         self.due.first().map(|(moment, _)| *moment)
     }
 
-    /// Takes the earliest if its moment has come.
+    /// Removes and returns the key with the earliest deadline, if it is due.
     pub fn pop(&mut self, now: Moment) -> Option<K> {
         let (moment, _) = self.due.first()?;
         if *moment > now {
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rearmed_is_due_once_and_in_order() {
+    fn rearmed_key_is_due_once_and_in_order() {
         let mut schedule = Schedule::default();
         let (mut a, mut b) = (None, None);
         schedule.rearm('a', &mut a, Some(at(5)));

@@ -1,11 +1,11 @@
-//! Last break of each lock that was broken, until the daemon restarts.
+//! Last break of each broken lock, until the daemon restarts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use leasehold_store::Breaker;
 use leasehold_types::LockName;
 
-/// Number of locks that are remembered; the oldest break is dropped first.
+/// Maximum number of recorded breaks; the oldest is dropped first.
 const MAX_BREAKS: usize = 1024;
 
 /// Last breaks by lock.

@@ -19,9 +19,9 @@ use super::directory::{
     Blocking, Completion, Identity, LOCK, NewState, OpenError, STATE, STATE_NEW, StateDir, failed,
 };
 
-/// Upper bound of what is read; a state file has about a hundred bytes.
+/// Maximum number of bytes read; a state file has about a hundred.
 const MAX_STATE_BYTES: u64 = 4096;
-/// Upper bound of what is read; a process ID has at most ten digits.
+/// Maximum number of bytes read; a process ID has at most ten digits.
 const MAX_LOCK_BYTES: u64 = 32;
 
 /// Locked directory on a file system.
@@ -36,7 +36,7 @@ pub(super) struct DataDir {
     is_marked: bool,
 }
 
-/// Device and inode, which identify a file while a descriptor keeps it.
+/// Device and inode, which identify a file while a descriptor is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -85,7 +85,7 @@ impl DataDir {
     }
 }
 
-/// Process ID in a lock file: none if the file is empty.
+/// Parses the process ID in a lock file; `None` if the file is empty.
 fn parse_pid(contents: &[u8]) -> Result<Option<u32>, ()> {
     if contents.is_empty() {
         return Ok(None);
@@ -141,7 +141,7 @@ impl StateDir for DataDir {
     }
 
     fn mark(&self) -> io::Result<()> {
-        // Of fixed length, and in place: no crash leaves half of it behind.
+        // Fixed length, written in place: a crash leaves no torn contents.
         let mut lock = &self.lock;
         lock.rewind()?;
         writeln!(lock, "{:>10}", std::process::id())?;
@@ -177,7 +177,7 @@ impl StateDir for DataDir {
     fn run(&self, work: Blocking) -> Completion {
         let done = tokio::task::spawn_blocking(work);
         Box::pin(async {
-            // Work that panicked has left no result, which its caller sees.
+            // The caller detects work that panicked: it has no result.
             _ = done.await;
         })
     }

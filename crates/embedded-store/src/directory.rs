@@ -1,5 +1,5 @@
-//! Data directory of the embedded store, as a trait: the daemon runs on
-//! [`DataDir`], the simulation on a directory that loses writes.
+//! Data directory of the embedded store, as a trait: the daemon uses
+//! [`DataDir`], the simulation a directory that loses writes.
 
 use std::{
     fmt, io,
@@ -10,33 +10,32 @@ use std::{
 use super::record::Record;
 
 pub(super) const STATE: &str = "state";
-/// Becomes `state` once it is durable.
+/// Renamed to `state` once it is durable.
 pub(super) const STATE_NEW: &str = "state.new";
 pub(super) const LOCK: &str = "lock";
 
-/// Work that blocks, and the future that completes when it is done.
+/// Work that may block.
 pub type Blocking = Box<dyn FnOnce() + Send>;
 /// Completion of [`Blocking`] work.
 pub type Completion = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Data directory that this process has locked, until the value is dropped.
+/// Data directory that this process has locked until the value is dropped.
 ///
-/// Every method acts on the locked directory itself, wherever it is by now,
+/// Every method acts on the locked directory itself, even after it was moved,
 /// and never on another directory at the same path.
 pub trait StateDir: Send + Sync + 'static {
     /// Path that the operator configured, for messages.
     fn path(&self) -> &Path;
-    /// Compares the directory at the path, and the lock file in it, with those
-    /// that this process has locked.
+    /// Compares the directory at the path and its lock file with the locked ones.
     fn identity(&self) -> io::Result<Identity>;
-    /// Returns whether a daemon has stored a state here before, also if the
-    /// state file is gone.
+    /// Returns whether a daemon has stored a state here before, even if the state
+    /// file no longer exists.
     fn is_marked(&self) -> bool;
-    /// Records that a state was stored here.
+    /// Records in the lock file that a state was stored here.
     fn mark(&self) -> io::Result<()>;
-    /// Reads `state`; none if it does not exist.
+    /// Reads `state`; `None` if it does not exist.
     fn read(&self) -> io::Result<Option<Vec<u8>>>;
-    /// Writes `state.new` from its beginning.
+    /// Writes `state.new`, replacing its contents.
     fn write_new(&self, contents: &[u8]) -> io::Result<Box<dyn NewState>>;
     /// Renames `state.new` to `state`.
     fn rename_new(&self) -> io::Result<()>;
@@ -46,7 +45,7 @@ pub trait StateDir: Send + Sync + 'static {
     fn run(&self, work: Blocking) -> Completion;
 }
 
-/// The file `state.new` after it was written.
+/// Written file `state.new`.
 pub trait NewState {
     /// Makes the contents durable.
     fn sync(&self) -> io::Result<()>;
@@ -79,7 +78,7 @@ impl fmt::Display for Identity {
 pub enum OpenError {
     /// Another daemon has locked it.
     #[error(
-        "the data directory {} is in use by another daemon{}: stop that one, or choose \
+        "the data directory {} is in use by another daemon{}: stop that daemon, or choose \
          another directory with --data-dir", .path.display(), pid_text(*.pid)
     )]
     InUse {
@@ -112,19 +111,19 @@ pub enum OpenError {
     },
     /// The lock file has contents that no daemon writes.
     #[error(
-        "{} is corrupt: it contains something other than the process ID of a daemon. Check that \
-         --data-dir is the right directory. If it is, and no daemon uses it, delete this file and \
-         restart", .path.display()
+        "{} is corrupt (expected the process ID of a daemon). Check that --data-dir is the right \
+         directory. If it is, and no daemon uses it, delete this file and restart",
+        .path.display()
     )]
     LockFile {
         /// The file.
         path: PathBuf,
     },
-    /// The directory is no longer the one that this process locked.
+    /// The path no longer leads to the locked directory.
     #[error(
-        "the data directory {} {identity} while this daemon used it: another daemon may use that \
-         path now, so this one grants no locks and writes nothing more. Stop this daemon, make \
-         sure that only one uses the path, and start it again", .path.display()
+        "the data directory {} {identity} while this daemon used it. Another daemon may use the \
+         path now, so this daemon no longer grants locks and writes nothing. Stop this daemon, \
+         make sure that no other daemon uses the path, and start it again", .path.display()
     )]
     Replaced {
         /// The configured path.
@@ -156,7 +155,7 @@ pub(super) fn failed(
     move |source| OpenError::Io { doing, path, source }
 }
 
-/// Reads the record; none if no daemon has used the directory.
+/// Reads the record; `None` if no daemon has used the directory.
 pub(super) fn read(directory: &dyn StateDir) -> Result<Option<Record>, OpenError> {
     let path = directory.path().join(STATE);
     match directory.read().map_err(failed("read", &path))? {
@@ -169,11 +168,11 @@ pub(super) fn read(directory: &dyn StateDir) -> Result<Option<Record>, OpenError
     }
 }
 
-/// Makes the record durable: all of it or nothing.
+/// Replaces the record durably and atomically.
 ///
-/// The identity is checked before anything is written and once more before the
-/// write takes effect, because a daemon that locked a new lock file in the same
-/// directory relies on its own record.
+/// The identity is checked before the write and again before the rename, because
+/// a daemon that locked a new lock file in the same directory relies on its own
+/// record.
 pub(super) fn replace(directory: &dyn StateDir, record: &Record) -> Result<(), OpenError> {
     let path = directory.path();
     let (new, state) = (path.join(STATE_NEW), path.join(STATE));
@@ -182,7 +181,7 @@ pub(super) fn replace(directory: &dyn StateDir, record: &Record) -> Result<(), O
     written.and_then(|file| file.sync()).map_err(failed("write", &new))?;
     verify(directory)?;
     directory.rename_new().map_err(failed("replace", &state))?;
-    // Without this, a power failure could undo the rename.
+    // A power failure could undo the rename before this.
     directory.sync().map_err(failed("sync", path))
 }
 

@@ -1,19 +1,19 @@
-//! The embedded store: leases in memory, tokens on disk.
+//! Embedded store: leases in memory, tokens on disk.
 //!
 //! A token is a time of the wall clock (`tokens.rs`). One durable write
 //! reserves a second of tokens for all locks, so an acquire costs no disk write
 //! and the file does not grow with the number of locks. The next reservation is
-//! written while half of the present one is left.
+//! written while half of the current one is left.
 //!
-//! No lease survives the process, so a lease lasts as long as the process. The
-//! longest TTL of any session is on disk before that session opens: after a
-//! crash, nothing is granted until that long has elapsed, because earlier
-//! holders may still rely on their grants.
+//! Leases do not expire, and end with the process. The TTL of a session is on
+//! disk before the session opens. After a crash, the store grants nothing until
+//! the maximum of these TTLs has elapsed, because earlier holders may still rely
+//! on their grants.
 //!
 //! The directory belongs to this process only while its path leads to the
 //! directory and the lock file that the process has locked (`directory.rs`).
-//! Otherwise another daemon may have opened the same path, so this one stops
-//! granting and writing for good.
+//! Otherwise another daemon may have opened the same path. This daemon then
+//! permanently stops granting and writing.
 
 mod breaks;
 mod data_dir;
@@ -33,10 +33,10 @@ use std::{
 use breaks::Breaks;
 use data_dir::DataDir;
 pub use directory::{Blocking, Completion, Identity, NewState, OpenError, StateDir};
-pub use doctor::examine;
+pub use doctor::diagnose;
 use record::Record;
 use tokens::TokenSource;
-use write::to_its_end;
+use write::run_to_completion;
 
 use leasehold_store::{
     Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
@@ -48,9 +48,9 @@ use leasehold_types::{Holder, LockName};
 /// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum age of the identity check that a grant relies on. Another daemon
-/// needs longer from opening the directory to its first grant, because it
-/// writes and syncs its state in between.
+/// Maximum age of the identity check before a grant. Another daemon needs longer
+/// from opening the directory to its first grant, because it writes and syncs its
+/// state in between.
 const MAX_IDENTITY_AGE: Duration = Duration::from_millis(1);
 
 /// Leases of this process, in memory, with durable tokens in a directory.
@@ -63,7 +63,8 @@ struct Shared {
     directory: Arc<dyn StateDir>,
     state: Mutex<State>,
     /// Contents of the file; the mutex admits one writer at a time. After a
-    /// failed write, the file may have what was tried, which covers as much.
+    /// failed write, the file may contain the new record instead, which reserves
+    /// at least as much.
     record: tokio::sync::Mutex<Record>,
 }
 
@@ -73,25 +74,25 @@ struct State {
     tokens: TokenSource,
     /// True while a reservation is in flight.
     reserving: bool,
-    trouble: Option<Trouble>,
-    /// When the directory was last seen to be ours.
+    unavailability: Option<Unavailability>,
+    /// Time of the last successful identity check.
     verified_at: Moment,
-    /// After a crash: the time by which every earlier holder has stopped.
+    /// After a crash: the time by which every earlier grant has ended.
     recovered_at: Option<Moment>,
-    /// Longest TTL that is on disk.
-    covered: Duration,
+    /// Maximum TTL on disk.
+    persisted_ttl: Duration,
     closed: bool,
 }
 
-/// Reason why nothing is granted.
-enum Trouble {
-    /// The directory can't be read or written; retried.
+/// Reason why the store can't grant.
+enum Unavailability {
+    /// A write failed; it is retried.
     Io(String),
-    /// The directory is not ours any more; final.
+    /// The path no longer leads to the locked directory; permanent.
     Replaced(String),
 }
 
-impl Trouble {
+impl Unavailability {
     fn error(&self) -> Error {
         let (Self::Io(why) | Self::Replaced(why)) = self;
         unavailable(why.clone())
@@ -118,8 +119,8 @@ impl Embedded {
         Self::open_in(Arc::new(DataDir::open(path)?), tokens::RESERVED_TOKENS)
     }
 
-    /// Opens the store in a directory that is locked. One write reserves this
-    /// many tokens, at most those of a second.
+    /// Opens the store in a locked directory. `reservation` is the number of
+    /// tokens that one write reserves, at most those of one second.
     pub fn open_in(directory: Arc<dyn StateDir>, reservation: u64) -> Result<Self, OpenError> {
         let found = directory::read(&*directory)?;
         let unclean = found.filter(|record| !record.clean);
@@ -140,29 +141,29 @@ impl Embedded {
             breaks: Breaks::default(),
             tokens,
             reserving: false,
-            trouble: None,
+            unavailability: None,
             verified_at: Moment::now(),
             recovered_at: unclean.map(|record| Moment::now() + record.max_ttl),
-            covered: record.max_ttl,
+            persisted_ttl: record.max_ttl,
             closed: false,
         };
         let (state, record) = (Mutex::new(state), tokio::sync::Mutex::new(record));
         Ok(Self { shared: Arc::new(Shared { directory, state, record }) })
     }
 
-    /// Answers at once if that needs neither a write nor a wait.
-    fn acquire_now(&self, claim: &AcquireParams) -> Result<Result<Acquire, Error>, Need> {
+    /// Answers an acquire, unless it needs a write or a wait.
+    fn acquire_now(&self, params: &AcquireParams) -> Result<Result<Acquire, Error>, Need> {
         let mut state = self.shared.state();
         if let Some(refusal) = self.refusal(&mut state) {
             return Ok(Err(refusal));
         }
-        if let Some(held) = state.leases.get(&claim.name).filter(|held| held.id != claim.id) {
-            let by = Some(Arc::new(info(&claim.name, held, &state.breaks)));
+        if let Some(held) = state.leases.get(&params.name).filter(|held| held.id != params.id) {
+            let by = Some(Arc::new(info(&params.name, held, &state.breaks)));
             return Ok(Ok(Acquire::Held { by }));
         }
         let tokens = self.take(&mut state)?;
-        if let Entry::Vacant(free) = state.leases.entry(claim.name.clone()) {
-            free.insert(Lease { id: claim.id, holder: Arc::clone(&claim.holder) });
+        if let Entry::Vacant(free) = state.leases.entry(params.name.clone()) {
+            free.insert(Lease { id: params.id, holder: Arc::clone(&params.holder) });
         }
         Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
@@ -187,20 +188,20 @@ impl Embedded {
         Ok(Ok(Acquire::Acquired(Acquired { tokens, deadline: None })))
     }
 
-    /// Reason why nothing can be granted now.
+    /// Returns the reason why the store can't grant now, if there is one.
     fn refusal(&self, state: &mut State) -> Option<Error> {
         if state.closed {
-            return Some(unavailable("it is closed".to_owned()));
+            return Some(unavailable("closed".to_owned()));
         }
         let now = Moment::now();
-        if state.trouble.is_none() && now.since(state.verified_at) >= MAX_IDENTITY_AGE {
+        if state.unavailability.is_none() && now.since(state.verified_at) >= MAX_IDENTITY_AGE {
             match directory::verify(&*self.shared.directory) {
                 Ok(()) => state.verified_at = now,
                 Err(error) => _ = self.fail(state, &error),
             }
         }
-        if let Some(trouble) = &state.trouble {
-            return Some(trouble.error());
+        if let Some(cause) = &state.unavailability {
+            return Some(cause.error());
         }
         let remaining = state.recovered_at?.since(now);
         if remaining.is_zero() {
@@ -213,7 +214,7 @@ impl Embedded {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // After a panic in the middle of a change nothing here can be trusted.
+        // After a panic within a change, the state can't be trusted.
         self.state.lock().unwrap_or_else(|_| std::process::abort())
     }
 }
@@ -223,8 +224,8 @@ fn unavailable(why: String) -> Error {
 }
 
 impl LeaseStore for Embedded {
-    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
-        let mut need = match self.acquire_now(&claim) {
+    fn acquire(&self, params: AcquireParams) -> Call<Acquire> {
+        let mut need = match self.acquire_now(&params) {
             Ok(answer) => return Call::Done(answer),
             Err(need) => need,
         };
@@ -232,7 +233,7 @@ impl LeaseStore for Embedded {
         Call::pending(async move {
             loop {
                 store.satisfy(need).await?;
-                match store.acquire_now(&claim) {
+                match store.acquire_now(&params) {
                     Ok(answer) => return answer,
                     Err(next) => need = next,
                 }
@@ -298,7 +299,7 @@ impl LeaseStore for Embedded {
         }))
     }
 
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+    fn record_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
         self.shared.state().breaks.add(name, breaker);
         Call::Done(Ok(()))
     }
@@ -321,21 +322,21 @@ impl LeaseStore for Embedded {
         Call::Done(Ok(known.collect()))
     }
 
-    fn cover(&self, ttl: Duration) -> Call<()> {
+    fn persist_ttl(&self, ttl: Duration) -> Call<()> {
         {
             let state = self.shared.state();
-            if state.covered >= ttl && state.trouble.is_none() {
+            if state.persisted_ttl >= ttl && state.unavailability.is_none() {
                 return Call::Done(Ok(()));
             }
         }
         let store = self.clone();
-        Call::pending(to_its_end(async move {
+        Call::pending(run_to_completion(async move {
             let mut record = store.record().await?;
-            if record.max_ttl < ttl || store.shared.state().trouble.is_some() {
+            if record.max_ttl < ttl || store.shared.state().unavailability.is_some() {
                 let next = Record { max_ttl: record.max_ttl.max(ttl), ..*record };
                 store.write(&mut record, next).await?;
             }
-            store.shared.state().covered = record.max_ttl;
+            store.shared.state().persisted_ttl = record.max_ttl;
             Ok(())
         }))
     }
@@ -344,7 +345,7 @@ impl LeaseStore for Embedded {
         false
     }
 
-    fn trouble(&self) -> Option<Error> {
+    fn unavailability(&self) -> Option<Error> {
         self.refusal(&mut self.shared.state())
     }
 
@@ -358,7 +359,7 @@ impl LeaseStore for Embedded {
 
     fn close(&self) -> Call<()> {
         let store = self.clone();
-        Call::pending(to_its_end(async move {
+        Call::pending(run_to_completion(async move {
             let mut record = store.record().await?;
             let (recovering, highest_token) = {
                 let mut state = store.shared.state();
@@ -369,8 +370,8 @@ impl LeaseStore for Embedded {
                 let recovering = state.recovered_at.is_some_and(|moment| !moment.has_passed());
                 (recovering, state.tokens.highest())
             };
-            // Holders from before a crash may still rely on their grants: then the
-            // next start has to wait as well.
+            // During recovery, holders from before the crash may still rely on
+            // their grants. The next start must wait as well.
             let next = Record { highest_token, clean: !recovering, ..*record };
             store.write(&mut record, next).await
         }))

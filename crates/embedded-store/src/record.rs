@@ -1,4 +1,4 @@
-//! State file: the few values that must survive the process.
+//! State file: the values that must survive the process.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FORMAT: &str = "leasehold state 2";
 const FORMAT_1: &str = "leasehold state 1";
 
-/// First number that is too high for a token.
+/// Exclusive upper bound of tokens.
 pub(super) const TOKEN_END: u64 = 1 << 53;
 
 /// Contents of the state file.
@@ -14,7 +14,7 @@ pub(super) const TOKEN_END: u64 = 1 << 53;
 pub(super) struct Record {
     /// Highest token that a process may have issued.
     pub highest_token: u64,
-    /// Longest TTL of any session since the last clean shutdown.
+    /// Maximum TTL of the sessions since the last clean shutdown.
     pub max_ttl: Duration,
     /// True after a clean shutdown, with no lease held.
     pub clean: bool,
@@ -26,7 +26,8 @@ impl Record {
         seal(FORMAT, "highest-token", *highest_token, *max_ttl, *clean)
     }
 
-    /// Accepts exactly what `encode` writes, in this version or in version 1.
+    /// Decodes a state file. Accepts only text that `encode` writes, in this
+    /// version or in version 1.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         let first = text.lines().next().unwrap_or_default();
@@ -34,8 +35,8 @@ impl Record {
             return Err(if text.is_empty() {
                 "it is empty".to_owned()
             } else if first.starts_with("leasehold state ") {
-                let shown: String = first.chars().take(40).collect();
-                format!("unknown format {shown:?}, expected {FORMAT:?}")
+                let found: String = first.chars().take(40).collect();
+                format!("unknown format {found:?}, expected {FORMAT:?}")
             } else {
                 format!("expected {FORMAT:?}")
             });
@@ -57,7 +58,7 @@ impl Record {
             let highest = number("highest-token")?;
             (Some(highest), seal(FORMAT, "highest-token", highest, max_ttl, clean))
         } else {
-            // An epoch counts as used up: any of its tokens may have been issued.
+            // Any token of the epoch may have been issued.
             let epoch = number("epoch")?;
             let end = epoch.checked_add(1).and_then(|next| next.checked_mul(1 << 20));
             (end.map(|end| end - 1), seal(FORMAT_1, "epoch", epoch, max_ttl, clean))
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn state_file_decoder_accepts_only_encoded_records_fuzzed() {
-        Fuzz::new("state-file").longest(8192).run(|bytes| match Record::decode(bytes) {
+        Fuzz::new("state-file").max_bytes(8192).run(|bytes| match Record::decode(bytes) {
             Ok(record) => {
                 let version_1 = bytes.starts_with(FORMAT_1.as_bytes());
                 assert!(version_1 || record.encode().as_bytes() == bytes);

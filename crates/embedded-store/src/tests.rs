@@ -1,5 +1,5 @@
-//! What only this store does: the directory, the wait after a crash, the disk.
-//! What every store does is in `tests/support/src/store_conformance.rs`.
+//! Tests of the embedded store only: the directory, the wait after a crash, disk
+//! errors. Tests for every store are in `tests/support/src/store_conformance.rs`.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -16,20 +16,20 @@ fn name(number: u64) -> LockName {
     LockName::parse("", &format!("lock-{number}")).unwrap()
 }
 
-fn claim(number: u64, id: u128) -> AcquireParams {
+fn params(number: u64, id: u128) -> AcquireParams {
     let duration = Duration::from_secs(30);
     AcquireParams {
         name: name(number),
         id: LeaseId::new(id),
         duration,
-        again: false,
+        is_retry: false,
         value: None,
         holder: Arc::default(),
     }
 }
 
 async fn tokens(store: &Embedded, number: u64, id: u128) -> TokenRange {
-    match store.acquire(claim(number, id)).await {
+    match store.acquire(params(number, id)).await {
         Ok(Acquire::Acquired(acquired)) => acquired.tokens,
         other => panic!("{other:?}"),
     }
@@ -40,12 +40,12 @@ async fn first_token(store: &Embedded, number: u64, id: u128) -> Token {
 }
 
 #[tokio::test]
-async fn a_clean_stop_needs_no_wait_and_tokens_go_on_rising() {
+async fn tokens_increase_across_clean_restarts_without_wait() {
     let dir = tempfile::tempdir().unwrap();
     let mut last = None;
     for id in 1..5 {
         let store = Embedded::open(dir.path()).unwrap();
-        store.cover(Duration::from_secs(60)).await.unwrap();
+        store.persist_ttl(Duration::from_secs(60)).await.unwrap();
         let token = first_token(&store, 1, id).await;
         assert!(Some(token) > last);
         last = Some(token);
@@ -55,21 +55,21 @@ async fn a_clean_stop_needs_no_wait_and_tokens_go_on_rising() {
 }
 
 #[tokio::test]
-async fn after_a_crash_nothing_is_granted_for_the_longest_ttl_that_was_in_use() {
+async fn no_grant_after_crash_for_longest_ttl() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
-    store.cover(Duration::from_millis(300)).await.unwrap();
+    store.persist_ttl(Duration::from_millis(300)).await.unwrap();
     let before = first_token(&store, 1, 1).await;
     drop(store);
 
     let opened = Moment::now();
     let store = Embedded::open(dir.path()).unwrap();
-    let refused = store.acquire(claim(1, 2)).await.unwrap_err();
+    let refused = store.acquire(params(1, 2)).await.unwrap_err();
     let Error::Recovering { remaining } = refused else { panic!("{refused}") };
     assert!(remaining <= Duration::from_millis(300));
     leasehold_runtime::sleep(remaining).await;
     let after = loop {
-        match store.acquire(claim(1, 2)).await {
+        match store.acquire(params(1, 2)).await {
             Ok(Acquire::Acquired(mut acquired)) => break acquired.tokens.take().unwrap(),
             Err(Error::Recovering { remaining }) => leasehold_runtime::sleep(remaining).await,
             other => panic!("{other:?}"),
@@ -80,28 +80,29 @@ async fn after_a_crash_nothing_is_granted_for_the_longest_ttl_that_was_in_use() 
 }
 
 #[tokio::test]
-async fn a_crash_while_recovering_makes_the_next_one_wait_as_well() {
+async fn stop_during_recovery_makes_next_start_wait() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
-    store.cover(Duration::from_secs(60)).await.unwrap();
+    store.persist_ttl(Duration::from_secs(60)).await.unwrap();
     drop(store);
-    // Even a clean stop: holders from before the crash know nothing of it.
+    // Even after a clean shutdown, because holders from before the crash were not
+    // notified.
     let store = Embedded::open(dir.path()).unwrap();
     store.close().await.unwrap();
     drop(store);
     let store = Embedded::open(dir.path()).unwrap();
-    assert!(matches!(store.trouble(), Some(Error::Recovering { .. })));
+    assert!(matches!(store.unavailability(), Some(Error::Recovering { .. })));
 }
 
 #[tokio::test]
-async fn a_crash_before_any_session_needs_no_wait() {
+async fn crash_before_first_session_needs_no_wait() {
     let dir = tempfile::tempdir().unwrap();
     drop(Embedded::open(dir.path()).unwrap());
-    assert_eq!(Embedded::open(dir.path()).unwrap().trouble(), None);
+    assert_eq!(Embedded::open(dir.path()).unwrap().unavailability(), None);
 }
 
 #[tokio::test]
-async fn a_second_daemon_is_told_who_has_the_directory() {
+async fn second_daemon_fails_with_pid_of_first() {
     let dir = tempfile::tempdir().unwrap();
     let _first = Embedded::open(dir.path()).unwrap();
     let error = Embedded::open(dir.path()).err().unwrap().to_string();
@@ -110,7 +111,7 @@ async fn a_second_daemon_is_told_who_has_the_directory() {
 }
 
 #[tokio::test]
-async fn a_damaged_or_missing_file_is_never_a_fresh_start() {
+async fn corrupt_or_missing_state_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(Embedded::open(dir.path()).unwrap());
     let state = dir.path().join("state");
@@ -151,20 +152,21 @@ async fn moved_deleted_or_replaced_directory_stops_granting_for_good() {
         first_token(&store, 1, 1).await;
         change(&path);
         outwait_identity_check().await;
-        let error = store.acquire(claim(2, 2)).await.unwrap_err().to_string();
+        let error = store.acquire(params(2, 2)).await.unwrap_err().to_string();
         assert!(error.contains("while this daemon used it"), "{error}");
         assert!(store.next_tokens(&name(1), LeaseId::new(1)).await.is_err());
-        assert!(store.trouble().is_some());
-        assert!(store.cover(Duration::from_secs(5)).await.is_err());
+        assert!(store.unavailability().is_some());
+        assert!(store.persist_ttl(Duration::from_secs(5)).await.is_err());
         let renewed = store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await;
         assert_eq!(renewed, Ok(Renew::Renewed { deadline: None }), "holders keep their leases");
-        // Another daemon may have been there, so nothing brings it back.
+        // Another daemon may have used the path, so moving the directory back does
+        // not resume granting.
         let moved = path.with_extension("moved");
         if moved.exists() {
             _ = fs::remove_dir(&path);
             fs::rename(&moved, &path).unwrap();
             outwait_identity_check().await;
-            assert!(store.acquire(claim(2, 2)).await.is_err());
+            assert!(store.acquire(params(2, 2)).await.is_err());
         }
         store.release(&name(1), LeaseId::new(1)).await.unwrap();
         assert!(store.close().await.is_err(), "nothing more is written");
@@ -178,10 +180,10 @@ async fn nothing_is_written_into_directory_of_another_daemon() {
     let first = Embedded::open(&path).unwrap();
     fs::rename(&path, &moved).unwrap();
     let second = Embedded::open(&path).unwrap();
-    second.cover(Duration::from_secs(30)).await.unwrap();
+    second.persist_ttl(Duration::from_secs(30)).await.unwrap();
     let read = |path: &Path| fs::read(path.join("state")).unwrap();
     let (own, other) = (read(&moved), read(&path));
-    assert!(first.cover(Duration::from_secs(60)).await.is_err());
+    assert!(first.persist_ttl(Duration::from_secs(60)).await.is_err());
     assert!(first.close().await.is_err());
     assert_eq!((read(&moved), read(&path)), (own, other));
 }
@@ -196,7 +198,7 @@ fn garbage_in_lock_file_is_explained() {
         let error = error.to_string();
         assert!(error.contains("lock is corrupt") && error.contains("delete this file"), "{error}");
         assert_eq!(fs::read(dir.path().join("lock")).unwrap(), garbage);
-        let report = examine(dir.path());
+        let report = diagnose(dir.path());
         assert_eq!(report.failure().unwrap(), format!("data directory: {error}"));
         fs::remove_file(dir.path().join("lock")).unwrap();
         Embedded::open(dir.path()).unwrap();
@@ -210,7 +212,7 @@ async fn last_break_is_shown_until_restart() {
     let breaker = |by: &str| Breaker { by: by.into(), reason: "stuck".into() };
     first_token(&store, 1, 1).await;
     assert_eq!(store.inspect(&name(1)).await.unwrap().unwrap().broken, None);
-    store.note_break(&name(1), breaker("alice")).await.unwrap();
+    store.record_break(&name(1), breaker("alice")).await.unwrap();
     let shown = store.inspect(&name(1)).await.unwrap().unwrap();
     assert_eq!((shown.held, shown.broken), (true, Some(breaker("alice"))));
     store.break_lease(&name(1), breaker("bob")).await.unwrap();
@@ -221,39 +223,39 @@ async fn last_break_is_shown_until_restart() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_full_disk_stops_granting_and_room_on_it_resumes() {
+async fn full_disk_stops_granting_until_space_is_freed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     let before = first_token(&store, 1, 1).await;
     let new = dir.path().join("state.new");
     symlink("/dev/full", &new).unwrap();
-    let error = store.cover(Duration::from_secs(5)).await.unwrap_err();
+    let error = store.persist_ttl(Duration::from_secs(5)).await.unwrap_err();
     assert!(error.to_string().contains("No space left"), "{error}");
-    assert!(store.acquire(claim(2, 2)).await.is_err(), "tokens are left, but trust is not");
-    assert!(store.trouble().is_some());
+    assert!(store.acquire(params(2, 2)).await.is_err(), "no grant, even with reserved tokens");
+    assert!(store.unavailability().is_some());
     assert_eq!(
         store.renew(&name(1), LeaseId::new(1), Duration::from_secs(15)).await,
         Ok(Renew::Renewed { deadline: None }),
-        "who holds keeps"
+        "holders keep their leases"
     );
     fs::remove_file(&new).unwrap();
-    while store.trouble().is_some() {
+    while store.unavailability().is_some() {
         leasehold_runtime::sleep(Duration::from_millis(20)).await;
     }
-    store.cover(Duration::from_secs(5)).await.unwrap();
+    store.persist_ttl(Duration::from_secs(5)).await.unwrap();
     assert!(first_token(&store, 2, 2).await > before);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_at_the_start_is_an_error() {
+fn full_disk_at_start_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     symlink("/dev/full", dir.path().join("state.new")).unwrap();
     let error = Embedded::open(dir.path()).err().unwrap().to_string();
     assert!(error.contains("can't write") && error.contains("No space left"), "{error}");
 }
 
-/// Takes about 1.6 reservations, which the wall clock allows in 1.6 s.
+/// Takes about 1.6 s: tokens of 1.6 reservations must not outrun the wall clock.
 #[tokio::test]
 async fn tokens_increase_across_reservations_and_never_outrun_clock() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,14 +276,14 @@ async fn tokens_increase_across_reservations_and_never_outrun_clock() {
     assert!(first_token(&store, 2, 1).await > last);
 }
 
-/// The wall clock in tokens.
+/// Returns the wall clock in tokens.
 fn wall_tokens() -> u64 {
     let now = leasehold_time::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap();
     (now.as_nanos() * (1 << 20) / 1_000_000_000) as u64
 }
 
-/// Opens a directory of a store that was dropped: a write that was in flight
-/// keeps it a little longer.
+/// Opens the directory of a dropped store, which a write in flight may still keep
+/// locked.
 async fn reopen(path: &Path) -> Embedded {
     loop {
         match Embedded::open(path) {
@@ -357,13 +359,13 @@ async fn version_1_state_is_continued() {
                   stopped-cleanly true\ncrc32 05db1902\n";
     fs::write(dir.path().join("state"), state).unwrap();
     let store = Embedded::open(dir.path()).unwrap();
-    assert_eq!(store.trouble(), None);
+    assert_eq!(store.unavailability(), None);
     let token = first_token(&store, 1, 1).await.get();
     assert!(token >= 1_794_790_001 << 20, "{token}");
 }
 
 #[tokio::test]
-async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
+async fn restored_old_state_does_not_reissue_tokens() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     store.close().await.unwrap();
@@ -374,25 +376,25 @@ async fn an_old_file_from_a_backup_does_not_bring_old_tokens_back() {
     assert!(first_token(&store, 1, 1).await.get() >> 20 > 1_700_000_000);
 }
 
-/// Whoever asked for a longer ttl went away while it was being written. The
-/// next who asks must not be told that it is on disk before it is.
+/// The first caller is dropped while its longer TTL is being written. The second
+/// call must not succeed before the TTL is on disk.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_went_away() {
+async fn persist_ttl_waits_for_disk_after_first_caller_is_dropped() {
     use std::task::{Context, Poll, Waker};
 
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     let new = dir.path().join("state.new");
     nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut first = store.cover(Duration::from_secs(60)).into_future();
+    let mut first = store.persist_ttl(Duration::from_secs(60)).into_future();
     let mut cx = Context::from_waker(Waker::noop());
     assert!(matches!(first.as_mut().poll(&mut cx), Poll::Pending));
     tokio::task::yield_now().await;
     drop(first);
-    let mut second = store.cover(Duration::from_secs(60)).into_future();
+    let mut second = store.persist_ttl(Duration::from_secs(60)).into_future();
     assert!(matches!(second.as_mut().poll(&mut cx), Poll::Pending), "nothing is on disk yet");
-    // Lets the write go on, into nothing.
+    // Unblocks the write, whose contents are discarded.
     let reader = tokio::task::spawn_blocking({
         let new = new.clone();
         move || fs::File::open(new)
@@ -400,15 +402,15 @@ async fn a_ttl_is_covered_only_when_it_is_on_disk_even_if_the_first_who_asked_we
     reader.await.unwrap().unwrap();
     fs::remove_file(&new).unwrap();
     while second.as_mut().await.is_err() {
-        second = store.cover(Duration::from_secs(60)).into_future();
+        second = store.persist_ttl(Duration::from_secs(60)).into_future();
     }
     let found = Record::decode(&fs::read(dir.path().join("state")).unwrap()).unwrap();
     assert_eq!(found.max_ttl, Duration::from_secs(60));
 }
 
-/// A directory as a script: the bytes of its files.
+/// The input is a list of the directory's files.
 #[test]
-fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
+fn any_directory_is_refused_or_tokens_increase_fuzzed() {
     let state = b"leasehold state 1\nepoch 1794790000\nlongest-ttl-ms 10000\n\
                   stopped-cleanly true\ncrc32 05db1902\n";
     let whole = [Field::bytes(1, *state), Field::bytes(2, *b"123\n"), Field::bytes(3, *b"x")];
@@ -442,10 +444,10 @@ fn whatever_is_in_the_directory_tokens_rise_or_it_is_refused_fuzzed() {
         let waits = store.shared.state().recovered_at.is_some();
         assert_eq!(waits, found.is_some_and(|found| !found.clean));
         drop(store);
-        // The next start goes on from there.
+        // The next start continues after it.
         match Embedded::open(dir.path()) {
             Ok(next) => assert!(next.shared.state().tokens.highest() >= first),
-            // The last tokens of all.
+            // The last tokens below 2^53.
             Err(error) => assert!(first + (1 << 20) >= 1 << 53, "{error}"),
         }
         format!("{waits} {}", found.is_some())

@@ -1,10 +1,10 @@
 //! Tokens of the embedded store: wall-clock time in units of 2^-20 s.
 //!
-//! A process starts at the time of its start, or after the highest token that
-//! an earlier process may have issued, and counts up. It issues no token that is
-//! ahead of the wall clock, so a process that starts later starts higher, even
-//! if the data directory was deleted in between. Only the reservation on disk
-//! may be ahead, by about a second.
+//! The first token of a process is the time of its start, or follows the highest
+//! token that an earlier process may have issued. Tokens are never ahead of the
+//! wall clock, so the tokens of a later process are higher, even if the data
+//! directory was deleted in between. Only the reservation on disk may be ahead,
+//! by about a second.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,28 +18,28 @@ const TOKENS_PER_SECOND: u64 = 1 << SEQ_BITS;
 /// Number of tokens that one durable write of the daemon reserves.
 pub(super) const RESERVED_TOKENS: u64 = TOKENS_PER_SECOND;
 
-/// Longest wait for the wall clock to reach the next token. After a crash it
-/// takes up to a second, because that much was reserved. A clock that is
+/// Maximum wait, in tokens, for the wall clock to reach the next token. After a
+/// crash the wait is up to a second, the size of a reservation. A clock that is
 /// further behind was set back.
 const MAX_CLOCK_WAIT: u64 = 2 * TOKENS_PER_SECOND;
 
-/// Wall clocks after the year 2100 are wrong. Tokens that follow one could
-/// never be undone.
+/// Maximum plausible wall-clock time: the year 2100. Tokens from a wrong, later
+/// clock could not be undone.
 const MAX_WALL_CLOCK: Duration = Duration::from_secs(4_102_444_800);
 
-/// The wall clock as a token; 0 if it is not plausible.
+/// Returns the wall clock as a token; 0 if it is implausible.
 fn wall_clock() -> u64 {
     let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
     if wall < MAX_WALL_CLOCK { tokens_in(wall) } else { 0 }
 }
 
-/// Number of tokens in a length of time.
-fn tokens_in(length: Duration) -> u64 {
-    length.as_secs() * TOKENS_PER_SECOND
-        + u64::from(length.subsec_nanos()) * TOKENS_PER_SECOND / 1_000_000_000
+/// Returns the number of tokens in a duration.
+fn tokens_in(duration: Duration) -> u64 {
+    duration.as_secs() * TOKENS_PER_SECOND
+        + u64::from(duration.subsec_nanos()) * TOKENS_PER_SECOND / 1_000_000_000
 }
 
-/// Time in which the wall clock passes this many tokens, rounded up.
+/// Returns the duration of this number of tokens, rounded up.
 fn time_of(tokens: u64) -> Duration {
     let (seconds, rest) = (tokens / TOKENS_PER_SECOND, tokens % TOKENS_PER_SECOND);
     let nanos = (rest * 1_000_000_000).div_ceil(TOKENS_PER_SECOND);
@@ -70,8 +70,9 @@ pub(super) struct TokenSource {
 }
 
 impl TokenSource {
-    /// Tokens after `highest`, the highest that an earlier process may have
-    /// issued. None is reserved; one reservation is to have this many.
+    /// Creates a source of tokens after `highest`, the highest token that an
+    /// earlier process may have issued. Nothing is reserved yet. `reservation` is
+    /// the number of tokens per reservation.
     pub(super) fn after(highest: Option<u64>, reservation: u64) -> Self {
         let wall = wall_clock();
         let next = highest.map_or(0, |highest| highest + 1).max(wall + 1);
@@ -79,23 +80,24 @@ impl TokenSource {
         Self { next, reserved_end: next, reservation, steady, warned: false }
     }
 
-    /// Highest token that may have been issued.
+    /// Returns the highest token that may have been issued.
     pub(super) const fn highest(&self) -> u64 {
         self.next - 1
     }
 
-    /// End of the next reservation: a second ahead of the clock at most.
+    /// Returns the end of the next reservation: at most one second ahead of the
+    /// clock.
     pub(super) fn reservation(&mut self) -> u64 {
         let base = self.next.min(self.now());
         (base + self.reservation).clamp(self.reserved_end, TOKEN_END)
     }
 
-    /// Reserved tokens now end here.
+    /// Sets the end of the reserved tokens.
     pub(super) fn reserve(&mut self, end: u64) {
         self.reserved_end = self.reserved_end.max(end);
     }
 
-    /// Returns whether the next reservation is due, while half of the present
+    /// Returns whether the next reservation is due: at most half of the current
     /// one is left.
     pub(super) const fn is_low(&self) -> bool {
         self.reserved_end - self.next <= self.reservation / 2
@@ -111,7 +113,7 @@ impl TokenSource {
             }
             if !std::mem::replace(&mut self.warned, true) {
                 let behind = humantime::format_duration(time_of(self.next - wall)).to_string();
-                tracing::warn!(%behind, "the wall clock was set back: tokens are ahead of it");
+                tracing::warn!(%behind, "the wall clock was set back; tokens are ahead of it");
             }
         }
         if self.next == self.reserved_end {
@@ -121,10 +123,10 @@ impl TokenSource {
         Take::Taken(TokenRange::from(self.next - 1, 1))
     }
 
-    /// The wall clock, or the steady clock if the wall clock was set back.
+    /// Returns the wall clock, or the steady clock if the wall clock was set back.
     fn now(&mut self) -> u64 {
-        // In this order, the steady clock is never ahead of a wall clock that
-        // was not set.
+        // The wall clock is read first, so that the steady clock is not behind a
+        // wall clock that was not adjusted.
         let wall = wall_clock();
         let moment = Moment::now();
         let (since, then) = self.steady;

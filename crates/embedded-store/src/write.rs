@@ -1,4 +1,4 @@
-//! Durable writes: reservations of tokens, and retries after a failure.
+//! Durable writes: token reservations, and retries after a failure.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use leasehold_types::TokenRange;
 use tokio::sync::oneshot;
 
 use super::{
-    Embedded, Need, OpenError, RETRY_DELAY, State, Trouble, directory, record::Record,
+    Embedded, Need, OpenError, RETRY_DELAY, State, Unavailability, directory, record::Record,
     tokens::Take, unavailable,
 };
 
 impl Embedded {
-    /// Takes the token of one grant, and has more reserved in good time.
+    /// Takes the token of one grant, and starts the next reservation when it is
+    /// due.
     pub(super) fn take(&self, state: &mut State) -> Result<TokenRange, Need> {
         let taken = match state.tokens.take() {
             Take::Taken(tokens) => Ok(tokens),
-            Take::Wait(length) => Err(Need::Wait(length)),
+            Take::Wait(duration) => Err(Need::Wait(duration)),
             Take::Reserve => Err(Need::Reserve),
         };
         if taken.is_ok() && state.tokens.is_low() && !state.reserving {
@@ -30,18 +31,18 @@ impl Embedded {
 
     pub(super) async fn satisfy(&self, need: Need) -> Result<(), Error> {
         match need {
-            Need::Wait(length) => {
-                leasehold_runtime::sleep(length).await;
+            Need::Wait(duration) => {
+                leasehold_runtime::sleep(duration).await;
                 Ok(())
             }
             Need::Reserve => self.reserve().await,
         }
     }
 
-    /// Reserves more tokens, unless another call has done so.
+    /// Reserves more tokens, unless another call has already reserved them.
     pub(super) async fn reserve(&self) -> Result<(), Error> {
         let store = self.clone();
-        to_its_end(async move {
+        run_to_completion(async move {
             let reserved = match store.record().await {
                 Ok(mut record) => store.reserve_in(&mut record).await,
                 Err(closed) => Err(closed),
@@ -61,30 +62,30 @@ impl Embedded {
             return Ok(());
         }
         if end - 1 <= record.highest_token {
-            return Err(unavailable("no tokens are left below 2^53".to_owned()));
+            return Err(unavailable("tokens are exhausted (2^53)".to_owned()));
         }
         self.write(record, Record { highest_token: end - 1, ..*record }).await?;
         self.shared.state().tokens.reserve(end);
         Ok(())
     }
 
-    /// The right to write, until the clean shutdown is recorded.
+    /// Locks the record for writing. Fails once the store is closed.
     pub(super) async fn record(&self) -> Result<tokio::sync::MutexGuard<'_, Record>, Error> {
         let record = self.shared.record.lock().await;
         if self.shared.state().closed {
-            return Err(unavailable("it is closed".to_owned()));
+            return Err(unavailable("closed".to_owned()));
         }
         Ok(record)
     }
 
-    /// Writes to disk. A failure stops granting until a later write succeeds,
-    /// and schedules one. A failed write may have reached the disk or not;
-    /// nothing was granted on the strength of it, so both are safe.
+    /// Writes to disk. After a failure, the store grants nothing until a later
+    /// write succeeds, and retries. A failed write may have reached the disk or
+    /// not; no grant relies on it, so both are safe.
     ///
-    /// Must not be dropped before its end: the write itself would go on without
-    /// its mutex (see `to_its_end`).
+    /// Not cancel safe: the write would continue without its mutex (see
+    /// `run_to_completion`).
     pub(super) async fn write(&self, record: &mut Record, next: Record) -> Result<(), Error> {
-        if let Some(replaced @ Trouble::Replaced(_)) = &self.shared.state().trouble {
+        if let Some(replaced @ Unavailability::Replaced(_)) = &self.shared.state().unavailability {
             return Err(replaced.error());
         }
         let (done, mut written) = oneshot::channel();
@@ -95,8 +96,8 @@ impl Embedded {
         match written.try_recv().ok() {
             Some(Ok(())) => {
                 *record = next;
-                if state.trouble.take().is_some() {
-                    tracing::info!("the data directory can be written again: granting resumes");
+                if state.unavailability.take().is_some() {
+                    tracing::info!("the data directory is writable again; granting resumes");
                 }
                 Ok(())
             }
@@ -109,35 +110,35 @@ impl Embedded {
         }
     }
 
-    /// Stops granting: for good if the directory is not ours any more.
+    /// Stops granting; permanently if the directory was replaced.
     pub(super) fn fail(&self, state: &mut State, error: &OpenError) -> Error {
         let why = error.to_string();
-        match (&state.trouble, error) {
-            (Some(replaced @ Trouble::Replaced(_)), _) => return replaced.error(),
+        match (&state.unavailability, error) {
+            (Some(replaced @ Unavailability::Replaced(_)), _) => return replaced.error(),
             (_, OpenError::Replaced { .. }) => {
                 tracing::error!("{why}");
-                state.trouble = Some(Trouble::Replaced(why.clone()));
+                state.unavailability = Some(Unavailability::Replaced(why.clone()));
             }
             (before, _) => {
                 if before.is_none() {
-                    tracing::error!(%why, "the data directory can't be used: granting has stopped");
+                    tracing::error!(%why, "the data directory is not usable; granting stopped");
                     let store = self.clone();
                     task::spawn(async move { store.retry().await });
                 }
-                state.trouble = Some(Trouble::Io(why.clone()));
+                state.unavailability = Some(Unavailability::Io(why.clone()));
             }
         }
         unavailable(why)
     }
 
-    /// Writes again until that succeeds.
+    /// Retries the write until it succeeds.
     async fn retry(&self) {
         loop {
             leasehold_runtime::sleep(RETRY_DELAY).await;
             let Ok(mut record) = self.record().await else { return };
             let end = {
                 let mut state = self.shared.state();
-                if !matches!(state.trouble, Some(Trouble::Io(_))) {
+                if !matches!(state.unavailability, Some(Unavailability::Io(_))) {
                     return;
                 }
                 state.tokens.reservation()
@@ -151,9 +152,9 @@ impl Embedded {
     }
 }
 
-/// Runs to its end even if the caller is gone: a write that is cut off from its
-/// mutex could land after a later one.
-pub(super) async fn to_its_end<T: Send + 'static>(
+/// Runs `work` to completion even if the caller is dropped: a write without its
+/// mutex could reach the disk after a later one.
+pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     let (done, result) = oneshot::channel();

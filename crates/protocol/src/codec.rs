@@ -1,5 +1,5 @@
-//! How messages are buffered: a session has a buffer each way for as long as it
-//! lives, and its messages are small.
+//! Buffers of messages. Each session keeps one buffer per direction, and its
+//! messages are small.
 
 use std::marker::PhantomData;
 
@@ -7,11 +7,13 @@ use prost::Message;
 use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-/// What a buffer begins with, and how much is collected before it is handed on.
-/// Larger messages grow it.
-const BUFFER: (usize, usize) = (512, 32 * 1024);
+/// Initial capacity of a buffer, in bytes. Larger messages grow it.
+const INITIAL_BUFFER_BYTES: usize = 512;
 
-/// Protobuf with small buffers.
+/// Number of bytes after which a buffer is flushed to the transport.
+const FLUSH_BYTES: usize = 32 * 1024;
+
+/// Protobuf codec with small buffers.
 pub(crate) struct SmallBuffers<T, U>(PhantomData<(T, U)>);
 
 impl<T, U> Default for SmallBuffers<T, U> {
@@ -31,10 +33,10 @@ where
     type Decoder = ProstDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER.0, BUFFER.1))
+        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(INITIAL_BUFFER_BYTES, FLUSH_BYTES))
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(BUFFER.0, BUFFER.1))
+        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(INITIAL_BUFFER_BYTES, FLUSH_BYTES))
     }
 }

@@ -9,7 +9,7 @@ mod reason;
 
 pub use reason::{reason_from_wire, reason_to_wire};
 
-/// Messages, and clients of the services.
+/// Messages, and client stubs of the services.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -20,7 +20,7 @@ pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/client/leasehold.v1.rs"));
 }
 
-/// The services of a daemon.
+/// Server traits of the services.
 #[cfg(feature = "server")]
 #[allow(
     missing_docs,
@@ -32,6 +32,6 @@ pub mod server {
     include!(concat!(env!("OUT_DIR"), "/server/leasehold.v1.rs"));
 }
 
-/// Description of the protocol, for reflection: an encoded `FileDescriptorSet`.
+/// Description of the protocol for gRPC reflection: an encoded `FileDescriptorSet`.
 #[cfg(feature = "server")]
 pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/leasehold.v1.bin"));

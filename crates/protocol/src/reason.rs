@@ -1,4 +1,4 @@
-//! Reasons on the wire.
+//! Conversion of reasons from and to the wire.
 
 use leasehold_types::Reason;
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wire_reason_survives_both_ways() {
+    fn every_wire_reason_survives_round_trip() {
         let wire = (1..).map_while(|number| v1::Reason::try_from(number).ok());
         let reasons: Vec<_> = wire.map(|wire| (wire, reason_from_wire(wire))).collect();
         assert!(reasons.len() > 10);

@@ -1,52 +1,52 @@
-//! The rules as a simulation runs them: each as it holds in the product, or as
-//! the [`Mutant`] of this thread breaks it. Not part of any other build.
+//! Rules for the simulation: each delegates to the real rule, unless the active
+//! [`Mutant`] of this thread breaks it. Not part of any other build.
 
 use std::time::Duration;
 
 use leasehold_time::{ClockPair, Moment};
 
-// A function of this module hides the rule with its name.
+// A function of this module shadows the rule of the same name.
 pub use crate::rules::*;
 use crate::{
     mutant::{Mutant, is},
     rules,
 };
 
-/// 3c: no room for drift.
+/// Mutant 3c: no room for drift.
 #[must_use]
 pub fn session_validity(duration: Duration) -> Duration {
     if is(Mutant::NoRoomForDrift) { duration } else { rules::session_validity(duration) }
 }
 
-/// Timeout of a call that never times out.
-const ENDLESS: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Timeout that no call reaches.
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// 2c, 2f, 2g and 2h: the tokens of a new blob begin at 1, within the second of
-/// its creation, at any clock, or without regard to tokens that were seen before.
+/// Mutants 2c, 2f, 2g and 2h: the tokens of a new blob begin at 1, or within the
+/// second of its creation, or at any storage clock, or ignore tokens seen before.
 pub fn next_token(basis: &TokenBasis) -> Result<u64, NoToken> {
     let mut basis = *basis;
-    if is(Mutant::AbsurdDate) {
+    if is(Mutant::AnyDateAccepted) {
         basis.wall = u64::MAX;
     }
-    if is(Mutant::NewForgetsSeen) {
+    if is(Mutant::NewIgnoresHighest) {
         basis.highest = 0;
     }
     if is(Mutant::SameSecond) && basis.stored == 0 {
         basis.storage_date = basis.storage_date.map(|date| date.saturating_sub(1));
     }
     let token = rules::next_token(&basis)?;
-    let begins_at_one = is(Mutant::ForgetfulEpoch) && basis.stored == 0;
+    let begins_at_one = is(Mutant::NewBeginsAtOne) && basis.stored == 0;
     Ok(if begins_at_one { TOKENS_PER_HOLD } else { token })
 }
 
-/// 2d: a record that went back is believed.
+/// Mutant 2d: a regressed record is accepted.
 #[must_use]
 pub fn is_regressed(stored: u64, highest: u64) -> bool {
-    !is(Mutant::TrustOldRecord) && rules::is_regressed(stored, highest)
+    !is(Mutant::RegressedRecordAccepted) && rules::is_regressed(stored, highest)
 }
 
-/// 3a, 3b and 3c: the deadline counts from the answer, or leaves no margin, or no
-/// room for drift.
+/// Mutants 3a, 3b and 3c: the deadline counts from the answer, or leaves no margin,
+/// or no room for drift.
 #[must_use]
 pub fn lease_deadline(sent: Moment, duration: Duration) -> Moment {
     if is(Mutant::DeadlineFromAnswer) {
@@ -60,145 +60,146 @@ pub fn lease_deadline(sent: Moment, duration: Duration) -> Moment {
     }
 }
 
-/// 4: no call times out.
+/// Mutant 4: no call times out.
 #[must_use]
 pub fn call_timeout(duration: Duration) -> Duration {
-    if is(Mutant::EndlessCall) { ENDLESS } else { rules::call_timeout(duration) }
+    if is(Mutant::CallWithoutTimeout) { NO_TIMEOUT } else { rules::call_timeout(duration) }
 }
 
-/// 5b: no jump is ever seen.
+/// Mutant 5b: jumps are not detected.
 #[must_use]
 pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
-    if is(Mutant::BlindToLeaps) { Duration::ZERO } else { rules::clock_jump(earlier, later) }
+    if is(Mutant::JumpsUndetected) { Duration::ZERO } else { rules::clock_jump(earlier, later) }
 }
 
-/// 5d: small jumps are forgotten.
+/// Mutant 5d: small jumps are forgotten.
 #[must_use]
 pub fn carried_jump(small: Duration) -> Duration {
-    if is(Mutant::SmallLeapsForgotten) { Duration::ZERO } else { rules::carried_jump(small) }
+    if is(Mutant::SmallJumpsForgotten) { Duration::ZERO } else { rules::carried_jump(small) }
 }
 
-/// 5c: a lease is relied on as if there had been no jump.
+/// Mutant 5c: a jump does not shorten the validity of a lease.
 #[must_use]
 pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
-    if is(Mutant::LeapForgotten) { deadline } else { rules::valid_until(deadline, jumps) }
+    if is(Mutant::JumpForgotten) { deadline } else { rules::valid_until(deadline, jumps) }
 }
 
-/// 5b and 5e: the deadline of a holder does not count clock jumps.
+/// Mutants 5b and 5e: the deadline of a holder ignores clock jumps.
 #[must_use]
 pub fn holder_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> Moment {
-    if is(Mutant::DeadlineBlindToLeaps) || is(Mutant::BlindToLeaps) {
+    if is(Mutant::HolderIgnoresJumps) || is(Mutant::JumpsUndetected) {
         return sent.at() + valid_for;
     }
     rules::holder_deadline(sent, valid_for, now)
 }
 
-/// 5b: no jump is ever seen.
+/// Mutant 5b: jumps are not detected.
 #[must_use]
 pub fn is_past_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) -> bool {
-    if is(Mutant::BlindToLeaps) {
+    if is(Mutant::JumpsUndetected) {
         return now.at() >= sent.at() + valid_for;
     }
     rules::is_past_deadline(sent, valid_for, now)
 }
 
-/// 5f: the clocks are checked only when something is due.
+/// Mutant 5f: the clocks are checked only when a timer is due.
 #[must_use]
 pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
-    if is(Mutant::LooksWhenDue) { due } else { rules::next_clock_check(due, now) }
+    if is(Mutant::ClockCheckedWhenDue) { due } else { rules::next_clock_check(due, now) }
 }
 
-/// 5g: the holder is expected to know the daemon's jumps.
+/// Mutant 5g: the holder is assumed to know the daemon's clock jumps.
 #[must_use]
 pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
-    if is(Mutant::GivenByWallClock) {
+    if is(Mutant::HolderKnowsJumps) {
         deadline.min(valid_until)
     } else {
         rules::holder_acts_until(deadline, valid_until)
     }
 }
 
-/// 6: grants start on any lease.
+/// Mutant 6: grants start on any lease.
 #[must_use]
 pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
-    is(Mutant::GrantWhenOver) || rules::may_grant(now, valid_until)
+    is(Mutant::GrantOnExpiredLease) || rules::may_grant(now, valid_until)
 }
 
-/// 6: a limit in the past does not limit a grant.
+/// Mutant 6: a limit in the past does not limit a grant.
 #[must_use]
 pub fn grant_limit(limit: Option<Moment>, now: Moment) -> Option<Moment> {
     let limit = rules::grant_limit(limit, now);
-    limit.filter(|at| now < *at || !is(Mutant::GrantWhenOver))
+    limit.filter(|at| now < *at || !is(Mutant::GrantOnExpiredLease))
 }
 
-/// 7d: a lease that no client was granted lingers.
+/// Mutant 7d: a lease without a grant lingers.
 #[must_use]
 pub fn may_linger(expires: bool, was_granted: bool, is_published: bool) -> bool {
-    let was_granted = was_granted || is(Mutant::LingerForNobody);
+    let was_granted = was_granted || is(Mutant::LingerWithoutGrant);
     rules::may_linger(expires, was_granted, is_published)
 }
 
-/// 7e: an unused lease lingers anew until its time is over.
+/// Mutant 7e: the linger period of an unused lease restarts until it has ended.
 #[must_use]
 pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration) -> Moment {
-    let anew = is(Mutant::LingerAnew);
-    rules::linger_until(lingers_until.filter(|until| !anew || now >= *until), now, linger)
+    let restarts = is(Mutant::LingerExtended);
+    rules::linger_until(lingers_until.filter(|until| !restarts || now >= *until), now, linger)
 }
 
-/// 7f: a record is identified by its token as well.
+/// Mutant 7f: a record is identified by its token as well.
 #[must_use]
 pub fn is_own_record(found: RecordId, written: RecordId) -> bool {
     rules::is_own_record(found, written)
-        || (is(Mutant::NonceUnread) && found.token == written.token)
+        || (is(Mutant::TokenIdentifiesRecord) && found.token == written.token)
 }
 
-/// 8: a keep-alive answer makes a lost grant valid again.
+/// Mutant 8: a keep-alive answer makes a lost grant valid again.
 #[must_use]
 pub fn may_extend_grant(is_lost: bool, is_newer: bool) -> bool {
-    rules::may_extend_grant(is_lost && !is(Mutant::LostIsTakenBack), is_newer)
+    rules::may_extend_grant(is_lost && !is(Mutant::LossReverted), is_newer)
 }
 
-/// 9: any lease ID in an answer is accepted.
+/// Mutant 9: any lease ID in an answer is accepted.
 #[must_use]
 pub fn is_own_lease(answered: Option<&str>, lease_id: &str) -> bool {
     is(Mutant::AnyLeaseId) || rules::is_own_lease(answered, lease_id)
 }
 
-/// 11a: the validity counts from the answer.
+/// Mutant 11a: the validity counts from the answer.
 #[must_use]
 pub fn validity_start(sent: ClockPair, answered: ClockPair) -> ClockPair {
     if is(Mutant::CountFromAnswer) { answered } else { rules::validity_start(sent, answered) }
 }
 
-/// 11b and 11e: all sessions end with their stream, or none.
+/// Mutants 11b and 11e: all sessions end with their stream, or none.
 #[must_use]
 pub fn ends_with_stream(is_fenced: bool) -> bool {
-    if is(Mutant::FreedWithStream) {
+    if is(Mutant::EverySessionEndsWithStream) {
         true
     } else {
         rules::ends_with_stream(is_fenced) && !is(Mutant::FencedOutlivesStream)
     }
 }
 
-/// 11d: an earlier deadline does not wake the holder.
+/// Mutant 11d: an earlier deadline does not wake the holder.
 #[must_use]
 pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
-    !is(Mutant::LossToldLate) && rules::must_wake_holder(deadline, new_deadline)
+    !is(Mutant::HolderNotWoken) && rules::must_wake_holder(deadline, new_deadline)
 }
 
-/// 11f: a waiter without a stream is served.
+/// Mutant 11f: a waiter without a stream is served.
 #[must_use]
 pub fn may_be_served(has_stream: bool) -> bool {
-    is(Mutant::AbsentIsServed) || rules::may_be_served(has_stream)
+    is(Mutant::DisconnectedIsServed) || rules::may_be_served(has_stream)
 }
 
-/// 13b: the lock is free at once.
+/// Mutant 13b: the lock is free at once.
 #[must_use]
 pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
-    if is(Mutant::HastyStop) { now } else { rules::free_at(now, holder_acts_until) }
+    if is(Mutant::FreeAtOnce) { now } else { rules::free_at(now, holder_acts_until) }
 }
 
-/// 14b and 14c: a blob is deleted whatever its epoch, or by the storage clock alone.
+/// Mutants 14b and 14c: a blob is deleted regardless of its epoch, or by the storage
+/// clock alone.
 #[must_use]
 pub fn may_collect(blob: &UnusedBlob, min_idle: Duration) -> bool {
     let mut blob = *blob;

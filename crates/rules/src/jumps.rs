@@ -1,4 +1,4 @@
-//! Whether this machine was frozen from outside, as far as its wall clock tells.
+//! Detection of clock jumps, which show that this machine may have been paused.
 
 use std::time::Duration;
 
@@ -6,48 +6,49 @@ use leasehold_time::ClockPair;
 
 use crate::{carried_jump, clock_jump, rules::DRIFT};
 
-/// A wall clock that runs ahead by less than this is being adjusted; by more,
-/// this machine may have been frozen. What is not told must fit into a lease's
-/// margin, of a second at least, with what is forgotten as drift meanwhile.
+/// Minimum jump to report. A smaller one is an adjustment of the wall clock. The
+/// jumps that are not reported, and those that count as drift, must together fit
+/// into a lease's margin of at least 1 s.
 const MIN_JUMP: Duration = Duration::from_millis(900);
 
-/// How long it may be until small leaps are put together.
+/// Age of the reference reading after which drift is subtracted from small jumps.
 const DRIFT_WINDOW: Duration = Duration::from_secs(10);
 
-/// Watches for leaps of the wall clock ahead of the clock that deadlines are
-/// counted on (safety rule 5).
+/// Detector of clock jumps: the wall clock advances relative to the boot-time
+/// clock, on which deadlines are counted (safety rule 5). Contains the reference
+/// reading.
 #[derive(Clone, Copy, Debug)]
 pub struct JumpDetector(ClockPair);
 
 impl JumpDetector {
-    /// Those from here on.
+    /// Creates a detector of the jumps after `here`.
     #[must_use]
     pub const fn since(here: ClockPair) -> Self {
         Self(here)
     }
 
-    /// How far the wall clock has leapt since, if by more than an adjustment. Tells
-    /// it once, and then counts anew. Small leaps add up, but for what drift
+    /// Returns the jump since the last one that was reported, if it is larger than
+    /// an adjustment. Reports each jump once. Small jumps add up, less what drift
     /// explains.
     pub fn check(&mut self, here: ClockPair) -> Option<Duration> {
-        let leapt = self.peek(&here);
-        if leapt.is_some() || self.0.lag_until(&here) > MIN_JUMP {
-            // If it was set back: from there on it may leap again.
+        let jump = self.peek(&here);
+        if jump.is_some() || self.0.lag_until(&here) > MIN_JUMP {
+            // A wall clock that was set back can jump again from its new time.
             self.0 = here;
-            return leapt;
+            return jump;
         }
         let age = here.at().since(self.0.at());
         if age > DRIFT_WINDOW {
             let small = clock_jump(&self.0, &here).saturating_sub(age / DRIFT);
-            self.0 = here.less(carried_jump(small));
+            self.0 = here.with_wall_behind(carried_jump(small));
         }
         None
     }
 
-    /// The same, which is still to be told.
+    /// Returns the same as [`Self::check`], without marking the jump as reported.
     #[must_use]
     pub fn peek(&self, here: &ClockPair) -> Option<Duration> {
-        Some(clock_jump(&self.0, here)).filter(|leap| *leap > MIN_JUMP)
+        Some(clock_jump(&self.0, here)).filter(|jump| *jump > MIN_JUMP)
     }
 }
 
@@ -60,67 +61,67 @@ mod tests {
 
     use super::*;
 
-    /// After so many milliseconds on one clock, and so many on the wall.
+    /// Returns a reading of both clocks, in milliseconds.
     fn at(moment: u64, wall: u64) -> ClockPair {
         let millis = Duration::from_millis;
         ClockPair::new(Moment::from_boot(millis(moment)), UNIX_EPOCH + millis(wall))
     }
 
-    const BEGINNING: u64 = 1_000_000;
+    const START: u64 = 1_000_000;
 
-    /// What is told at each of these looks: so many milliseconds after the
-    /// beginning, with a wall clock that is ahead by so many since then.
-    fn told(looks: &[(u64, i64)]) -> Vec<Option<u64>> {
-        let mut leaps = JumpDetector::since(at(BEGINNING, BEGINNING));
-        let look = |&(after, ahead): &(u64, i64)| {
-            let here = BEGINNING + after;
-            let leap = leaps.check(at(here, here.saturating_add_signed(ahead)));
-            leap.map(|leap| leap.as_millis() as u64)
+    /// Returns the jump that each check reports, in milliseconds. A check is given
+    /// by its time since the start, and by the lead of the wall clock then.
+    fn reported(checks: &[(u64, i64)]) -> Vec<Option<u64>> {
+        let mut jumps = JumpDetector::since(at(START, START));
+        let check = |&(after, lead): &(u64, i64)| {
+            let here = START + after;
+            let jump = jumps.check(at(here, here.saturating_add_signed(lead)));
+            jump.map(|jump| jump.as_millis() as u64)
         };
-        looks.iter().map(look).collect()
+        checks.iter().map(check).collect()
     }
 
     #[test]
-    fn a_leap_is_told_once() {
-        assert_eq!(told(&[(100, 60_000), (200, 60_000)]), [Some(60_000), None]);
-        assert_eq!(told(&[(100, 2000), (200, 4000)]), [Some(2000), Some(2000)]);
-        let leaps = JumpDetector::since(at(BEGINNING, BEGINNING));
-        let later = at(BEGINNING, BEGINNING + 5000);
-        assert_eq!(leaps.peek(&later), Some(Duration::from_secs(5)));
-        assert_eq!(leaps.peek(&later), Some(Duration::from_secs(5)), "not told yet");
+    fn jump_is_reported_once() {
+        assert_eq!(reported(&[(100, 60_000), (200, 60_000)]), [Some(60_000), None]);
+        assert_eq!(reported(&[(100, 2000), (200, 4000)]), [Some(2000), Some(2000)]);
+        let jumps = JumpDetector::since(at(START, START));
+        let later = at(START, START + 5000);
+        assert_eq!(jumps.peek(&later), Some(Duration::from_secs(5)));
+        assert_eq!(jumps.peek(&later), Some(Duration::from_secs(5)), "not reported yet");
     }
 
     #[test]
-    fn small_leaps_add_up_however_long_it_takes() {
-        assert_eq!(told(&[(1000, 400), (2000, 800), (3000, 1200)]), [None, None, Some(1200)]);
-        // Of each ten seconds, a 500th may be drift.
-        let looks = [(11_000, 400), (22_000, 800), (33_000, 1200)];
-        assert_eq!(told(&looks), [None, None, Some(1156)]);
-        // And however often somebody looks meanwhile.
+    fn small_jumps_add_up_over_any_time() {
+        assert_eq!(reported(&[(1000, 400), (2000, 800), (3000, 1200)]), [None, None, Some(1200)]);
+        // A 500th of each window may be drift.
+        let checks = [(11_000, 400), (22_000, 800), (33_000, 1200)];
+        assert_eq!(reported(&checks), [None, None, Some(1156)]);
+        // Frequent checks change nothing.
         let often: Vec<_> = (1..300_u64).map(|n| (n * 100, n as i64 * 5)).collect();
-        assert_eq!(told(&often).iter().flatten().count(), 1);
+        assert_eq!(reported(&often).iter().flatten().count(), 1);
     }
 
     proptest! {
-        /// The shortest leases have the least margin, 1 s: what was not told within
-        /// one of 15 s is less than that.
+        /// The shortest leases (15 s) have the smallest margin (1 s): jumps within
+        /// one of them that are not reported must stay below it.
         #[test]
-        fn what_is_not_told_fits_into_the_margin(
+        fn undetected_clock_jumps_stay_within_margin(
             steps in vec((0..4000_u64, prop_oneof![0..1000_u64, 0..100_u64]), 1..60),
         ) {
-            let mut leaps = JumpDetector::since(at(BEGINNING, BEGINNING));
-            let (mut here, mut ahead) = (BEGINNING, 0);
-            // When, how far it leapt, and how much of that was told.
+            let mut jumps = JumpDetector::since(at(START, START));
+            let (mut here, mut lead) = (START, 0);
+            // Time, jump at that time, and the jump reported then.
             let mut past: Vec<(u64, u64, u64)> = Vec::new();
-            for (gap, leap) in steps {
-                (here, ahead) = (here + gap, ahead + leap);
-                let told = leaps.check(at(here, here + ahead));
-                past.push((here, leap, told.map_or(0, |told| told.as_millis() as u64)));
-                let (mut leapt, mut told) = (0, 0);
-                for (then, by, of_it) in past.iter().rev() {
-                    (leapt, told) = (leapt + by, told + of_it);
+            for (gap, jump) in steps {
+                (here, lead) = (here + gap, lead + jump);
+                let reported = jumps.check(at(here, here + lead));
+                past.push((here, jump, reported.map_or(0, |jump| jump.as_millis() as u64)));
+                let (mut actual_sum, mut reported_sum) = (0, 0);
+                for (then, actual, reported) in past.iter().rev() {
+                    (actual_sum, reported_sum) = (actual_sum + actual, reported_sum + reported);
                     if here - then <= 15_000 {
-                        prop_assert!(leapt.saturating_sub(told) < 1000, "{past:?}");
+                        prop_assert!(actual_sum.saturating_sub(reported_sum) < 1000, "{past:?}");
                     }
                 }
             }
@@ -128,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_drifts_is_not_told() {
+    fn drift_is_not_reported() {
         let day: Vec<_> = (1..=86_400_u64).map(|n| (n * 1000, n as i64 * 2)).collect();
-        assert!(told(&day).iter().all(Option::is_none));
+        assert!(reported(&day).iter().all(Option::is_none));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_watched_from_there() {
-        let looks = [(100, -20_000), (200, -20_000), (300, -15_000)];
-        assert_eq!(told(&looks), [None, None, Some(5000)]);
+    fn jump_after_clock_was_set_back_is_reported() {
+        let checks = [(100, -20_000), (200, -20_000), (300, -15_000)];
+        assert_eq!(reported(&checks), [None, None, Some(5000)]);
     }
 }

@@ -1,16 +1,16 @@
 //! The safety rules of Leasehold, one small pure function each. `docs/safety.md`
-//! states every rule, its reason and the mutant that shows that the tests would
-//! notice its absence.
+//! lists every rule with its reason, and the mutant that proves that the tests
+//! detect its absence.
 //!
-//! Among them: lease IDs, tokens ([`next_token`]), deadlines of leases
+//! The rules cover lease IDs, tokens ([`next_token`]), deadlines of leases
 //! ([`lease_deadline`]) and of holders ([`holder_deadline`]), clock jumps
 //! ([`clock_jump`], [`JumpDetector`]), the start of a grant ([`may_grant`]), unknown
 //! outcomes, the end of a session with its stream, and garbage collection
 //! ([`may_collect`]).
 //!
-//! With the feature `simulation`, `broken` takes the place of `rules`: the same
-//! functions, each of which a test can break. Without the feature, neither that
-//! module nor the list of mutants is compiled.
+//! With the feature `simulation`, the module `broken` replaces `rules`: it has the
+//! same functions, each of which a test can break. That module and the list of
+//! mutants are compiled only with the feature.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "simulation")]
@@ -18,7 +18,7 @@ mod broken;
 mod jumps;
 #[cfg(feature = "simulation")]
 pub mod mutant;
-#[cfg_attr(feature = "simulation", allow(unreachable_pub, reason = "`broken` takes its place"))]
+#[cfg_attr(feature = "simulation", allow(unreachable_pub, reason = "`broken` replaces it"))]
 mod rules;
 
 #[cfg(feature = "simulation")]

@@ -1,4 +1,4 @@
-//! The rules as they hold in the product.
+//! The rules as daemons and clients apply them.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub fn fresh_lease_id(entropy: &mut Entropy) -> u128 {
 
 /// Number of tokens that one hold of a lease in shared storage reserves. An
 /// epoch, one second of the storage clock, has room for 1,024 holds. No lock can
-/// therefore outrun that clock, and a blob that was deleted can begin again at
+/// therefore outrun that clock, and the tokens of a deleted blob can begin again at
 /// the clock's time.
 pub const TOKENS_PER_HOLD: u64 = 1 << 10;
 
@@ -28,9 +28,8 @@ pub const TOKENS_PER_HOLD: u64 = 1 << 10;
 /// clock with a larger lead is not used.
 pub const MAX_CLOCK_LEAD: u64 = 24 * 60 * 60;
 
-/// Minimum age of a token's epoch before its blob may be deleted, in seconds: a
-/// blob that is created anew then begins with higher tokens, whichever clock they
-/// are taken from.
+/// Minimum age of a token's epoch before its blob may be deleted, in seconds. A
+/// blob that is created again then begins with higher tokens, by either clock.
 pub const MIN_EPOCH_AGE: u64 = 60 * 60;
 
 /// Facts that determine the tokens of a lock's next hold. All times are seconds
@@ -55,8 +54,8 @@ pub struct TokenBasis {
 pub enum NoToken {
     /// The lock is new, and there is no usable clock to begin its tokens at.
     NewWithoutClock,
-    /// There is a stored token that another process may have written, and no usable
-    /// clock to tell an old record from the latest one.
+    /// Another process may have written the stored token, and there is no usable
+    /// clock to distinguish an old record from the latest one.
     StoredWithoutClock,
     /// The lock's tokens are used up.
     Exhausted,
@@ -68,8 +67,8 @@ pub enum NoToken {
 ///
 /// A new blob has no token: its tokens begin after the second in which it was
 /// created by the storage clock, and after all tokens that this process has seen.
-/// A second holds at most as many holds as an epoch has room for, so that tokens
-/// from before the deletion are lower.
+/// An epoch has room for all holds of one second, so that tokens from before the
+/// deletion are lower.
 ///
 /// Without a usable storage clock, a stored token is continued only if this
 /// process wrote it. Any other may belong to an old version that was restored,
@@ -89,9 +88,9 @@ pub fn next_token(basis: &TokenBasis) -> Result<u64, NoToken> {
     Ok(token)
 }
 
-/// Safety rule 2: reports whether a lock's record went back to an earlier state: its
-/// token is lower than one that was seen before. Tokens that are continued from
-/// there would be issued twice. A new blob (token 0) has no earlier state.
+/// Safety rule 2: returns whether a lock's record is regressed: its token is lower
+/// than one that was seen before. Tokens that continue from it would be issued
+/// twice. A new blob (token 0) has no earlier state.
 #[must_use]
 pub const fn is_regressed(stored: u64, highest: u64) -> bool {
     stored != 0 && stored < highest
@@ -110,8 +109,8 @@ pub(crate) fn lease_margin(duration: Duration) -> Duration {
     (duration / 20).max(Duration::from_secs(1))
 }
 
-/// Safety rule 3: returns how long a client may rely on a duration that a daemon
-/// grants it, counted from when the client sent its keep-alive. Shorter than the
+/// Safety rule 3: returns the validity that a daemon sends for a duration. It
+/// counts from the sending of the client's keep-alive, and is shorter than the
 /// duration, because the client's clock may be the slower one.
 #[must_use]
 pub fn session_validity(duration: Duration) -> Duration {
@@ -126,46 +125,46 @@ pub fn call_timeout(duration: Duration) -> Duration {
     (duration / 5).clamp(Duration::from_secs(3), Duration::from_secs(10))
 }
 
-/// Safety rule 5: returns how far the wall clock advanced relative to the
-/// boot-time clock between two readings of both.
+/// Safety rule 5: returns the clock jump between two readings of both clocks: the
+/// time that the wall clock advanced relative to the boot-time clock.
 #[must_use]
 pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
     earlier.jump_until(later)
 }
 
-/// Safety rule 5: returns how much of a jump that is too small to report is
-/// carried into the next measurement, so that small jumps add up.
+/// Safety rule 5: returns the part of an unreported small jump that is carried into
+/// the next measurement, so that small jumps add up.
 #[must_use]
 pub const fn carried_jump(small: Duration) -> Duration {
     small
 }
 
-/// Safety rule 5: returns when a daemon whose earliest timer is due at `due` has to
-/// check its clocks again. It does not wait for a distant timer, because a pause
-/// must be detected before a wall clock that is set afterwards can hide it.
+/// Safety rule 5: returns the time of the next clock check of a daemon whose
+/// earliest timer is due at `due`. It does not wait for a distant timer, because a
+/// pause must be detected before a wall-clock adjustment can hide it.
 #[must_use]
 pub fn next_clock_check(due: Moment, now: Moment) -> Moment {
     due.min(now + CLOCK_CHECK_INTERVAL)
 }
 
-/// Safety rule 5: returns until when a daemon may rely on a lease: every clock
-/// jump since the deadline was set, however small, counts against it. The machine
-/// may have been suspended without its boot-time clock having noticed.
+/// Safety rule 5: returns the instant until which a daemon may rely on a lease.
+/// Every clock jump since the deadline was set, however small, brings it forward,
+/// because the machine may have been paused while its boot-time clock stopped.
 #[must_use]
 pub fn valid_until(deadline: Moment, jumps: Duration) -> Moment {
     deadline - jumps
 }
 
-/// Safety rule 5: returns until when a holder may still act on a lease. The later
-/// end, because the holder knows the deadline but not the daemon's clock jumps,
-/// and a jump may only mean that the wall clock was set.
+/// Safety rule 5: returns the instant until which a holder may act on a lease. That
+/// is the later of the two, because the holder knows the deadline but not the
+/// daemon's clock jumps, and a jump may only mean that the wall clock was set.
 #[must_use]
 pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
     deadline.max(valid_until)
 }
 
 /// Safety rule 5: returns the instant at which a holder must stop. That is
-/// `valid_for` after `sent`, on the clock that shows more time: a clock jump
+/// `valid_for` after `sent`, on the clock that advanced further: a clock jump
 /// since `sent` brings the instant forward, because the machine may have been
 /// paused while the wall clock advanced.
 #[must_use]
@@ -179,7 +178,7 @@ pub fn is_past_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) 
     now.at() >= holder_deadline(sent, valid_for, now)
 }
 
-/// Safety rule 6: reports whether a grant may start on a lease. Once a lease is
+/// Safety rule 6: returns whether a grant may start on a lease. Once a lease is
 /// past its validity, a peer may have it.
 #[must_use]
 pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
@@ -194,18 +193,18 @@ pub const fn grant_limit(limit: Option<Moment>, _now: Moment) -> Option<Moment> 
     limit
 }
 
-/// Safety rule 7: reports whether an unused lease may be kept for a while. A lease
-/// that does not expire costs nothing to acquire again. The store shows the holder
-/// of a lease without a grant, or with a published value: peers would wait for a
-/// client that never held the lock, or follow a leader that has resigned.
+/// Safety rule 7: returns whether an unused lease may linger. A lease that does not
+/// expire costs nothing to acquire again. If a lease without a grant, or with a
+/// published value, lingered, peers would wait for a client that never held the
+/// lock, or follow a leader that has resigned.
 #[must_use]
 pub const fn may_linger(expires: bool, was_granted: bool, is_published: bool) -> bool {
     expires && was_granted && !is_published
 }
 
-/// Safety rule 7: returns until when an unused lease is kept. `lingers_until` is
-/// the end that was set when it became unused: a waiter that leaves without a
-/// grant does not extend it.
+/// Safety rule 7: returns the end of the linger period of an unused lease.
+/// `lingers_until` is the end that was set when the lease became unused: a waiter
+/// that leaves without a grant does not extend it.
 #[must_use]
 pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration) -> Moment {
     lingers_until.unwrap_or(now + linger)
@@ -216,12 +215,12 @@ pub fn linger_until(lingers_until: Option<Moment>, now: Moment, linger: Duration
 pub struct RecordId {
     /// First token of the latest hold.
     pub token: u64,
-    /// Random number, drawn anew for each write.
+    /// Fresh random number of each write.
     pub nonce: u128,
 }
 
-/// Safety rule 7: reports whether the record that was found is the one that this
-/// process tried to write, after a write with an unknown outcome. Only the nonce
+/// Safety rule 7: returns whether the record found after a write with an unknown
+/// outcome is the one that this process tried to write. Only the nonce
 /// identifies a write: two daemons that continue the same record choose the same
 /// token.
 #[must_use]
@@ -238,22 +237,21 @@ pub const fn may_extend_grant(is_lost: bool, is_newer: bool) -> bool {
     !is_lost && is_newer
 }
 
-/// Safety rule 9: reports whether an answer of the storage speaks of the lease that
-/// was asked for. Intermediaries and some emulators answer for another lease.
+/// Safety rule 9: returns whether a response of the storage is about the requested
+/// lease. Intermediaries and some emulators respond for another lease.
 #[must_use]
 pub fn is_own_lease(answered: Option<&str>, lease_id: &str) -> bool {
     answered.is_some_and(|answered| answered.eq_ignore_ascii_case(lease_id))
 }
 
-/// Safety rule 11: reports whether a session ends with its stream. The client of a
-/// session that is not fenced may resume it on a new stream, and acts until its
-/// deadline.
+/// Safety rule 11: returns whether a session ends with its stream. The client of an
+/// unfenced session may resume it on a new stream, and acts until its deadline.
 #[must_use]
 pub const fn ends_with_stream(is_fenced: bool) -> bool {
     is_fenced
 }
 
-/// Safety rule 11: reports whether a waiter may be granted the lock. A client
+/// Safety rule 11: returns whether a waiter may be granted the lock. A client
 /// without a stream may be dead; it keeps its place in the queue and is passed
 /// over.
 #[must_use]
@@ -278,9 +276,9 @@ pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
     new_deadline < deadline
 }
 
-/// Safety rule 13: returns when a lock whose grant the daemon ends, because of a
-/// break or a shutdown, is free for other clients: not before its holder must have
-/// stopped.
+/// Safety rule 13: returns the instant at which a lock is free for other clients
+/// after the daemon ended its grant, because of a break or a shutdown: not before
+/// the holder must have stopped.
 #[must_use]
 pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
     holder_acts_until.max(now)
@@ -299,9 +297,9 @@ pub struct UnusedBlob {
     pub wall: u64,
 }
 
-/// Safety rule 14: reports whether the blob of an unused lock may be deleted: it
-/// is idle for `min_idle`, and its epoch is old. Both clocks must agree, because
-/// one that is ahead for a while must not delete the tokens of that while.
+/// Safety rule 14: returns whether the blob of an unused lock may be deleted: it has
+/// been idle for `min_idle`, and its epoch is old. Both clocks must agree, because a
+/// clock that is temporarily ahead must not delete the tokens of that period.
 #[must_use]
 pub fn may_collect(blob: &UnusedBlob, min_idle: Duration) -> bool {
     let now = blob.storage_date.min(blob.wall);
@@ -325,7 +323,7 @@ mod tests {
         assert_eq!(next(NOW << 20, 0, Some(NOW)), Some((NOW << 20) + TOKENS_PER_HOLD));
         assert_eq!(next(NOW << 20, 0, Some(NOW + 1)), Some((NOW + 1) << 20));
         assert_eq!(next(NOW << 20, 0, None), Some((NOW << 20) + TOKENS_PER_HOLD));
-        // A new blob: after all tokens that are possible from before it was deleted.
+        // A new blob: after all tokens that are possible from before its deletion.
         assert_eq!(next(0, 0, Some(NOW)), Some((NOW + 1) << 20));
         let before = (NOW << 20) + 1023 * TOKENS_PER_HOLD;
         assert!(next(0, 0, Some(NOW)).unwrap() > before + TOKENS_PER_HOLD - 1);

@@ -1,5 +1,5 @@
-//! Timers and tasks: on tokio, or in a simulated world. Timers of the runtime do
-//! not count through suspend; clippy.toml refuses them elsewhere.
+//! Timers and tasks, on tokio or in a simulated world. tokio's own timers do not
+//! count through suspend, so clippy.toml disallows them elsewhere.
 //!
 //! Internal to the project.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! For simulations: the route from a client to its daemon, and the state of a
-//! grant. The clocks are in `leasehold_time::simulation`.
+//! Hooks for simulations: the route from a client to its daemon, and the state of
+//! a grant. The clocks are in `leasehold_time::simulation`.
 
 use std::{
     cell::RefCell,
@@ -16,31 +16,31 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-/// What a stream brings from the other side: messages as they are on the wire.
+/// Encoded messages that a stream receives.
 pub type Incoming = Pin<Box<dyn Stream<Item = Result<Vec<u8>, Status>> + Send>>;
 
-/// A stream that is about to begin.
+/// Pending start of a stream.
 pub type Attaching = Pin<Box<dyn Future<Output = Result<Incoming, Status>> + Send>>;
 
-/// A way to a daemon.
+/// Link to a daemon for session streams.
 pub trait Link: Send + Sync {
-    /// Begins a stream.
+    /// Starts a stream.
     fn attach(&self, messages: Incoming) -> Attaching;
 }
 
-/// Makes connections in a simulated network.
+/// Connector of a simulated network.
 pub trait Dial: Send + Sync {
-    /// A connection that is made when it is first needed, and again whenever it
-    /// has ended.
+    /// Returns a channel that connects on first use and reconnects after a
+    /// disconnect.
     fn channel(&self, endpoint: &Endpoint) -> Channel;
 }
 
 /// Route that a client uses instead of a real connection.
 #[derive(Clone)]
 pub enum Route {
-    /// Carries sessions only; other calls find no daemon.
+    /// Sessions only; other calls fail because there is no daemon.
     Link(Arc<dyn Link>),
-    /// Carries all calls.
+    /// All calls.
     Dial(Arc<dyn Dial>),
 }
 
@@ -48,8 +48,8 @@ thread_local! {
     static ROUTE: RefCell<Option<Route>> = const { RefCell::new(None) };
 }
 
-/// Polls `connecting` once, while clients that connect on this thread use
-/// `route`. They are ready at once, because they do no I/O before their first
+/// Polls `connecting` once. Clients that connect on this thread meanwhile use
+/// `route`; they are ready at once, because a client does no I/O before its first
 /// call. Returns `None` if the future is not ready.
 pub fn connect<T>(route: Route, connecting: impl Future<Output = T>) -> Option<T> {
     ROUTE.set(Some(route));
@@ -67,9 +67,9 @@ pub fn route() -> Option<Route> {
     ROUTE.with_borrow(Clone::clone)
 }
 
-/// State of a grant that a test can read without changing it.
+/// Access of a test to the state of a grant.
 pub trait Peek {
-    /// Returns the deadline, and whether the grant is valid. `None` if the
-    /// session has no record of the grant.
+    /// Returns the deadline, and whether the grant is valid, without changing the
+    /// grant. `None` if the session does not know the grant.
     fn peek(&self) -> Option<(Moment, bool)>;
 }

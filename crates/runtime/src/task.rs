@@ -1,4 +1,4 @@
-//! Start of tasks.
+//! Task spawning.
 
 use tokio::runtime::Handle;
 
@@ -7,13 +7,13 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     spawn_on(&Handle::current(), task);
 }
 
-/// Starts a task in a runtime.
+/// Starts a task on a runtime.
 #[cfg(not(feature = "simulation"))]
 pub fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     runtime.spawn(task);
 }
 
-/// Starts a task in the simulated world, or in a runtime if there is none.
+/// Starts a task in the simulated world, or on `runtime` if there is none.
 #[cfg(feature = "simulation")]
 pub fn spawn_on(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     let mut task = Some(Box::pin(task) as leasehold_time::simulation::Task);

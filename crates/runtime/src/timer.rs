@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold_time::Moment;
 
-/// Maximum length of one timer of the async runtime, which does not count
-/// through suspend: a longer wait is cut into pieces, so that it ends at most
-/// this late after a wake-up.
+/// Maximum duration of one timer of the async runtime, which does not count
+/// through suspend. A longer wait is split, so that it ends at most this late
+/// after a wake-up.
 const MAX_SLEEP_SLICE: Duration = Duration::from_secs(1);
 
-/// Waits until `moment` has been reached, also if the machine sleeps meanwhile.
+/// Waits until `moment` has been reached. Time in suspend counts.
 pub async fn sleep_until(moment: Moment) {
     loop {
         let remaining = moment.remaining();
@@ -20,7 +20,7 @@ pub async fn sleep_until(moment: Moment) {
     }
 }
 
-/// Waits until `moment`, or for ever if there is none.
+/// Waits until `moment`; never returns if there is none.
 pub async fn sleep_until_any(moment: Option<Moment>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
@@ -28,12 +28,12 @@ pub async fn sleep_until_any(moment: Option<Moment>) {
     }
 }
 
-/// Waits for this long, not counting suspend.
-#[allow(clippy::disallowed_methods, reason = "the one place that uses it")]
-pub async fn sleep(length: Duration) {
+/// Waits for `duration`. Time in suspend does not count.
+#[allow(clippy::disallowed_methods, reason = "the only permitted use")]
+pub async fn sleep(duration: Duration) {
     #[cfg(feature = "simulation")]
-    if let Some(sleep) = leasehold_time::simulation::ask(|world| world.sleep(length)).flatten() {
+    if let Some(sleep) = leasehold_time::simulation::ask(|world| world.sleep(duration)).flatten() {
         return sleep.await;
     }
-    tokio::time::sleep(length).await;
+    tokio::time::sleep(duration).await;
 }

@@ -1,5 +1,5 @@
-//! Calls that a lock makes, and their answers, as values: the core returns a call
-//! as an action and takes its answer as an event.
+//! Store calls of a lock and their answers, as values: the core returns a call as
+//! an action and receives its answer as an event.
 
 use std::time::Duration;
 

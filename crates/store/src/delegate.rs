@@ -1,4 +1,4 @@
-//! Delegation to another store, for stores of tests that change single calls.
+//! Delegation to another store, for test stores that change single calls.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub trait Delegate: Send + Sync + 'static {
     /// The store that receives the forwarded calls.
     fn inner(&self) -> &dyn LeaseStore;
 
-    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
-        self.inner().acquire(claim)
+    fn acquire(&self, params: AcquireParams) -> Call<Acquire> {
+        self.inner().acquire(params)
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
         self.inner().next_tokens(name, id)
@@ -33,8 +33,8 @@ pub trait Delegate: Send + Sync + 'static {
     fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
         self.inner().break_lease(name, breaker)
     }
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
-        self.inner().note_break(name, breaker)
+    fn record_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        self.inner().record_break(name, breaker)
     }
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         self.inner().inspect(name)
@@ -42,8 +42,8 @@ pub trait Delegate: Send + Sync + 'static {
     fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
         self.inner().list(page)
     }
-    fn cover(&self, ttl: Duration) -> Call<()> {
-        self.inner().cover(ttl)
+    fn persist_ttl(&self, ttl: Duration) -> Call<()> {
+        self.inner().persist_ttl(ttl)
     }
     fn advertise(&self, endpoint: Endpoint) {
         self.inner().advertise(endpoint);
@@ -51,8 +51,8 @@ pub trait Delegate: Send + Sync + 'static {
     fn is_shared(&self) -> bool {
         self.inner().is_shared()
     }
-    fn trouble(&self) -> Option<Error> {
-        self.inner().trouble()
+    fn unavailability(&self) -> Option<Error> {
+        self.inner().unavailability()
     }
     fn describe(&self) -> String {
         self.inner().describe()
@@ -66,8 +66,8 @@ pub trait Delegate: Send + Sync + 'static {
 }
 
 impl<D: Delegate> LeaseStore for D {
-    fn acquire(&self, claim: AcquireParams) -> Call<Acquire> {
-        Delegate::acquire(self, claim)
+    fn acquire(&self, params: AcquireParams) -> Call<Acquire> {
+        Delegate::acquire(self, params)
     }
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire> {
         Delegate::next_tokens(self, name, id)
@@ -84,8 +84,8 @@ impl<D: Delegate> LeaseStore for D {
     fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break> {
         Delegate::break_lease(self, name, breaker)
     }
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
-        Delegate::note_break(self, name, breaker)
+    fn record_break(&self, name: &LockName, breaker: Breaker) -> Call<()> {
+        Delegate::record_break(self, name, breaker)
     }
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>> {
         Delegate::inspect(self, name)
@@ -93,8 +93,8 @@ impl<D: Delegate> LeaseStore for D {
     fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>> {
         Delegate::list(self, page)
     }
-    fn cover(&self, ttl: Duration) -> Call<()> {
-        Delegate::cover(self, ttl)
+    fn persist_ttl(&self, ttl: Duration) -> Call<()> {
+        Delegate::persist_ttl(self, ttl)
     }
     fn advertise(&self, endpoint: Endpoint) {
         Delegate::advertise(self, endpoint);
@@ -102,8 +102,8 @@ impl<D: Delegate> LeaseStore for D {
     fn is_shared(&self) -> bool {
         Delegate::is_shared(self)
     }
-    fn trouble(&self) -> Option<Error> {
-        Delegate::trouble(self)
+    fn unavailability(&self) -> Option<Error> {
+        Delegate::unavailability(self)
     }
     fn describe(&self) -> String {
         Delegate::describe(self)

@@ -1,20 +1,20 @@
-//! What an examination of a store found, for people and programs.
+//! Findings of the doctor about a store, human-readable and machine-readable.
 
-/// How something was found to be, from good to bad.
+/// Result of a check, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// As it should be.
+pub enum CheckStatus {
+    /// The check passed.
     Ok,
-    /// Worth knowing.
+    /// A fact that the operator should know.
     Note,
-    /// It works, but not as well as it could.
+    /// The store is usable, but the configuration should be improved.
     Warning,
-    /// The store can't be used like this.
+    /// The store is not usable.
     Failed,
 }
 
-impl Verdict {
-    /// As programs are told.
+impl CheckStatus {
+    /// Machine-readable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,40 +26,41 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub check: &'static str,
-    /// How it was found to be.
-    pub verdict: Verdict,
-    /// What was found.
+    /// Result of the check.
+    pub status: CheckStatus,
+    /// Human-readable description.
     pub text: String,
-    /// What to do about it: whole sentences, without the last full stop.
-    pub remedy: Option<String>,
+    /// The fix: whole sentences, without the last full stop.
+    pub fix: Option<String>,
 }
 
-/// All that was looked at, in order.
+/// Findings of all checks, in the order of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report(Vec<Finding>);
 
 impl Report {
-    /// The findings.
+    /// Returns the findings.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.0
     }
 
-    /// Whether the store can't be used.
+    /// Returns true if the store is not usable.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.0.iter().any(|finding| finding.verdict == Verdict::Failed)
+        self.0.iter().any(|finding| finding.status == CheckStatus::Failed)
     }
 
-    /// What failed, and what to do about it, in one message.
+    /// Returns the failures and their fixes as one message; `None` if no check
+    /// failed.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        let failed = self.0.iter().filter(|finding| finding.verdict == Verdict::Failed);
+        let failed = self.0.iter().filter(|finding| finding.status == CheckStatus::Failed);
         let messages: Vec<String> = failed.map(Finding::message).collect();
         (!messages.is_empty()).then(|| messages.join(". "))
     }
@@ -85,42 +86,42 @@ impl IntoIterator for Report {
 }
 
 impl Finding {
-    /// Creates a finding without a remedy.
-    pub fn new(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
-        Self { check, verdict, text: text.into(), remedy: None }
+    /// Creates a finding without a fix.
+    pub fn new(check: &'static str, status: CheckStatus, text: impl Into<String>) -> Self {
+        Self { check, status, text: text.into(), fix: None }
     }
 
     /// Reports that a check passed.
     pub fn ok(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Ok, text)
+        Self::new(check, CheckStatus::Ok, text)
     }
 
-    /// Reports something worth knowing.
+    /// Reports a fact that the operator should know.
     pub fn note(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Note, text)
+        Self::new(check, CheckStatus::Note, text)
     }
 
-    /// Reports something that works, but not as well as it could.
+    /// Reports that the store is usable, but the configuration should be improved.
     pub fn warning(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Warning, text)
+        Self::new(check, CheckStatus::Warning, text)
     }
 
-    /// Reports that the store is not usable as it is.
+    /// Reports that the store is not usable.
     pub fn failed(check: &'static str, text: impl Into<String>) -> Self {
-        Self::new(check, Verdict::Failed, text)
+        Self::new(check, CheckStatus::Failed, text)
     }
 
-    /// Adds the remedy.
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
+    /// Adds the fix.
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
         self
     }
 
-    /// What was found and what to do, in one.
+    /// Returns the finding and its fix as one message.
     #[must_use]
     pub fn message(&self) -> String {
-        match &self.remedy {
-            Some(remedy) => format!("{}: {}. {remedy}", self.check, self.text),
+        match &self.fix {
+            Some(fix) => format!("{}: {}. {fix}", self.check, self.text),
             None => format!("{}: {}", self.check, self.text),
         }
     }
@@ -131,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_failed_is_a_failure() {
+    fn failure_contains_only_failed_checks() {
         let mut report = Report::default();
-        report.add(Finding::ok("account", "answers"));
-        report.add(Finding::warning("clock", "7s ahead").remedy("Set it right"));
+        report.add(Finding::ok("account", "responds"));
+        report.add(Finding::warning("clock", "7s ahead").fix("Synchronize it"));
         assert!(!report.has_failed());
         assert_eq!(report.failure(), None);
-        report.add(Finding::failed("container", "is not there").remedy("Create it"));
-        assert_eq!(report.failure().unwrap(), "container: is not there. Create it");
+        report.add(Finding::failed("container", "does not exist").fix("Create it"));
+        assert_eq!(report.failure().unwrap(), "container: does not exist. Create it");
         assert_eq!(report.findings().len(), 3);
     }
 }

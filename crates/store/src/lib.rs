@@ -1,8 +1,8 @@
-//! Leases: what the storage promises, and how it is asked.
+//! Interface of the lease stores.
 //!
-//! A store keeps one lease per lock and makes tokens durable. Everything above
-//! it works with any store; everything that a store must do is checked by one
-//! conformance suite, `tests/support/src/store_conformance.rs`.
+//! A store keeps one lease per lock and makes tokens durable. The layers above
+//! work with any store. One conformance suite checks the requirements on a
+//! store: `tests/support/src/store_conformance.rs`.
 
 mod call;
 #[cfg(feature = "delegate")]
@@ -21,32 +21,32 @@ use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Namespace, Token, TokenRange, secret};
 
 secret! {
-    /// Names one acquisition of a lease. A fresh random one for each, so that a
-    /// call that was delayed can't touch a later hold (safety rule 1). Whoever
-    /// has it can release the lease.
+    /// Lease ID of one acquisition. Each acquisition has a fresh random one, so
+    /// that a delayed call can't affect a later hold (safety rule 1,
+    /// docs/safety.md). Any process that knows it can release the lease.
     LeaseId
 }
 
-/// How long a lease can last without a renewal, in whole seconds. An infinite
-/// one is never taken.
-pub const DURATIONS: RangeInclusive<Duration> = Duration::from_secs(15)..=Duration::from_secs(60);
+/// Range of lease durations, in whole seconds. Infinite leases are never used.
+pub const LEASE_DURATIONS: RangeInclusive<Duration> =
+    Duration::from_secs(15)..=Duration::from_secs(60);
 
-/// What a leader shows to others: at most [`LONGEST_VALUE`] bytes.
+/// Value published by a leader: at most [`MAX_VALUE_BYTES`] bytes.
 pub type Value = Arc<[u8]>;
 
-/// The longest value that a leader can show, in bytes.
-pub const LONGEST_VALUE: usize = 4096;
+/// Maximum size of a leader's value.
+pub const MAX_VALUE_BYTES: usize = 4096;
 
-/// What others are to see of a hold.
+/// Data that a holder publishes to peers.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// Who holds the lock now.
+    /// Current holder of the lock.
     pub holder: Arc<Holder>,
-    /// Its token.
+    /// Token of its grant.
     pub token: Token,
-    /// For how long it has held it.
+    /// Time since the grant.
     pub held_for: Duration,
-    /// What it shows, if it leads.
+    /// Value of the leader; `None` if the holder is not a leader.
     pub value: Option<Value>,
 }
 
@@ -55,121 +55,122 @@ pub struct Publication {
 pub struct AcquireParams {
     /// The lock.
     pub name: LockName,
-    /// This acquisition.
+    /// Lease ID of this acquisition.
     pub id: LeaseId,
-    /// How long the lease lasts without a renewal, where leases expire.
+    /// Lease duration, in stores whose leases expire.
     pub duration: Duration,
-    /// For whom: shown to other contenders.
+    /// Description of the holder, visible to other contenders.
     pub holder: Arc<Holder>,
-    /// What the holder shows to others, if it campaigns.
+    /// Value to publish if the holder campaigns for an election.
     pub value: Option<Value>,
-    /// Whether this contender has asked before and found the lease taken: then
-    /// it most likely still is.
-    pub again: bool,
+    /// True if an earlier attempt of this contender found the lease held. The
+    /// lease is then most likely still held.
+    pub is_retry: bool,
 }
 
-/// A lease that was acquired.
+/// Acquired lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquired {
-    /// Durable for this hold, greater than any token of this lock before.
+    /// Token range of this hold: durable, and higher than all earlier tokens of
+    /// this lock.
     pub tokens: TokenRange,
-    /// When to stop counting on the lease unless it was renewed (safety rule
-    /// 3). None where a lease lasts as long as this process.
+    /// Instant until which the lease is valid without a renewal (safety rule 3,
+    /// docs/safety.md). `None` if leases last as long as this process.
     pub deadline: Option<Moment>,
 }
 
-/// The answer to an acquire.
+/// Answer to an acquire.
 #[derive(Clone, Debug)]
 pub enum Acquire {
-    /// The lease is ours.
+    /// This daemon holds the lease under the given lease ID.
     Acquired(Acquired),
-    /// It is another's.
+    /// Another contender holds the lease.
     Held {
-        /// Whose, if that is known.
+        /// Its holder, if known.
         by: Option<Arc<LeaseInfo>>,
     },
-    /// It may be ours or not: release it, then ask again with a fresh id.
+    /// The outcome is unknown: release the lease ID, then retry with a fresh one.
     Unknown {
-        /// What went wrong.
+        /// Human-readable cause.
         why: String,
     },
 }
 
-/// The answer to a renewal.
+/// Answer to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renew {
-    /// The lease is ours until then.
+    /// The lease was renewed.
     Renewed {
         /// As in [`Acquired`].
         deadline: Option<Moment>,
     },
-    /// The lease is not ours any more.
+    /// The lease is no longer held under this lease ID.
     Lost {
-        /// What the storage said.
+        /// Human-readable cause, as reported by the storage.
         why: String,
         /// Operator that broke it through a peer, if known.
         broken: Option<Breaker>,
     },
-    /// Nothing is known; the old deadline stands.
+    /// The outcome is unknown; the old deadline remains.
     Unknown {
-        /// What went wrong.
+        /// Human-readable cause.
         why: String,
     },
 }
 
-/// The answer to a release.
+/// Answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Whoever had that lease has it no more.
+    /// The lease with this ID is no longer held.
     Released,
-    /// It may still be held: ask again.
+    /// The lease may still be held: retry.
     Unknown {
-        /// What went wrong.
+        /// Human-readable cause.
         why: String,
     },
 }
 
-/// The answer to a publication.
+/// Answer to a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Publish {
-    /// Others can see it.
+    /// The publication is visible to peers.
     Published,
-    /// The lease is not ours any more.
+    /// The lease is no longer held under this lease ID.
     Lost,
-    /// Perhaps they can: ask again.
+    /// The publication may be visible: retry.
     Unknown {
-        /// What went wrong.
+        /// Human-readable cause.
         why: String,
     },
 }
 
-/// The answer to a break.
+/// Answer to a break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// Whoever has the lease can't renew it; it is free after this long.
+    /// The lease was broken: its holder can't renew it.
     Broken {
-        /// What is left of its term.
+        /// Time until the lease expires.
         free_within: Duration,
     },
-    /// Nobody has it.
+    /// The lease is not held.
     NotHeld,
-    /// Perhaps: ask again.
+    /// The lease may have been broken: retry.
     Unknown {
-        /// What went wrong.
+        /// Human-readable cause.
         why: String,
     },
 }
 
-/// Who broke a lock, and why: noted with the lock and in the log.
+/// Operator that broke a lock, stored with the lock and logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breaker {
-    /// Who.
+    /// Name of the operator.
     pub by: Box<str>,
-    /// Why.
+    /// Reason that the operator gave.
     pub reason: Box<str>,
 }
 
-/// Address at which a daemon can be reached by operators' requests.
+/// Address at which a daemon accepts operators' requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// `http://HOST:PORT` or `unix:/PATH`.
@@ -178,36 +179,35 @@ pub struct Endpoint {
     pub host: Option<Box<str>>,
 }
 
-/// A lease as the storage shows it.
+/// State of a lease, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
     /// The lock.
     pub name: LockName,
-    /// Whether the lease is held.
+    /// True if the lease is held.
     pub held: bool,
     /// The holder, as described when the lease was acquired.
     pub holder: Option<Arc<Holder>>,
-    /// The tokens of that hold, if that is known: grants within it have some
-    /// of these.
+    /// Token range of the hold, if known. The tokens of its grants are from it.
     pub tokens: Option<TokenRange>,
-    /// The leader's token, if the holder leads.
+    /// Token of the leader, if the holder is one.
     pub leader: Option<Token>,
-    /// What the leader shows.
+    /// Value published by the leader.
     pub value: Option<Value>,
-    /// Which daemon has the lease, if that is known. For people.
+    /// Human-readable name of the daemon that holds the lease, if known.
     pub daemon: Option<Arc<str>>,
-    /// Address of that daemon, if that is known.
+    /// Address of that daemon, if known.
     pub endpoint: Option<Arc<Endpoint>>,
-    /// For how long it has been held, if that is known. For people.
+    /// Time since the lease was acquired, if known. Informational.
     pub held_for: Option<Duration>,
-    /// Who broke the lock last, if that was noted.
+    /// Last operator that broke the lock, if recorded.
     pub broken: Option<Breaker>,
-    /// Where it is stored, if that is worth knowing.
+    /// Human-readable location in the storage, if there is one.
     pub location: Option<String>,
 }
 
 impl LeaseInfo {
-    /// A lease that nobody has, and of which nothing else is known.
+    /// Creates the state of a free lease without further information.
     #[must_use]
     pub const fn free(name: LockName) -> Self {
         Self {
@@ -240,7 +240,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Whether a lock belongs to this page or to one after it.
+    /// Returns whether a lock belongs to this page or to a later one.
     #[must_use]
     pub fn contains(&self, name: &LockName) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| name.namespace() == namespace.as_str())
@@ -248,8 +248,8 @@ impl Page {
             && self.after.as_ref().is_none_or(|after| name > after)
     }
 
-    /// The names of the page, in order. `next` returns the first name of a range.
-    /// Names without the prefix are skipped, not read one by one.
+    /// Returns the names of the page, in order. `next` returns the first name of a
+    /// range. Names without the prefix are skipped, not read one by one.
     pub fn names(
         &self,
         next: impl Fn((Bound<LockName>, Bound<LockName>)) -> Option<LockName>,
@@ -259,7 +259,7 @@ impl Page {
         let mut from = match (&self.after, &self.namespace) {
             (Some(after), _) => Bound::Excluded(after.clone()),
             (None, Some(namespace)) => {
-                Bound::Included(LockName::start_of(namespace.as_str(), prefix))
+                Bound::Included(LockName::prefix_start(namespace.as_str(), prefix))
             }
             (None, None) => Bound::Unbounded,
         };
@@ -272,39 +272,39 @@ impl Page {
             } else if self.namespace.is_some() {
                 break;
             } else if name.name() < prefix {
-                Bound::Included(LockName::start_of(name.namespace(), prefix))
+                Bound::Included(LockName::prefix_start(name.namespace(), prefix))
             } else {
-                Bound::Included(LockName::end_of(name.namespace()))
+                Bound::Included(LockName::namespace_end(name.namespace()))
             };
         }
         found
     }
 }
 
-/// A store said no, and nothing was changed.
+/// Refusal of a store, which changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It can't be reached, or does not take writes.
+    /// The store can't be reached or does not accept writes.
     #[error("the store is unavailable: {why}")]
     Unavailable {
-        /// What went wrong, and what to do.
+        /// Human-readable cause and fix.
         why: String,
-        /// When to ask again.
+        /// Delay before the next attempt, if known.
         retry_after: Option<Duration>,
     },
-    /// It waits until no holder from before a crash can believe in its grant.
+    /// The store waits until every grant from before a crash has ended.
     #[error(
         "the daemon is recovering from an unclean shutdown and grants no locks for another {}",
         tenths(*.remaining)
     )]
     Recovering {
-        /// For how much longer.
+        /// Remaining wait.
         remaining: Duration,
     },
-    /// What is stored contradicts what was seen before.
+    /// The stored state is invalid, or contradicts an earlier state.
     #[error("{why}")]
     DataLoss {
-        /// What was found, and what to do.
+        /// Human-readable cause and fix.
         why: String,
     },
 }
@@ -318,27 +318,28 @@ fn tenths(remaining: Duration) -> String {
     }
 }
 
-/// How often the storage was called since the daemon was started.
+/// Number of storage calls since the daemon started, of one operation for one
+/// purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCount {
-    /// What was done, such as "renew".
+    /// Operation, such as "renew".
     pub operation: &'static str,
-    /// Why, such as "grant".
+    /// Purpose, such as "grant".
     pub purpose: &'static str,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
 }
 
-/// A call to a store.
+/// Call to a store.
 pub enum Call<T> {
-    /// Answered without waiting for anything.
+    /// Answered without waiting.
     Done(Result<T, Error>),
-    /// Under way.
+    /// In flight.
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'static>>),
 }
 
 impl<T> Call<T> {
-    /// A call that must be waited for.
+    /// Creates a call that is in flight.
     pub fn pending(call: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
         Self::Pending(Box::pin(call))
     }
@@ -356,45 +357,45 @@ impl<T: Send + 'static> IntoFuture for Call<T> {
     }
 }
 
-/// A place where leases are kept. All calls may be repeated safely.
+/// Store of leases. Every call is idempotent.
 pub trait LeaseStore: Send + Sync + 'static {
-    /// Acquires the lease and makes tokens durable. Asking again with the same
-    /// id while holding it is answered like the first time.
-    fn acquire(&self, claim: AcquireParams) -> Call<Acquire>;
-    /// More tokens for a hold that has used up its own. [`Acquire::Held`] if
-    /// the lease is not ours any more.
+    /// Acquires the lease and makes tokens durable. A repeated call with the
+    /// lease ID of the current hold succeeds as well.
+    fn acquire(&self, params: AcquireParams) -> Call<Acquire>;
+    /// Returns the next token range for a hold that has used up its own.
+    /// [`Acquire::Held`] if the lease is no longer held under this ID.
     fn next_tokens(&self, name: &LockName, id: LeaseId) -> Call<Acquire>;
-    /// Shows others who holds the lock now, where there are others.
+    /// Publishes the current holder and its value to peers. No-op if the store
+    /// has no peers.
     fn publish(&self, name: &LockName, id: LeaseId, publication: Publication) -> Call<Publish>;
-    /// Keeps the lease for another duration, the one with which it was
-    /// acquired.
+    /// Renews the lease for another `duration`, the one of the acquire.
     fn renew(&self, name: &LockName, id: LeaseId, duration: Duration) -> Call<Renew>;
-    /// Gives the lease up. One that is not ours is left alone.
+    /// Releases the lease. No-op if it is not held under this ID.
     fn release(&self, name: &LockName, id: LeaseId) -> Call<Release>;
-    /// Takes the lease from whoever has it: it can't be renewed any more, and
-    /// is free when its term is over, so that its holder is not surprised.
+    /// Breaks the lease: its holder can't renew it, and it is free when it
+    /// expires. Until then, the holder's validity does not change.
     fn break_lease(&self, name: &LockName, breaker: Breaker) -> Call<Break>;
-    /// Notes with a lock whose lease is ours that its grant was broken.
-    fn note_break(&self, name: &LockName, breaker: Breaker) -> Call<()>;
-    /// Looks at one lease.
+    /// Records that a grant under a lease of this daemon was broken.
+    fn record_break(&self, name: &LockName, breaker: Breaker) -> Call<()>;
+    /// Returns the state of one lease; `None` if the store has none for the lock.
     fn inspect(&self, name: &LockName) -> Call<Option<LeaseInfo>>;
-    /// Leases of one page of a listing, in order.
+    /// Returns the leases of one page of a listing, in order.
     fn list(&self, page: &Page) -> Call<Vec<LeaseInfo>>;
-    /// Sees to it that a crash from now on is followed by a wait of at least
-    /// this long before anything is granted, where the store needs that. Must
-    /// have succeeded before a session with this ttl is given anything.
-    fn cover(&self, ttl: Duration) -> Call<()>;
-    /// Sets the address that is stored with each hold from now on, where there
-    /// are peers that can read it.
+    /// Persists `ttl`, so that after a crash the store waits at least this long
+    /// before it grants. Must succeed before a session with this TTL opens.
+    /// No-op if leases outlive the daemon.
+    fn persist_ttl(&self, ttl: Duration) -> Call<()>;
+    /// Sets the address that is stored with each new hold. No-op if the store
+    /// has no peers.
     fn advertise(&self, _endpoint: Endpoint) {}
-    /// Whether other daemons may have leases in it.
+    /// Returns whether peers may have leases in the same storage.
     fn is_shared(&self) -> bool;
-    /// Why nothing can be granted at present, if so.
-    fn trouble(&self) -> Option<Error>;
-    /// What kind of store it is, and where, for people.
+    /// Returns the reason why the store can't grant now, if there is one.
+    fn unavailability(&self) -> Option<Error>;
+    /// Returns a human-readable description: kind and location of the store.
     fn describe(&self) -> String;
-    /// How often the storage was called, by what was done and why.
+    /// Returns the number of storage calls by operation and purpose.
     fn calls(&self) -> Vec<CallCount>;
-    /// Ends cleanly, once nobody holds anything.
+    /// Records a clean shutdown, when no lease is held.
     fn close(&self) -> Call<()>;
 }

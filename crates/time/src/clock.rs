@@ -1,8 +1,9 @@
-//! The clock that deadlines are counted on.
+//! Clocks: the boot-time clock, on which all deadlines are measured, and the wall
+//! clock.
 //!
-//! It keeps counting while the machine sleeps, so that a laptop or a virtual
-//! machine that wakes up knows that its grants have ended. `suspend_proof.rs`
-//! asks the operating system for that clock.
+//! The boot-time clock keeps counting while the machine is suspended. After a
+//! laptop or a virtual machine wakes up, its grants have therefore ended.
+//! `suspend_proof.rs` reads that clock from the operating system.
 
 use std::{
     fmt,
@@ -11,45 +12,45 @@ use std::{
 
 use crate::suspend_proof;
 
-/// An instant on a clock that keeps counting while the machine sleeps, which
-/// [`std::time::Instant`] does not on most systems. Comparable only with other
-/// moments of the same machine and boot; on Windows, of the same process.
+/// Instant on a clock that keeps counting while the machine is suspended. On most
+/// systems, [`std::time::Instant`] does not. Comparable only with other moments
+/// of the same machine and boot; on Windows, of the same process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The present.
+    /// Returns the current instant.
     #[must_use]
     pub fn now() -> Self {
         #[cfg(feature = "simulation")]
         if let Some(now) = crate::simulation::ask(|world| world.now()) {
             return now;
         }
-        // The clock is always there on the systems that this compiles for; if
-        // it is not, no deadline can be trusted, so every one has passed.
+        // Every supported system has the clock. If it can't be read, no deadline
+        // can be trusted, so every deadline counts as passed.
         suspend_proof::now().map_or(Self(u64::MAX), Self::from_boot)
     }
 
-    /// The moment that lies this long after the start of the clock.
+    /// Creates the moment at this time after the start of the clock.
     #[must_use]
     pub const fn from_boot(since: Duration) -> Self {
-        // 584 years fit.
+        // Overflows after 584 years.
         Self(since.as_nanos() as u64)
     }
 
-    /// How long after `earlier` this is; zero if it is before.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// How long it is until this moment; zero if it has passed.
+    /// Returns the time until this moment; zero if it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.since(Self::now())
     }
 
-    /// Whether this moment has been reached.
+    /// Returns whether this moment has been reached.
     #[must_use]
     pub fn has_passed(self) -> bool {
         Self::now() >= self
@@ -78,10 +79,10 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// The wall clock. For people and for comparing with itself, never for
-/// deadlines.
+/// Returns the time of the wall clock. For output and for detecting clock jumps,
+/// never for deadlines.
 #[must_use]
-#[allow(clippy::disallowed_methods, reason = "this is the place that it is replaced by")]
+#[allow(clippy::disallowed_methods, reason = "the only permitted use")]
 pub fn wall() -> SystemTime {
     #[cfg(feature = "simulation")]
     if let Some(wall) = crate::simulation::ask(|world| world.wall()) {
@@ -97,9 +98,9 @@ pub fn unix_seconds() -> u64 {
     wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A number that differs from process to process, and from moment to moment.
+/// Returns a seed that differs between processes and between calls.
 #[must_use]
-pub fn scatter() -> u64 {
+pub fn process_seed() -> u64 {
     #[cfg(feature = "simulation")]
     if let Some(seed) = crate::simulation::ask(|world| world.seed()) {
         return seed;
@@ -107,16 +108,16 @@ pub fn scatter() -> u64 {
     Moment::now().0 ^ u64::from(std::process::id()).rotate_left(32)
 }
 
-/// Two readings are of the same moment if no more than this is between them.
-/// Whoever was kept from running in between would see a leap where there was none.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// Maximum time between the readings of a [`ClockPair`]. A longer pause between
+/// them would look like a clock jump.
+const MAX_READ_GAP: Duration = Duration::from_millis(10);
 
-/// How often clocks are read until two readings are of the same moment.
-const READS: usize = 5;
+/// Maximum number of attempts to read both clocks within [`MAX_READ_GAP`].
+const MAX_READS: usize = 5;
 
-/// A point on both clocks, to notice when they drift apart: a machine that was
-/// frozen from outside may wake up with a wall clock that was set right and
-/// another that never noticed.
+/// Simultaneous readings of both clocks, to detect clock jumps. After a
+/// hypervisor paused the machine, the wall clock may be corrected while the
+/// boot-time clock has not counted the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
     moment: Moment,
@@ -124,20 +125,20 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// What the clocks showed at one moment.
+    /// Creates a pair from two readings of the same moment.
     #[must_use]
     pub const fn new(moment: Moment, wall: SystemTime) -> Self {
         Self { moment, wall }
     }
 
-    /// Here and now.
+    /// Reads both clocks.
     #[must_use]
     pub fn now() -> Self {
         let mut before = Moment::now();
-        for _ in 0..READS {
+        for _ in 0..MAX_READS {
             let wall = wall();
             let after = Moment::now();
-            if after.since(before) < TOGETHER {
+            if after.since(before) < MAX_READ_GAP {
                 return Self::new(before, wall);
             }
             before = after;
@@ -145,52 +146,54 @@ impl ClockPair {
         Self::new(before, wall())
     }
 
-    /// On the clock that counts through suspend.
+    /// Returns the reading of the boot-time clock.
     #[must_use]
     pub const fn at(&self) -> Moment {
         self.moment
     }
 
-    /// Reading of the wall clock.
+    /// Returns the reading of the wall clock.
     #[must_use]
     pub const fn wall(&self) -> SystemTime {
         self.wall
     }
 
-    /// How far the wall clock had run ahead of the other by then.
+    /// Returns how far the wall clock advanced relative to the boot-time clock
+    /// between this pair and `later`; zero if it fell behind.
     #[must_use]
     pub fn jump_until(&self, later: &Self) -> Duration {
         let by_wall = later.wall.duration_since(self.wall).unwrap_or_default();
         by_wall.saturating_sub(later.moment.since(self.moment))
     }
 
-    /// How far the wall clock had fallen behind the other by then.
+    /// Returns how far the wall clock fell behind the boot-time clock between this
+    /// pair and `later`; zero if it advanced.
     #[must_use]
     pub fn lag_until(&self, later: &Self) -> Duration {
         let passed = later.moment.since(self.moment);
         match later.wall.duration_since(self.wall) {
             Ok(by_wall) => passed.saturating_sub(by_wall),
-            Err(back) => passed + back.duration(),
+            Err(set_back) => passed + set_back.duration(),
         }
     }
 
-    /// The same, as if the wall clock had shown this much less: so a leap of this
-    /// much is still to come.
+    /// Subtracts `jump` from the reading of the wall clock, so that a later
+    /// comparison includes a jump of this length.
     #[must_use]
-    pub fn less(self, leap: Duration) -> Self {
-        Self { wall: self.wall.checked_sub(leap).unwrap_or(self.wall), ..self }
+    pub fn with_wall_behind(self, jump: Duration) -> Self {
+        Self { wall: self.wall.checked_sub(jump).unwrap_or(self.wall), ..self }
     }
 
-    /// Creates an anchor at any moment, for tests.
+    /// Creates a pair of clocks that are in sync, for tests.
     #[must_use]
-    pub fn then(moment: Moment) -> Self {
+    pub fn in_sync_at(moment: Moment) -> Self {
         let since_boot = moment.since(Moment::from_boot(Duration::ZERO));
         Self::new(moment, SystemTime::UNIX_EPOCH + since_boot)
     }
 
-    /// Advances the wall clock by `by`, for tests.
+    /// Advances the reading of the wall clock, for tests.
     #[must_use]
-    pub fn leapt(self, by: Duration) -> Self {
+    pub fn with_wall_ahead(self, by: Duration) -> Self {
         Self { wall: self.wall + by, ..self }
     }
 }
@@ -200,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_ordered_and_never_wrap() {
+    fn moments_are_ordered_and_saturate() {
         let early = Moment::from_boot(Duration::from_secs(5));
         let late = early + Duration::from_secs(3);
         assert!(late > early);
@@ -211,27 +214,27 @@ mod tests {
     }
 
     #[test]
-    fn the_present_moves_on() {
+    fn now_has_passed_and_future_has_not() {
         let before = Moment::now();
         assert!(before.has_passed());
         assert!(!(before + Duration::from_secs(3600)).has_passed());
     }
 
     #[test]
-    fn a_wall_clock_that_ran_ahead_is_noticed() {
-        let before = ClockPair::then(Moment::from_boot(Duration::from_secs(100)));
-        let after = ClockPair::then(Moment::from_boot(Duration::from_secs(103)));
+    fn wall_clock_jump_and_lag_are_detected() {
+        let before = ClockPair::in_sync_at(Moment::from_boot(Duration::from_secs(100)));
+        let after = ClockPair::in_sync_at(Moment::from_boot(Duration::from_secs(103)));
         assert_eq!(before.jump_until(&after), Duration::ZERO);
-        let after = after.leapt(Duration::from_secs(60));
+        let after = after.with_wall_ahead(Duration::from_secs(60));
         assert_eq!(before.jump_until(&after), Duration::from_secs(60));
         assert_eq!(after.jump_until(&before), Duration::ZERO, "set back");
-        // Small leaps can be carried on.
-        let later = ClockPair::then(Moment::from_boot(Duration::from_secs(113)));
-        let carried = before.less(Duration::from_millis(900));
-        let leapt = later.leapt(Duration::from_millis(900));
-        assert_eq!(carried.jump_until(&leapt), Duration::from_millis(1800));
-        // What falls behind is seen, too.
-        let ahead = before.leapt(Duration::from_secs(20));
+        // Small jumps can be carried over.
+        let later = ClockPair::in_sync_at(Moment::from_boot(Duration::from_secs(113)));
+        let carried = before.with_wall_behind(Duration::from_millis(900));
+        let jumped = later.with_wall_ahead(Duration::from_millis(900));
+        assert_eq!(carried.jump_until(&jumped), Duration::from_millis(1800));
+        // A wall clock that falls behind is detected, too.
+        let ahead = before.with_wall_ahead(Duration::from_secs(20));
         assert_eq!(ahead.lag_until(&later), Duration::from_secs(20));
         assert_eq!(before.lag_until(&later), Duration::ZERO);
     }

@@ -1,8 +1,8 @@
-//! Time and randomness as Leasehold's client and daemon see them: a clock that
-//! keeps counting while the machine sleeps, the wall clock, and random numbers.
+//! Time and randomness of Leasehold's client and daemon: a clock that keeps
+//! counting while the machine is suspended, the wall clock, and random numbers.
 //!
-//! Internal to the project. The client re-exports [`Moment`], and nothing else
-//! of this crate is part of its API. No async runtime: timers and tasks are in
+//! Internal to the project. The client re-exports only [`Moment`]. This crate
+//! does not depend on an async runtime: timers and tasks are in
 //! `leasehold-runtime`.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! For simulations: clocks, timers and tasks of a simulated world. Each thread is
-//! in one simulated world at most.
+//! Interface to a simulated world: its clocks, timers and tasks. A thread is in
+//! at most one simulated world.
 
 use std::{
     cell::RefCell,
@@ -10,20 +10,21 @@ use std::{
 
 use crate::clock::Moment;
 
-/// Something that runs by itself.
+/// Task of a simulated world.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A simulated world, as seen by the process that is running in it at present.
+/// Simulated world, from the view of the process that currently runs in it.
 pub trait World {
-    /// The clock that counts through suspend.
+    /// Reads the boot-time clock.
     fn now(&self) -> Moment;
-    /// The wall clock.
+    /// Reads the wall clock.
     fn wall(&self) -> SystemTime;
-    /// A number that differs from process to process.
+    /// Returns a seed that differs between processes.
     fn seed(&self) -> u64;
-    /// Waits; none if the runtime's own timers will do.
-    fn sleep(&self, length: Duration) -> Option<Task>;
-    /// Starts a task; gives it back if the runtime is to do that.
+    /// Returns a future that waits for `duration`; `None` to use the runtime's
+    /// timers.
+    fn sleep(&self, duration: Duration) -> Option<Task>;
+    /// Starts a task. Returns the task if the runtime should run it.
     fn spawn(&self, task: Task) -> Option<Task>;
 }
 
@@ -31,11 +32,11 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
-/// This thread is in a world until this is dropped.
+/// Guard that keeps the thread in a world until it is dropped.
 #[must_use]
 pub struct Inside(());
 
-/// Enters a world.
+/// Makes the thread enter a world.
 pub fn enter(world: Rc<dyn World>) -> Inside {
     WORLD.set(Some(world));
     Inside(())
@@ -47,7 +48,7 @@ impl Drop for Inside {
     }
 }
 
-/// Asks the world, if there is one.
-pub fn ask<T>(question: impl FnOnce(&dyn World) -> T) -> Option<T> {
-    WORLD.with_borrow(|world| world.as_deref().map(question))
+/// Calls `read` with the world of this thread; `None` if there is none.
+pub fn ask<T>(read: impl FnOnce(&dyn World) -> T) -> Option<T> {
+    WORLD.with_borrow(|world| world.as_deref().map(read))
 }

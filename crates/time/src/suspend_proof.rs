@@ -1,4 +1,4 @@
-//! Reads the operating system's clock that counts while the machine sleeps.
+//! Boot-time clock of the operating system, which counts during suspend.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const CLOCK: nix::time::ClockId = nix::time::ClockId::from_raw(nix::libc::CLOCK_
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))))]
 const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
 
-/// Returns the time since a fixed point in the past; `None` if the system does
-/// not have the clock.
+/// Returns the time since a fixed point in the past; `None` if the clock can't be
+/// read.
 #[cfg(unix)]
 pub(crate) fn now() -> Option<Duration> {
     nix::time::clock_gettime(CLOCK).ok().map(Duration::from)
@@ -28,16 +28,15 @@ pub(crate) fn now() -> Option<Duration> {
 /// Windows: `std::time::Instant` reads QueryPerformanceCounter, which counts
 /// "including the time when the machine was in a sleep state such as standby,
 /// hibernate, or connected standby" (Microsoft, "Acquiring high-resolution time
-/// stamps"). The standard library does not promise to keep using it. If it ever
-/// reads another clock, a sleep shows as a jump of the wall clock, which ends
-/// grants as well.
+/// stamps"). The standard library does not guarantee that clock. If it ever reads
+/// another one, a sleep is detected as a clock jump, which ends grants as well.
 #[cfg(windows)]
-#[allow(clippy::disallowed_methods, reason = "this is the clock that replaces it elsewhere")]
+#[allow(clippy::disallowed_methods, reason = "other code uses this function instead")]
 pub(crate) fn now() -> Option<Duration> {
     use std::{sync::OnceLock, time::Instant};
 
-    /// The clock's reading when the process first asks, so that a moment some
-    /// time before that is not before the clock's zero.
+    /// Reading of the clock at the first call. Not zero, so that earlier moments
+    /// can be represented.
     const ORIGIN: Duration = Duration::from_secs(1 << 32);
     static FIRST: OnceLock<Instant> = OnceLock::new();
     Some(ORIGIN + FIRST.get_or_init(Instant::now).elapsed())

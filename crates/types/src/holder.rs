@@ -1,13 +1,14 @@
-//! Who holds a lock, as the holder tells it about itself.
+//! Holder's description of itself.
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::name::{InvalidName, check_text};
 
-/// The largest description, in bytes of all its texts together.
-pub const LARGEST: usize = 1024;
+/// Maximum size of a description: sum over all its texts.
+pub const MAX_HOLDER_BYTES: usize = 1024;
 
-/// A description of a holder, for people. Proves nothing.
+/// Human-readable description of a holder. It comes from the client and is not
+/// verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     client: Box<str>,
@@ -18,8 +19,10 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Checks sizes, and that no text holds control characters. A `pid` of 0
-    /// means that it is not known; empty texts likewise.
+    /// Creates a description. A `pid` of 0 means unknown, as does an empty text.
+    ///
+    /// # Errors
+    /// If the texts are too long, or one has a control character.
     pub fn try_new(
         client: &str,
         host: &str,
@@ -27,71 +30,71 @@ impl Holder {
         pod: &str,
         labels: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, InvalidName> {
-        check_text("holder.client", client, LARGEST)?;
-        check_text("holder.host", host, LARGEST)?;
-        check_text("holder.pod", pod, LARGEST)?;
+        check_text("holder.client", client, MAX_HOLDER_BYTES)?;
+        check_text("holder.host", host, MAX_HOLDER_BYTES)?;
+        check_text("holder.pod", pod, MAX_HOLDER_BYTES)?;
         let mut size = client.len() + host.len() + pod.len();
-        let mut kept = BTreeMap::new();
+        let mut checked = BTreeMap::new();
         for (key, value) in labels {
-            check_text("holder.labels", &key, LARGEST)?;
-            check_text("holder.labels", &value, LARGEST)?;
+            check_text("holder.labels", &key, MAX_HOLDER_BYTES)?;
+            check_text("holder.labels", &value, MAX_HOLDER_BYTES)?;
             size += key.len() + value.len();
-            kept.insert(key.into(), value.into());
+            checked.insert(key.into(), value.into());
         }
-        if size > LARGEST {
+        if size > MAX_HOLDER_BYTES {
             return Err(InvalidName {
                 field: "holder",
-                problem: format!("has {size} bytes in all; at most {LARGEST} are allowed"),
+                problem: format!("has {size} bytes in all; at most {MAX_HOLDER_BYTES} are allowed"),
             });
         }
-        Ok(Self { client: client.into(), host: host.into(), pid, pod: pod.into(), labels: kept })
+        Ok(Self { client: client.into(), host: host.into(), pid, pod: pod.into(), labels: checked })
     }
 
-    /// The program.
+    /// Returns the name of the program.
     #[must_use]
     pub fn client(&self) -> &str {
         &self.client
     }
 
-    /// The machine.
+    /// Returns the name of the host.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The process, 0 if not known.
+    /// Returns the process ID; 0 if unknown.
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The pod, or empty.
+    /// Returns the name of the pod; empty if there is none.
     #[must_use]
     pub fn pod(&self) -> &str {
         &self.pod
     }
 
-    /// Anything else.
+    /// Returns the labels, sorted by key.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(key, value)| (&**key, &**value))
     }
 }
 
 impl Holder {
-    /// Formats it for a sentence, with the client's name in quotes: a name may
-    /// consist of several words.
+    /// Formats the description for a sentence, with the client's name in quotes,
+    /// because a name may consist of several words.
     #[must_use]
     pub fn quoted(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| match &*self.client {
             "" => write!(f, "{self}"),
             client => {
                 write!(f, "{client:?}")?;
-                self.whereabouts(f)
+                self.fmt_location(f)
             }
         })
     }
 
-    fn whereabouts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_location(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.host.is_empty() {
             write!(f, " on {}", self.host)?;
         }
@@ -104,11 +107,11 @@ impl Holder {
     }
 }
 
-/// As in "held by billing 2.3 on web-1 (pid 712)".
+/// Example: "billing 2.3 on web-1 (pid 712)".
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.client.is_empty() { "an unnamed client" } else { &self.client })?;
-        self.whereabouts(f)
+        self.fmt_location(f)
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_well() {
+    fn display_names_client_host_and_pid() {
         let holder = Holder::try_new("billing 2.3", "web-1", 712, "", []).unwrap();
         assert_eq!(holder.to_string(), "billing 2.3 on web-1 (pid 712)");
         assert_eq!(holder.quoted().to_string(), "\"billing 2.3\" on web-1 (pid 712)");
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_with_the_limit() {
+    fn oversized_description_is_refused_with_limit() {
         let labels = (0..20).map(|n| (format!("key{n}"), "v".repeat(60)));
         let error = Holder::try_new("c", "h", 1, "", labels).unwrap_err();
         assert_eq!(error.field, "holder");
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_terminal_obeys() {
+    fn control_characters_are_refused() {
         assert!(Holder::try_new("\u{1b}[2J", "", 0, "", []).is_err());
         assert!(Holder::try_new("", "", 0, "", [("k".into(), "\n".into())]).is_err());
     }

@@ -2,28 +2,29 @@
 
 use std::{fmt, sync::Arc};
 
-/// The longest name, in bytes.
-pub const LONGEST_NAME: usize = 256;
+/// Maximum length of a name.
+pub const MAX_NAME_BYTES: usize = 256;
 
-/// The namespace of those who name none.
+/// Namespace of requests that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// Why a name is none.
+/// Invalid name or other text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidName {
-    /// The field that is not acceptable.
+    /// The invalid field.
     pub field: &'static str,
-    /// What is wrong with it, and what is allowed.
+    /// Human-readable problem and allowed values.
     pub problem: String,
 }
 
-/// A namespace: a DNS label.
+/// Namespace: a DNS label.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(Box<str>);
 
 impl Namespace {
-    /// Checks that `text` is a DNS label; empty means the default namespace.
+    /// Parses a namespace, which must be a DNS label. An empty text means the
+    /// default namespace.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
         Self::check(text)?;
         Ok(Self(if text.is_empty() { DEFAULT_NAMESPACE } else { text }.into()))
@@ -44,7 +45,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The label.
+    /// Returns the label.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -63,21 +64,21 @@ impl fmt::Debug for Namespace {
     }
 }
 
-/// The name of a lock within its namespace. Cheap to clone; the names of one
-/// namespace are next to each other, in their order.
+/// Namespace and name of a lock. Cheap to clone. The names of a namespace are
+/// adjacent in the order of names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(
-    // `namespace/name`: a namespace has no slash, so the first one divides.
+    // `namespace/name`: a namespace has no slash, so the first slash is the separator.
     Arc<str>,
 );
 
 impl LockName {
-    /// Checks both parts.
+    /// Creates a name from a namespace and a name within it.
     pub fn parse(namespace: &str, name: &str) -> Result<Self, InvalidName> {
         Self::new(&Namespace::parse(namespace)?, name)
     }
 
-    /// Checks the name.
+    /// Creates a name within a namespace.
     pub fn new(namespace: &Namespace, name: &str) -> Result<Self, InvalidName> {
         Self::check(name)?;
         Ok(Self(format!("{namespace}/{name}").into()))
@@ -88,48 +89,48 @@ impl LockName {
         if name.is_empty() {
             return Err(InvalidName {
                 field: "name",
-                problem: format!("it is empty; a name has 1 to {LONGEST_NAME} bytes"),
+                problem: format!("it is empty; a name has 1 to {MAX_NAME_BYTES} bytes"),
             });
         }
-        check_text("name", name, LONGEST_NAME)
+        check_text("name", name, MAX_NAME_BYTES)
     }
 
-    /// Where the names of a namespace that begin with `prefix` begin, in the
-    /// order of names. Not itself the name of a lock.
+    /// Returns the lower bound of the names in a namespace that begin with
+    /// `prefix`. It need not be the name of a lock.
     #[must_use]
-    pub fn start_of(namespace: &str, prefix: &str) -> Self {
+    pub fn prefix_start(namespace: &str, prefix: &str) -> Self {
         Self(format!("{namespace}/{prefix}").into())
     }
 
-    /// Whether it is in this namespace and its name begins so.
+    /// Returns whether the lock is in this namespace and its name begins with
+    /// `prefix`.
     #[must_use]
-    pub fn begins_with(&self, namespace: &str, prefix: &str) -> bool {
+    pub fn matches_prefix(&self, namespace: &str, prefix: &str) -> bool {
         self.namespace() == namespace && self.name().starts_with(prefix)
     }
 
-    /// First text after all names of a namespace, in the order of names. Not
-    /// itself the name of a lock.
+    /// Returns the upper bound of the names in a namespace. It is not the name of
+    /// a lock.
     #[must_use]
-    pub fn end_of(namespace: &str) -> Self {
+    pub fn namespace_end(namespace: &str) -> Self {
         // '0' follows '/'.
         Self(format!("{namespace}0").into())
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 
-    /// The name within the namespace.
+    /// Returns the name within the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or("", |(_, name)| name)
     }
 }
 
-/// As people are told of it: quoted, with the namespace only if it is not the
-/// default one.
+/// Human-readable form: quoted, with the namespace only if it is not the default.
 impl fmt::Display for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace() == DEFAULT_NAMESPACE {
@@ -146,13 +147,13 @@ impl fmt::Debug for LockName {
     }
 }
 
-/// Checks text that people will be shown: short enough, and nothing in it that
-/// a terminal would obey.
-pub fn check_text(field: &'static str, text: &str, longest: usize) -> Result<(), InvalidName> {
-    if text.len() > longest {
+/// Checks a text that will be printed: at most `max_bytes` long, and without
+/// control characters, which a terminal would interpret.
+pub fn check_text(field: &'static str, text: &str, max_bytes: usize) -> Result<(), InvalidName> {
+    if text.len() > max_bytes {
         return Err(InvalidName {
             field,
-            problem: format!("it has {} bytes; at most {longest} are allowed", text.len()),
+            problem: format!("it has {} bytes; at most {max_bytes} are allowed", text.len()),
         });
     }
     if let Some(at) = text.chars().position(char::is_control) {
@@ -164,7 +165,7 @@ pub fn check_text(field: &'static str, text: &str, longest: usize) -> Result<(),
     Ok(())
 }
 
-/// Quotes a text for an error message: escaped, and cut after 80 characters.
+/// Quotes a text for an error message: escaped, and truncated to 80 characters.
 #[must_use]
 pub fn quote(text: &str) -> String {
     match text.char_indices().nth(80) {
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_all_scripts_and_with_slashes_are_fine() {
+    fn unicode_names_and_slashes_are_allowed() {
         for name in ["orders", "a/b/c", "Ü ber", "鎖", &"x".repeat(256)] {
             let lock = LockName::parse("", name).unwrap();
             assert_eq!((lock.namespace(), lock.name()), ("default", name));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_say_what_is_allowed() {
+    fn invalid_name_error_states_limit() {
         let problem = |name: &str| LockName::parse("", name).unwrap_err().to_string();
         assert_eq!(problem(""), "name: it is empty; a name has 1 to 256 bytes");
         assert_eq!(problem(&"x".repeat(257)), "name: it has 257 bytes; at most 256 are allowed");
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_namespaces_are_refused() {
+    fn invalid_namespaces_are_refused() {
         for namespace in ["A", "a_b", "-a", "a-", "a.b", "a/b", "ä", " ", &"x".repeat(64)] {
             let error = LockName::parse(namespace, "n").unwrap_err();
             assert_eq!(error.field, "namespace", "{namespace}");
@@ -213,14 +214,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_parses_reads_back(namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name in "\\PC{1,60}") {
+        fn parsed_name_has_its_parts(namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name in "\\PC{1,60}") {
             let lock = LockName::parse(&namespace, &name).unwrap();
             prop_assert_eq!(lock.namespace(), namespace);
             prop_assert_eq!(lock.name(), name);
         }
 
         #[test]
-        fn nothing_panics(namespace in any::<String>(), name in any::<String>()) {
+        fn parse_never_panics(namespace in any::<String>(), name in any::<String>()) {
             let _ = LockName::parse(&namespace, &name);
         }
     }

@@ -17,12 +17,11 @@ pub enum Reason {
     UnknownHandle,
     /// The daemon is shutting down.
     ShuttingDown,
-    /// The daemon's storage can't be reached or does not accept writes.
+    /// The storage can't be reached or does not accept writes.
     StoreUnavailable,
-    /// After a crash, the daemon waits until no earlier holder relies on its
-    /// grant.
+    /// After a crash, the daemon waits until every earlier grant has ended.
     Recovering,
-    /// The lock's record contradicts what the daemon has seen before.
+    /// The lock is frozen: its record is invalid or regressed.
     DataLoss,
     /// A limit of the daemon is reached.
     Limit,
@@ -38,17 +37,15 @@ pub enum Reason {
     UnknownSession,
     /// Client and daemon have no version of the protocol in common.
     ProtocolVersion,
-    /// The messages came in an order that the protocol does not allow.
+    /// The messages arrived in an order that the protocol does not allow.
     Protocol,
     /// An operator asked the leader to step down.
     StepDown,
     /// Another stream resumed the session, and has its grants now.
     ResumedElsewhere,
-    /// The work did not show the progress that the leader expected of it.
-    /// Reported by the client only.
+    /// The leader's work made no progress in time. Reported by the client only.
     NoProgress,
-    /// The leader stepped down without having been asked to. Reported by the
-    /// client only.
+    /// The leader stepped down without a request. Reported by the client only.
     SteppedDown,
     /// A reason that this version of the client does not know.
     Unknown,

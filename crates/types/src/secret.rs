@@ -1,6 +1,6 @@
-//! Numbers that give authority to whoever knows them.
+//! Numbers that authorize any process that knows them.
 
-/// Defines a kind of secret: 128 random bits that are never shown.
+/// Defines a secret type: 128 random bits that are never printed.
 #[macro_export]
 macro_rules! secret {
     ($(#[$doc:meta])* $name:ident) => {
@@ -9,19 +9,19 @@ macro_rules! secret {
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// From 128 random bits.
+            /// Creates a secret from 128 random bits.
             #[must_use]
             pub const fn new(bits: u128) -> Self {
                 Self(bits.to_be_bytes())
             }
 
-            /// As it travels; none if it has another length.
+            /// Decodes the wire format. `None` unless `bytes` has 16 bytes.
             #[must_use]
             pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
                 bytes.try_into().ok().map(Self)
             }
 
-            /// As it travels.
+            /// Encodes the wire format.
             #[must_use]
             pub const fn to_bytes(self) -> [u8; 16] {
                 self.0
@@ -48,7 +48,7 @@ mod tests {
     use defined::Handle;
 
     #[test]
-    fn is_carried_but_not_shown() {
+    fn debug_redacts_secret() {
         let handle = Handle::new(0x1234_5678);
         assert_eq!(Handle::from_bytes(&handle.to_bytes()), Some(handle));
         assert_eq!(Handle::from_bytes(b"short"), None);

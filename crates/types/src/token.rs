@@ -2,10 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-/// Number of bits below a token's epoch: an epoch is a second and has 2^20 tokens.
+/// Number of bits below a token's epoch. An epoch is one second and has 2^20
+/// tokens.
 pub const SEQ_BITS: u32 = 20;
 
-/// Tokens stay below 2^53, so that they are exact in every language.
+/// Number of bits of an epoch. Tokens are below 2^53, so that they are exact in
+/// every language.
 const EPOCH_BITS: u32 = 53 - SEQ_BITS;
 
 /// Fencing token of a grant: higher than the token of every earlier grant of the
@@ -78,7 +80,7 @@ impl FromStr for Token {
     }
 }
 
-/// Durable tokens that are not used yet, in increasing order.
+/// Durable tokens that were not issued yet, in increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRange {
     next: u64,
@@ -86,8 +88,8 @@ pub struct TokenRange {
 }
 
 impl TokenRange {
-    /// All tokens of an epoch; none if the epoch is beyond what tokens can
-    /// carry.
+    /// Creates the range of all tokens of an epoch. Empty if the epoch exceeds 33
+    /// bits.
     #[must_use]
     pub const fn of_epoch(epoch: u64) -> Self {
         if epoch >= 1 << EPOCH_BITS {
@@ -96,14 +98,14 @@ impl TokenRange {
         Self { next: epoch << SEQ_BITS, end: (epoch + 1) << SEQ_BITS }
     }
 
-    /// No tokens.
+    /// Creates an empty range.
     #[must_use]
     pub const fn none() -> Self {
         Self { next: 0, end: 0 }
     }
 
-    /// `count` tokens from this one on; none if that is beyond what tokens can
-    /// carry.
+    /// Creates the range of `count` tokens that begins with `first`. Empty if it
+    /// exceeds 53 bits.
     #[must_use]
     pub const fn from(first: u64, count: u64) -> Self {
         if first > (1 << (EPOCH_BITS + SEQ_BITS)) - count {
@@ -112,13 +114,13 @@ impl TokenRange {
         Self { next: first, end: first + count }
     }
 
-    /// The lowest and the greatest, if there are any.
+    /// Returns the lowest and the highest token. Meaningless if the range is empty.
     #[must_use]
     pub const fn bounds(&self) -> (u64, u64) {
         (self.next, self.end.saturating_sub(1))
     }
 
-    /// Takes the lowest.
+    /// Removes and returns the lowest token.
     pub const fn take(&mut self) -> Option<Token> {
         if self.next == self.end {
             return None;
@@ -127,7 +129,7 @@ impl TokenRange {
         Some(Token(self.next - 1))
     }
 
-    /// Takes the lowest `count`, or as many as there are.
+    /// Removes and returns the lowest `count` tokens, or all if there are fewer.
     pub fn split(&mut self, count: u64) -> Self {
         let middle = self.end.min(self.next + count);
         let taken = Self { next: self.next, end: middle };
@@ -135,13 +137,13 @@ impl TokenRange {
         taken
     }
 
-    /// How many there are.
+    /// Returns the number of tokens.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.end - self.next
     }
 
-    /// Whether none is left.
+    /// Returns true if no token is left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.next == self.end
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_follow_each_other_without_gap_or_overlap() {
+    fn epochs_are_adjacent_without_overlap() {
         let (mut first, mut second) = (TokenRange::of_epoch(7), TokenRange::of_epoch(8));
         assert_eq!(first.len(), 1 << 20);
         let last = std::iter::from_fn(|| first.take()).last().unwrap();
@@ -169,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn splitting_takes_from_below() {
+    fn split_takes_lowest_tokens() {
         let mut tokens = TokenRange::of_epoch(1);
-        let slice = tokens.split(16);
-        assert_eq!(slice.len(), 16);
+        let taken = tokens.split(16);
+        assert_eq!(taken.len(), 16);
         assert_eq!(tokens.len(), (1 << 20) - 16);
-        assert!(slice.end == tokens.next);
+        assert!(taken.end == tokens.next);
         assert_eq!(tokens.split(u64::MAX >> 1).len(), (1 << 20) - 16);
         assert!(tokens.is_empty());
     }

@@ -1,4 +1,4 @@
-//! Waiting to lead, and showing people who does.
+//! Campaigns, with the current leader on the status line.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use super::Elect;
 use crate::cli::{
-    leader::value_text, output::Output, process::Signals, run::Denied, run::Notes, run::Seen,
+    leader::value_text, output::Output, process::Signals, run::Denied, run::Notes, run::WaitState,
     run::WaitTarget, run::Waiting,
 };
 use leasehold_time::Moment;
 
-/// As much of a leader's value as fits on a line.
-const LONGEST_VALUE_SHOWN: usize = 40;
+/// Maximum number of characters of a leader's value on the status line.
+const MAX_VALUE_CHARS: usize = 40;
 
 /// Waits until this process leads.
 pub(super) async fn campaign(
@@ -24,27 +24,27 @@ pub(super) async fn campaign(
     notes: &Notes,
 ) -> Result<Leadership, Denied> {
     let waiting = Waiting::new(WaitTarget::Lead(&elect.name), None, output, notes.clone());
-    let (sender, news) = watch::channel(Seen::default());
-    let progress = sender.clone();
-    let mut election = client.election(&elect.name).on_progress(move |told| {
-        progress.send_modify(|seen| seen.progress = Some((told, Moment::now())));
+    let (sender, updates) = watch::channel(WaitState::default());
+    let progress_sender = sender.clone();
+    let mut election = client.election(&elect.name).on_progress(move |progress| {
+        progress_sender.send_modify(|state| state.progress = Some((progress, Moment::now())));
     });
     if let Some(duration) = elect.lease_duration {
         election = election.lease_duration(duration);
     }
-    let onlooker = waiting.is_shown().then(|| client.election(&elect.name));
+    let observed = waiting.is_visible().then(|| client.election(&elect.name));
     let leading = async {
         tokio::select! {
             leadership = election.campaign(elect.value.clone().into_vec()) => leadership,
-            error = look_on(onlooker, &sender) => Err(error),
+            error = observe_value(observed, &sender) => Err(error),
         }
     };
-    waiting.until(leading, news, signals).await
+    waiting.wait_for(leading, updates, signals).await
 }
 
-/// Tells what the leader shows. Ends only with what a campaign would end with
+/// Reports the value of the leader. Returns only errors that a campaign would return
 /// too.
-async fn look_on(election: Option<Election>, news: &watch::Sender<Seen>) -> Error {
+async fn observe_value(election: Option<Election>, updates: &watch::Sender<WaitState>) -> Error {
     let Some(election) = election else { return std::future::pending().await };
     let mut observer = election.observe();
     loop {
@@ -54,15 +54,15 @@ async fn look_on(election: Option<Election>, news: &watch::Sender<Seen>) -> Erro
         };
         let value = state.leader.map(|leader| leader.value).filter(|value| !value.is_empty());
         let value = value.map(|value| shorten(value_text(&value)));
-        news.send_modify(|seen| seen.value = value);
+        updates.send_modify(|state| state.value = value);
     }
 }
 
 fn shorten(text: String) -> String {
-    if text.chars().count() <= LONGEST_VALUE_SHOWN {
+    if text.chars().count() <= MAX_VALUE_CHARS {
         return text;
     }
-    text.chars().take(LONGEST_VALUE_SHOWN - 1).chain(['…']).collect()
+    text.chars().take(MAX_VALUE_CHARS - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether the command does its work: probes, and signs of progress.
+//! Health checks of the command: probes, and the progress file.
 
 use std::{ffi::OsString, num::NonZeroU32, time::Duration};
 
@@ -16,21 +16,21 @@ use crate::cli::exit::Failure;
 #[command(group = ArgGroup::new("probe").multiple(true))]
 #[group(skip)]
 pub(super) struct Health {
-    /// Healthy if a GET is answered with 2xx or 3xx: http://HOST[:PORT][/PATH]
+    /// Probe by HTTP GET; healthy on status 2xx or 3xx: http://HOST[:PORT][/PATH]
     #[arg(long, value_name = "URL", group = "probe")]
     probe_http: Option<HttpProbe>,
-    /// Healthy if grpc.health.v1 answers SERVING: [http://]HOST:PORT[/SERVICE]
+    /// Probe by grpc.health.v1; healthy on SERVING: [http://]HOST:PORT[/SERVICE]
     #[arg(long, value_name = "ENDPOINT", group = "probe")]
     probe_grpc: Option<GrpcProbe>,
-    /// Healthy if `sh -c COMMAND` ends with 0; it sees what the command sees
+    /// Probe by `sh -c COMMAND` with the environment of the command; healthy on exit code 0
     #[arg(long, value_name = "COMMAND", group = "probe")]
     probe_command: Option<CommandProbe>,
     /// Interval between probes
-    #[arg(long, value_name = "TIME", value_parser = length, requires = "probe")]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "probe")]
     #[arg(default_value = "10s")]
     probe_interval: Duration,
     /// Timeout of one probe
-    #[arg(long, value_name = "TIME", value_parser = length, requires = "probe")]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "probe")]
     #[arg(default_value = "5s")]
     probe_timeout: Duration,
     /// Number of consecutive failures after which the command is unhealthy
@@ -40,24 +40,24 @@ pub(super) struct Health {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(requires = "probe", default_value = "0s")]
     probe_grace: Duration,
-    /// Maximum time between two touches of $LEASEHOLD_PROGRESS_FILE by the command, before it is
-    /// stuck; the file is in $TMPDIR, or in /tmp
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    /// Maximum time between two touches of $LEASEHOLD_PROGRESS_FILE by the command; it counts as
+    /// stuck after that (the file is in $TMPDIR, or in /tmp)
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     progress_timeout: Option<Duration>,
 }
 
-/// Watches over one run of the command.
+/// Monitors one run of the command.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(super) struct Monitor<'a> {
     health: &'a Health,
     progress: Option<ProgressFile>,
 }
 
 impl Health {
-    /// For a run that is about to begin.
-    pub(super) fn begin(&self) -> Result<Watch<'_>, Failure> {
+    /// Creates the monitor of the next run.
+    pub(super) fn monitor(&self) -> Result<Monitor<'_>, Failure> {
         let progress = self.progress_timeout.map(ProgressFile::create).transpose()?;
-        Ok(Watch { health: self, progress })
+        Ok(Monitor { health: self, progress })
     }
 
     const fn timing(&self) -> Timing {
@@ -70,14 +70,14 @@ impl Health {
     }
 }
 
-impl Watch<'_> {
-    /// What the command needs to know.
+impl Monitor<'_> {
+    /// Returns the environment variable for the command.
     pub(super) fn environment(&self) -> Option<(&'static str, OsString)> {
         let file = self.progress.as_ref()?;
         Some(("LEASEHOLD_PROGRESS_FILE", file.path().into()))
     }
 
-    /// Waits until the command is unhealthy or stuck; says so, for people.
+    /// Waits until the command is unhealthy or stuck, and returns the cause as text.
     pub(super) async fn unhealthy(
         &self,
         leadership: &Leadership,
@@ -85,16 +85,18 @@ impl Watch<'_> {
     ) -> String {
         let Health { probe_http, probe_grpc, probe_command, .. } = self.health;
         let timing = self.health.timing();
-        let mut seen = environment.to_vec();
-        seen.push(("LEASEHOLD_LOCK", leadership.name().into()));
-        seen.push(("LEASEHOLD_NAMESPACE", leadership.namespace().into()));
-        seen.push(("LEASEHOLD_TOKEN", leadership.token().to_string().into()));
-        let command = probe_command.as_ref().map(|probe| probe.seeing(&seen, timing.timeout));
+        let mut environment = environment.to_vec();
+        environment.push(("LEASEHOLD_LOCK", leadership.name().into()));
+        environment.push(("LEASEHOLD_NAMESPACE", leadership.namespace().into()));
+        environment.push(("LEASEHOLD_TOKEN", leadership.token().to_string().into()));
+        let command = probe_command
+            .as_ref()
+            .map(|probe| probe.with_environment(&environment, timing.timeout));
         tokio::select! {
-            why = watch(probe_http.as_ref(), timing) => why,
-            why = watch(probe_grpc.as_ref(), timing) => why,
-            why = watch(command.as_ref(), timing) => why,
-            why = stuck(self.progress.as_ref()) => why,
+            cause = watch(probe_http.as_ref(), timing) => cause,
+            cause = watch(probe_grpc.as_ref(), timing) => cause,
+            cause = watch(command.as_ref(), timing) => cause,
+            cause = stuck(self.progress.as_ref()) => cause,
         }
     }
 }
@@ -113,10 +115,10 @@ async fn stuck(progress: Option<&ProgressFile>) -> String {
     }
 }
 
-fn length(text: &str) -> Result<Duration, String> {
+fn positive_duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("must be longer than nothing".to_owned()),
-        Ok(length) => Ok(length),
+        Ok(Duration::ZERO) => Err("must be longer than 0s".to_owned()),
+        Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
 }

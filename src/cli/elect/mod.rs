@@ -1,7 +1,7 @@
-//! `elect`: run a command whenever this process leads an election.
+//! `elect`: runs a command whenever this process leads an election.
 //!
-//! The way: [`campaign`], run the command for one term under `run`'s
-//! supervision and [`health`], resign, and see what is [`next`].
+//! Steps: [`campaign`], run the command under the supervision of `run` and
+//! [`health`], resign, and decide what is [`next`]. One such cycle is a term.
 
 mod campaign;
 mod health;
@@ -15,14 +15,14 @@ use leasehold_client::{Client, Leadership};
 
 use self::{
     health::Health,
-    next::{Next, Pauses, Policy},
+    next::{Backoff, Next, Policy},
 };
 use super::{
     Globals,
-    designated::Which,
+    designated::LockSelector,
     exit::Failure,
     options::connected,
-    output::{Output, length},
+    output::{Output, short_duration},
     process::{self, Signal, Signals},
     run::{self, Denied, Ended, Notes, Program, RunOptions, Supervisor},
 };
@@ -31,30 +31,30 @@ use leasehold_time::Moment;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Many processes may campaign for NAME; at most one of them leads and runs \
 its COMMAND. The others wait in turn. A command is required, because `elect` stops it before another \
-candidate leads; to hold the lock of an election by hand, use `leasehold lock NAME`. The command sees LEASEHOLD_ELECTION, LEASEHOLD_NAMESPACE and \
-LEASEHOLD_TOKEN in its environment (and LEASEHOLD_LOCK: an election is the lock of the same name). \
-There is no shell in between.
+candidate leads; to hold the lock of an election without a command, use `leasehold lock NAME`. The \
+command sees LEASEHOLD_ELECTION, LEASEHOLD_NAMESPACE and LEASEHOLD_TOKEN in its environment (and \
+LEASEHOLD_LOCK: an election is the lock of the same name). There is no shell in between.
 
 Pass LEASEHOLD_TOKEN to the resources that a leader writes to, and let them refuse a token lower than \
-the highest they have seen. Nothing can stop a command that was paused while it was writing; the \
-token can.
+the highest they have seen. `elect` can't stop the write of a command that was paused and resumes \
+after its leadership was lost; the token can.
 
 How a term ends:
-  The command exits: `elect` resigns and exits with the same code. With --restart, a command that \
-failed leads to a new campaign instead, after 5s to 1m; not if it exited with 0, could not be run, or \
-was interrupted from the keyboard.
+  The command exits: `elect` resigns and exits with the same code. With --restart, it campaigns again \
+after 5s to 1m instead, unless the command exited with 0, could not be run, or was interrupted from \
+the keyboard.
   The leadership is lost, or can't be kept alive: the command's whole process group gets SIGTERM \
 early, and SIGKILL shortly before another candidate could lead, also if `elect` itself is stopped or \
 killed. Then `elect` campaigns again, after 0.1s to 5s.
   An operator asks for a step-down (`leasehold step-down`), or the daemon shuts down: the group gets \
-SIGTERM immediately, and SIGKILL when the announced time is over. Then `elect` resigns and campaigns \
-again; after a step-down no earlier than 5s later, so that other candidates get their turn.
+SIGTERM immediately, and SIGKILL at the end of the announced time. Then `elect` resigns and campaigns \
+again; after a step-down, 5s later at the earliest, so that other candidates can lead.
   The command is unhealthy (--probe-…) or stuck (--progress-timeout): the group gets SIGTERM, and \
-SIGKILL after --drain-timeout. Then `elect` resigns, and campaigns again after a pause of 5s at first and at \
-most 1m, because no probe can succeed before the command runs again.
+SIGKILL after --drain-timeout. Then `elect` resigns, and campaigns again after 5s to 1m, because no \
+probe can succeed before the command runs again.
   `elect` gets SIGTERM, SIGINT, SIGHUP or SIGQUIT: the group gets the same, and SIGKILL after \
---drain-timeout. Then `elect` resigns, so that the next candidate leads immediately, and exits as the command \
-did.
+--drain-timeout. Then `elect` resigns, so that the next candidate leads immediately, and exits with \
+the code of the command.
 Processes that the command leaves in its process group are killed before `elect` resigns; those of a \
 --probe-command when the probe ends.
 
@@ -78,8 +78,7 @@ Examples:
     sh -c 'while ./next-item; do touch \"$LEASEHOLD_PROGRESS_FILE\"; done'")]
 pub(super) struct Elect {
     #[command(flatten)]
-    which: Which,
-    /// What that comes to.
+    election: LockSelector,
     #[arg(skip)]
     name: String,
     /// Value published while leading, for example an address (at most 4096 bytes)
@@ -90,14 +89,14 @@ pub(super) struct Elect {
     /// daemon's default_ttl]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// Duration of the storage lease without a renewal, if it must be acquired (15s to 60s)
+    /// Duration of the storage lease without renewals, if it is not held yet (15s to 60s)
     /// [default: the daemon's lease_duration]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease_duration: Option<Duration>,
-    /// Exit instead of campaigning again when the leadership has ended
+    /// Exit when the leadership has ended, instead of campaigning again
     #[arg(long)]
     once: bool,
-    /// Campaign again when the command has failed
+    /// Campaign again after the command has failed
     #[arg(long, conflicts_with = "once")]
     restart: bool,
     /// Time from SIGTERM to SIGKILL, unless a step-down sets another one
@@ -116,23 +115,23 @@ pub(super) struct Elect {
 
 impl Elect {
     pub(super) async fn run(mut self, globals: &Globals) -> Result<ExitCode, Failure> {
-        self.name = self.which.lock_name()?;
-        // Better now than when others wait for us to lead.
-        self.health.begin()?;
+        self.name = self.election.lock_name()?;
+        // Fails now, instead of after the election.
+        self.health.monitor()?;
         let client = self.connect(globals).await?;
-        let notes = Notes::begin(globals.output)?;
+        let notes = Notes::start(globals.output)?;
         process::adopt_orphans()?;
-        process::reap_orphans()?;
+        process::reap_untracked_children()?;
         let mut signals = Signals::listen(&run::FORWARDED_SIGNALS)?;
-        let ended = self.serve(&client, globals.output, &mut signals, &notes).await;
+        let ended = self.run_terms(&client, globals.output, &mut signals, &notes).await;
         run::close(&client, &mut signals).await;
-        // The leadership is given up: now there is time for who reads slowly.
-        notes.written().await;
+        // After the resignation, so that a slow reader does not delay it.
+        notes.flush().await;
         ended
     }
 
-    /// Term after term.
-    async fn serve(
+    /// Campaigns and leads, until the policy ends the command.
+    async fn run_terms(
         &self,
         client: &Client,
         output: Output,
@@ -140,27 +139,27 @@ impl Elect {
         notes: &Notes,
     ) -> Result<ExitCode, Failure> {
         let policy = Policy { once: self.once, restart: self.restart };
-        let mut pauses = Pauses::new()?;
+        let mut backoff = Backoff::new()?;
         loop {
             let campaigned = campaign::campaign(self, client, output, signals, notes).await;
             let next = match campaigned {
                 Ok(leadership) => {
-                    let began = Moment::now();
+                    let start = Moment::now();
                     let (ended, interrupted) =
                         self.lead(leadership, client, output, signals, notes).await;
-                    pauses.led_for(Moment::now().since(began));
+                    backoff.on_term(Moment::now().since(start));
                     policy.after(&self.name, ended?, interrupted)
                 }
                 Err(Denied::Interrupted(signal)) => Next::Exit(run::code_of(signal)),
                 Err(Denied::Refused(error)) => Policy::refused(*error),
             };
-            let (pause, why) = match next {
+            let (delay, cause) = match next {
                 Next::Exit(code) => return Ok(ExitCode::from(code)),
                 Next::Fail(failure) => return Err(failure),
-                Next::Again { rest, why } => (pauses.next(rest), why),
+                Next::Again { purpose, cause } => (backoff.delay(purpose), cause),
             };
-            notes.tell(format_args!("{why}; next campaign in {}", length(pause)));
-            if let Err(signal) = run::pause(pause, signals).await {
+            notes.note(format_args!("{cause}; next campaign in {}", short_duration(delay)));
+            if let Err(signal) = run::pause(delay, signals).await {
                 return Ok(ExitCode::from(run::code_of(signal)));
             }
         }
@@ -176,7 +175,7 @@ impl Elect {
         signals: &mut Signals,
         notes: &Notes,
     ) -> (Result<Ended, Failure>, Option<Signal>) {
-        notes.tell(format_args!("leading {:?} with token {}", self.name, leadership.token()));
+        notes.note(format_args!("leading {:?} with token {}", self.name, leadership.token()));
         let options = RunOptions {
             validity: run::validity(client, &leadership),
             max_hold_time: None,
@@ -186,8 +185,8 @@ impl Elect {
         let mut supervisor = Supervisor::new(&leadership, &options);
         let ended = self.supervise(&mut supervisor, &leadership, output, signals).await;
         let interrupted = supervisor.interrupted();
-        let meanwhile = run::give_back(leadership, signals, notes).await;
-        (ended, interrupted.or(meanwhile))
+        let during_release = run::release(leadership, signals, notes).await;
+        (ended, interrupted.or(during_release))
     }
 
     async fn supervise(
@@ -197,11 +196,11 @@ impl Elect {
         output: Output,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
-        let watch = self.health.begin()?;
+        let monitor = self.health.monitor()?;
         let mut environment = vec![("LEASEHOLD_ELECTION", OsString::from(&self.name))];
-        environment.extend(watch.environment());
+        environment.extend(monitor.environment());
         let program = Program { command: &self.command, environment: &environment, output };
-        supervisor.run(&program, watch.unhealthy(leadership, &environment), signals).await
+        supervisor.run(&program, monitor.unhealthy(leadership, &environment), signals).await
     }
 
     async fn connect(&self, globals: &Globals) -> Result<Client, Failure> {

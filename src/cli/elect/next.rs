@@ -1,4 +1,4 @@
-//! What comes after a term. Pure, but for the jitter of the pauses.
+//! Decides what follows a term. Sans-IO, except for the jitter of the delays.
 
 use std::{io, time::Duration};
 
@@ -10,141 +10,154 @@ use crate::cli::{
 };
 use leasehold_time::Entropy;
 
-/// Pauses after a loss begin with this and double.
-const SHORTEST_REST: Duration = Duration::from_millis(100);
-const LONGEST_REST: Duration = Duration::from_secs(5);
-/// Who has led for this long did not lose the leadership at once.
+/// First delay after a loss. It doubles with each loss.
+const MIN_LOSS_DELAY: Duration = Duration::from_millis(100);
+/// Maximum delay after a loss.
+const MAX_LOSS_DELAY: Duration = Duration::from_secs(5);
+/// Length of a term that resets the delay after a loss.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
-/// Pauses after a command that failed begin with this and double.
-const SHORTEST_RECOVERY: Duration = Duration::from_secs(5);
-const LONGEST_RECOVERY: Duration = Duration::from_secs(60);
-/// Who has led for this long had recovered.
-const RECOVERED: Duration = Duration::from_secs(300);
-/// Who was asked to hand over lets others have a turn, also those whose
-/// daemons only poll.
+/// First delay after a failure of the command. It doubles with each failure.
+const MIN_RESTART_DELAY: Duration = Duration::from_secs(5);
+/// Maximum delay after a failure of the command.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
+/// Length of a term that resets the delay after a failure.
+const RESTART_RESET_AFTER: Duration = Duration::from_secs(300);
+/// Minimum delay after a step-down. Longer than the default poll interval, so that
+/// candidates of other daemons can lead.
 const STEP_DOWN_DELAY: Duration = Duration::from_secs(5);
 
-/// What the user wants.
+/// Options of the user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
     pub(super) once: bool,
     pub(super) restart: bool,
 }
 
-/// What to do after a term.
+/// Action after a term.
 #[derive(Debug)]
 pub(super) enum Next {
     Exit(u8),
     Fail(Failure),
-    Again { rest: Rest, why: String },
+    /// Campaign again after a delay. `cause` is human-readable.
+    Again {
+        purpose: DelayPurpose,
+        cause: String,
+    },
 }
 
-/// What the pause before the next campaign is for.
+/// Purpose of the delay before the next campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
-    /// So that what ends at once is not begun at once again, and this long at
-    /// least.
-    Breath(Duration),
-    /// So that others lead.
-    Aside,
-    /// So that the command, or what it depends on, recovers.
-    Recovery,
+pub(super) enum DelayPurpose {
+    /// Back off after a loss or a refused campaign; the delay has this minimum.
+    Backoff(Duration),
+    /// Let other candidates lead.
+    StepDown,
+    /// Let the command, or its dependencies, recover.
+    Restart,
 }
 
 impl Policy {
-    /// After a command has ended; `interrupted` if a signal has asked us to
-    /// end since it was started.
+    /// Decides after the end of the command. `interrupted` is the signal that has
+    /// asked this process to exit since its start, if any.
     pub(super) fn after(self, name: &str, ended: Ended, interrupted: Option<Signal>) -> Next {
-        let quits = self.once || interrupted.is_some();
+        let is_last = self.once || interrupted.is_some();
         match ended {
-            Ended::Exited(code) if self.restart && interrupted.is_none() && is_mendable(code) => {
-                let why = format!("the command ended with {code}");
-                Next::Again { rest: Rest::Recovery, why }
+            Ended::Exited(code) if self.restart && interrupted.is_none() && is_retryable(code) => {
+                let cause = format!("the command exited with {code}");
+                Next::Again { purpose: DelayPurpose::Restart, cause }
             }
-            Ended::Exited(code) | Ended::Stopped { why: Stop::Signal(_), code } => Next::Exit(code),
+            Ended::Exited(code) | Ended::Stopped { stop: Stop::Signal(_), code } => {
+                Next::Exit(code)
+            }
             Ended::Stopped { code, .. } if interrupted.is_some() => Next::Exit(code),
-            Ended::Stopped { why: Stop::Asked(_), .. } if self.once => Next::Exit(0),
-            Ended::Stopped { why: Stop::Asked(cause), .. } => {
-                Next::Again { rest: rest_after(&cause), why: format!("stepped down from {name:?}") }
-            }
-            Ended::Stopped { why: Stop::Unhealthy(why), .. } if self.once => Next::Fail(
-                Failure::new(LOST, "unhealthy", format!("resigned from {name:?}: {why}")),
+            Ended::Stopped { stop: Stop::Requested(_), .. } if self.once => Next::Exit(0),
+            Ended::Stopped { stop: Stop::Requested(cause), .. } => Next::Again {
+                purpose: purpose_after(&cause),
+                cause: format!("stepped down from {name:?}"),
+            },
+            Ended::Stopped { stop: Stop::Unhealthy(problem), .. } if self.once => Next::Fail(
+                Failure::new(LOST, "unhealthy", format!("resigned from {name:?}: {problem}")),
             ),
-            Ended::Stopped { why: Stop::Unhealthy(_), .. } => {
-                Next::Again { rest: Rest::Recovery, why: format!("resigned from {name:?}") }
-            }
+            Ended::Stopped { stop: Stop::Unhealthy(_), .. } => Next::Again {
+                purpose: DelayPurpose::Restart,
+                cause: format!("resigned from {name:?}"),
+            },
             Ended::Lost(cause) => {
-                if quits {
+                if is_last {
                     let Cause { reason, message, operator } = cause;
                     Next::Fail(Failure::lost(name, reason, operator.as_ref(), message))
                 } else {
-                    Next::Again { rest: rest_after(&cause), why: cause.message }
+                    Next::Again { purpose: purpose_after(&cause), cause: cause.message }
                 }
             }
         }
     }
 
-    /// After a campaign that was refused.
+    /// Decides after a refused campaign.
     pub(super) fn refused(error: Error) -> Next {
         match error {
             Error::Unavailable { ref message, retry_after } => {
-                let rest = Rest::Breath(retry_after.unwrap_or_default());
-                Next::Again { rest, why: message.clone() }
+                let purpose = DelayPurpose::Backoff(retry_after.unwrap_or_default());
+                Next::Again { purpose, cause: message.clone() }
             }
             error => Next::Fail(error.into()),
         }
     }
 }
 
-fn rest_after(cause: &Cause) -> Rest {
+fn purpose_after(cause: &Cause) -> DelayPurpose {
     match cause.reason {
-        Some(Reason::StepDown) => Rest::Aside,
-        _ => Rest::Breath(Duration::ZERO),
+        Some(Reason::StepDown) => DelayPurpose::StepDown,
+        _ => DelayPurpose::Backoff(Duration::ZERO),
     }
 }
 
-/// Whether the next run may end otherwise, and nobody wanted this one to end.
-fn is_mendable(code: u8) -> bool {
-    let by_keyboard = [code_of(Signal::SIGINT), code_of(Signal::SIGQUIT)];
-    ![0, CANNOT_RUN, NOT_FOUND].contains(&code) && !by_keyboard.contains(&code)
+/// Returns whether another run may succeed: the command could be run, failed, and was
+/// not interrupted from the keyboard.
+fn is_retryable(code: u8) -> bool {
+    let interrupts = [code_of(Signal::SIGINT), code_of(Signal::SIGQUIT)];
+    ![0, CANNOT_RUN, NOT_FOUND].contains(&code) && !interrupts.contains(&code)
 }
 
-/// How long to wait before campaigning again.
+/// Growing delays before the next campaign.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(super) struct Backoff {
     entropy: Entropy,
-    breath: Duration,
-    recovery: Duration,
+    loss_delay: Duration,
+    restart_delay: Duration,
 }
 
-impl Pauses {
+impl Backoff {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { entropy: Entropy::system()?, breath: SHORTEST_REST, recovery: SHORTEST_RECOVERY })
+        let entropy = Entropy::system()?;
+        Ok(Self { entropy, loss_delay: MIN_LOSS_DELAY, restart_delay: MIN_RESTART_DELAY })
     }
 
-    /// A term has lasted for this long.
-    pub(super) fn led_for(&mut self, length: Duration) {
-        if length >= BACKOFF_RESET_AFTER {
-            self.breath = SHORTEST_REST;
+    /// Resets the delays after a sufficiently long term.
+    pub(super) fn on_term(&mut self, duration: Duration) {
+        if duration >= BACKOFF_RESET_AFTER {
+            self.loss_delay = MIN_LOSS_DELAY;
         }
-        if length >= RECOVERED {
-            self.recovery = SHORTEST_RECOVERY;
+        if duration >= RESTART_RESET_AFTER {
+            self.restart_delay = MIN_RESTART_DELAY;
         }
     }
 
-    pub(super) fn next(&mut self, rest: Rest) -> Duration {
-        let (at_least, length) = match rest {
-            Rest::Breath(at_least) => (at_least, &mut self.breath),
-            Rest::Aside => (STEP_DOWN_DELAY, &mut self.breath),
-            Rest::Recovery => (SHORTEST_RECOVERY, &mut self.recovery),
+    /// Returns the next delay, and doubles the one after it.
+    pub(super) fn delay(&mut self, purpose: DelayPurpose) -> Duration {
+        let (min, max, current) = match purpose {
+            DelayPurpose::Backoff(min) => (min, MAX_LOSS_DELAY, &mut self.loss_delay),
+            DelayPurpose::StepDown => (STEP_DOWN_DELAY, MAX_LOSS_DELAY, &mut self.loss_delay),
+            DelayPurpose::Restart => {
+                (MIN_RESTART_DELAY, MAX_RESTART_DELAY, &mut self.restart_delay)
+            }
         };
-        let longest = if rest == Rest::Recovery { LONGEST_RECOVERY } else { LONGEST_REST };
-        let pause = self.entropy.jitter(*length);
-        *length = (*length * 2).min(longest);
-        match rest {
-            Rest::Recovery => pause.max(at_least),
-            // On top, because others have been told the same.
-            Rest::Breath(_) | Rest::Aside => at_least.saturating_add(pause),
+        let delay = self.entropy.jitter(*current);
+        *current = (*current * 2).min(max);
+        match purpose {
+            DelayPurpose::Restart => delay.max(min),
+            // Added, because other candidates have received the same minimum.
+            DelayPurpose::Backoff(_) | DelayPurpose::StepDown => min.saturating_add(delay),
         }
     }
 }
@@ -153,43 +166,43 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    const CALM: Policy = Policy { once: false, restart: false };
+    const DEFAULT: Policy = Policy { once: false, restart: false };
     const ONCE: Policy = Policy { once: true, restart: false };
     const RESTART: Policy = Policy { once: false, restart: true };
 
     fn cause(reason: Reason) -> Cause {
-        Cause { reason: Some(reason), message: "why".to_owned(), operator: None }
+        Cause { reason: Some(reason), message: "cause".to_owned(), operator: None }
     }
 
-    fn stopped(why: Stop) -> Ended {
-        Ended::Stopped { why, code: 143 }
+    fn stopped(stop: Stop) -> Ended {
+        Ended::Stopped { stop, code: 143 }
     }
 
-    /// In short.
+    /// Summary of the action.
     fn after(policy: Policy, ended: Ended, interrupted: Option<Signal>) -> String {
         match policy.after("jobs", ended, interrupted) {
             Next::Exit(code) => format!("exit {code}"),
-            Next::Fail(Failure::Told(_)) => "fail".to_owned(),
-            Next::Fail(Failure::ReaderGone) => panic!("nobody reads"),
-            Next::Again { rest, why } => {
-                assert!(!why.is_empty());
-                format!("{rest:?}")
+            Next::Fail(Failure::Error(_)) => "fail".to_owned(),
+            Next::Fail(Failure::ReaderGone) => panic!("not reported"),
+            Next::Again { purpose, cause } => {
+                assert!(!cause.is_empty());
+                format!("{purpose:?}")
             }
         }
     }
 
     #[test]
-    fn a_command_that_ends_by_itself_ends_it() {
+    fn exit_of_command_ends_elect() {
         for code in [0, 1, 73, 130] {
-            for policy in [CALM, ONCE] {
+            for policy in [DEFAULT, ONCE] {
                 assert_eq!(after(policy, Ended::Exited(code), None), format!("exit {code}"));
             }
         }
     }
 
     #[test]
-    fn with_restart_only_a_failure_leads_to_the_next_campaign() {
-        assert_eq!(after(RESTART, Ended::Exited(1), None), "Recovery");
+    fn restart_campaigns_again_after_failure_only() {
+        assert_eq!(after(RESTART, Ended::Exited(1), None), "Restart");
         assert_eq!(after(RESTART, Ended::Exited(1), Some(Signal::SIGTERM)), "exit 1");
         for code in [0, 126, 127, 130, 131] {
             assert_eq!(after(RESTART, Ended::Exited(code), None), format!("exit {code}"));
@@ -197,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_ends_it() {
-        for policy in [CALM, ONCE, RESTART] {
+    fn signal_ends_elect() {
+        for policy in [DEFAULT, ONCE, RESTART] {
             let interrupted = Some(Signal::SIGTERM);
             let ended = stopped(Stop::Signal(Signal::SIGTERM));
             assert_eq!(after(policy, ended, interrupted), "exit 143");
@@ -209,55 +222,55 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_the_leadership_decides_how_long_it_rests() {
-        let breath = "Breath(0ns)";
+    fn delay_depends_on_end_of_leadership() {
+        let backoff = "Backoff(0ns)";
         for (ended, expected, once) in [
-            (Ended::Lost(cause(Reason::Broken)), breath, "fail"),
-            (Ended::Lost(cause(Reason::StepDown)), "Aside", "fail"),
-            (stopped(Stop::Asked(cause(Reason::StepDown))), "Aside", "exit 0"),
-            (stopped(Stop::Asked(cause(Reason::ShuttingDown))), breath, "exit 0"),
-            (stopped(Stop::Unhealthy("sick".to_owned())), "Recovery", "fail"),
+            (Ended::Lost(cause(Reason::Broken)), backoff, "fail"),
+            (Ended::Lost(cause(Reason::StepDown)), "StepDown", "fail"),
+            (stopped(Stop::Requested(cause(Reason::StepDown))), "StepDown", "exit 0"),
+            (stopped(Stop::Requested(cause(Reason::ShuttingDown))), backoff, "exit 0"),
+            (stopped(Stop::Unhealthy("sick".to_owned())), "Restart", "fail"),
         ] {
             let again = match &ended {
                 Ended::Lost(cause) => Ended::Lost(cause.clone()),
-                Ended::Stopped { why, code } => Ended::Stopped { why: why.clone(), code: *code },
+                Ended::Stopped { stop, code } => Ended::Stopped { stop: stop.clone(), code: *code },
                 Ended::Exited(code) => Ended::Exited(*code),
             };
-            assert_eq!(after(CALM, ended, None), expected);
+            assert_eq!(after(DEFAULT, ended, None), expected);
             assert_eq!(after(ONCE, again, None), once);
         }
     }
 
     #[test]
-    fn pauses_grow_until_it_has_led_for_a_while() {
-        let mut pauses = Pauses::new().unwrap();
-        let breath = Rest::Breath(Duration::ZERO);
-        assert!(pauses.next(breath) <= SHORTEST_REST);
+    fn delays_grow_until_long_term_resets_them() {
+        let mut backoff = Backoff::new().unwrap();
+        let after_loss = DelayPurpose::Backoff(Duration::ZERO);
+        assert!(backoff.delay(after_loss) <= MIN_LOSS_DELAY);
         for _ in 0..9 {
-            pauses.led_for(BACKOFF_RESET_AFTER / 2);
-            assert!(pauses.next(breath) <= LONGEST_REST);
+            backoff.on_term(BACKOFF_RESET_AFTER / 2);
+            assert!(backoff.delay(after_loss) <= MAX_LOSS_DELAY);
         }
-        assert!(pauses.next(breath) >= LONGEST_REST / 2);
-        pauses.led_for(BACKOFF_RESET_AFTER);
-        assert!(pauses.next(breath) <= SHORTEST_REST);
-        assert!(pauses.next(Rest::Aside) >= STEP_DOWN_DELAY);
-        let asked = Duration::from_secs(7);
-        assert!(pauses.next(Rest::Breath(asked)) >= asked);
+        assert!(backoff.delay(after_loss) >= MAX_LOSS_DELAY / 2);
+        backoff.on_term(BACKOFF_RESET_AFTER);
+        assert!(backoff.delay(after_loss) <= MIN_LOSS_DELAY);
+        assert!(backoff.delay(DelayPurpose::StepDown) >= STEP_DOWN_DELAY);
+        let min = Duration::from_secs(7);
+        assert!(backoff.delay(DelayPurpose::Backoff(min)) >= min);
         for _ in 0..9 {
-            let pause = pauses.next(Rest::Recovery);
-            assert!((SHORTEST_RECOVERY..=LONGEST_RECOVERY).contains(&pause), "{pause:?}");
+            let delay = backoff.delay(DelayPurpose::Restart);
+            assert!((MIN_RESTART_DELAY..=MAX_RESTART_DELAY).contains(&delay), "{delay:?}");
         }
-        assert!(pauses.next(Rest::Recovery) >= LONGEST_RECOVERY / 2);
-        pauses.led_for(RECOVERED);
-        assert_eq!(pauses.next(Rest::Recovery), SHORTEST_RECOVERY);
+        assert!(backoff.delay(DelayPurpose::Restart) >= MAX_RESTART_DELAY / 2);
+        backoff.on_term(RESTART_RESET_AFTER);
+        assert_eq!(backoff.delay(DelayPurpose::Restart), MIN_RESTART_DELAY);
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
-        let asked = Duration::from_secs(7);
-        let error = Error::Unavailable { message: "later".to_owned(), retry_after: Some(asked) };
-        let Next::Again { rest, why } = Policy::refused(error) else { panic!("it gave up") };
-        assert_eq!((rest, why.as_str()), (Rest::Breath(asked), "later"));
+    fn only_transient_refusals_are_retried() {
+        let min = Duration::from_secs(7);
+        let error = Error::Unavailable { message: "later".to_owned(), retry_after: Some(min) };
+        let Next::Again { purpose, cause } = Policy::refused(error) else { panic!("not retried") };
+        assert_eq!((purpose, cause.as_str()), (DelayPurpose::Backoff(min), "later"));
         let error = Error::Invalid { field: "value".to_owned(), message: "too large".to_owned() };
         assert!(matches!(Policy::refused(error), Next::Fail(_)));
     }

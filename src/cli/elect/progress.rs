@@ -1,4 +1,4 @@
-//! A file that a command touches to show that it is not stuck.
+//! File that a command touches to report progress.
 
 use std::{
     fs::{self, OpenOptions},
@@ -7,25 +7,26 @@ use std::{
     time::Duration,
 };
 
-use crate::cli::{exit::FAILED, exit::Failure, output::length};
+use crate::cli::{exit::FAILED, exit::Failure, output::short_duration};
 use leasehold_time::{Entropy, Moment};
 
-/// An empty file of its own for each term. It is removed when this is dropped.
+/// Progress file of one term. It is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct ProgressFile {
     path: PathBuf,
-    within: Duration,
+    timeout: Duration,
 }
 
-/// What changes when the file is touched, written or replaced.
+/// Properties of the file. At least one changes when the file is touched, written or
+/// replaced.
 #[derive(Debug, PartialEq, Eq)]
-struct Trace {
+struct FileState {
     inode: u64,
     size: u64,
     modified: (i64, i64),
 }
 
-impl Trace {
+impl FileState {
     fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         let modified = (file.mtime(), file.mtime_nsec());
@@ -34,16 +35,16 @@ impl Trace {
 }
 
 impl ProgressFile {
-    pub(super) fn create(within: Duration) -> Result<Self, Failure> {
+    pub(super) fn create(timeout: Duration) -> Result<Self, Failure> {
         let name = format!("leasehold-progress-{:032x}", Entropy::system()?.bits());
         let path = std::env::temp_dir().join(name);
         let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         match created {
-            Ok(_) => Ok(Self { path, within }),
+            Ok(_) => Ok(Self { path, timeout }),
             Err(error) => {
                 let message = format!(
                     "can't create {}, which --progress-timeout needs: {error}; set TMPDIR to a \
-                     directory that can be written",
+                     writable directory",
                     path.display()
                 );
                 Err(Failure::new(FAILED, "progress_file", message))
@@ -55,21 +56,22 @@ impl ProgressFile {
         &self.path
     }
 
-    /// Waits until it has not been touched for too long; says so, for people.
+    /// Waits until the file has not been touched for the timeout, and returns the cause
+    /// as text.
     pub(super) async fn stuck(&self) -> String {
-        let every = (self.within / 10).min(Duration::from_secs(1));
-        let mut pulse = (Trace::of(&self.path), Moment::now());
+        let interval = (self.timeout / 10).min(Duration::from_secs(1));
+        let (mut last, mut changed_at) = (FileState::of(&self.path), Moment::now());
         loop {
-            leasehold_runtime::sleep(every).await;
-            // First a look, then the judgement: we may have stood still, and
-            // the command not.
-            let (trace, now) = (Trace::of(&self.path), Moment::now());
-            if trace.is_some() && trace != pulse.0 {
-                pulse = (trace, now);
-            } else if now >= pulse.1 + self.within {
+            leasehold_runtime::sleep(interval).await;
+            // A change counts even after the timeout: this process may have been paused
+            // while the command ran.
+            let (state, now) = (FileState::of(&self.path), Moment::now());
+            if state.is_some() && state != last {
+                (last, changed_at) = (state, now);
+            } else if now >= changed_at + self.timeout {
                 return format!(
                     "the command is stuck: it has not touched LEASEHOLD_PROGRESS_FILE for {}",
-                    length(now.since(pulse.1))
+                    short_duration(now.since(changed_at))
                 );
             }
         }
@@ -87,19 +89,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_show_progress_leaves_a_trace() {
+    fn each_kind_of_progress_changes_file_state() {
         let file = ProgressFile::create(Duration::from_secs(1)).unwrap();
         let path = file.path().to_owned();
-        let first = Trace::of(&path).unwrap();
-        assert_eq!(Trace::of(&path).unwrap(), first);
+        let first = FileState::of(&path).unwrap();
+        assert_eq!(FileState::of(&path).unwrap(), first);
         fs::write(&path, "1").unwrap();
-        let written = Trace::of(&path).unwrap();
+        let written = FileState::of(&path).unwrap();
         assert_ne!(written, first);
         let other = path.with_extension("new");
         fs::write(&other, "2").unwrap();
         fs::rename(&other, &path).unwrap();
-        assert_ne!(Trace::of(&path).unwrap(), written);
+        assert_ne!(FileState::of(&path).unwrap(), written);
         drop(file);
-        assert_eq!(Trace::of(&path), None);
+        assert_eq!(FileState::of(&path), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The leader of an election: `leader`, `observe` and `step-down`.
+//! Commands that read elections and ask for a step-down: `leader`, `observe` and
+//! `step-down`.
 
 mod output;
 
@@ -11,7 +12,7 @@ pub(super) use self::output::value_text;
 use super::{
     Globals,
     exit::{FAILED, Failure},
-    output::{Output, length, line, millis, offer},
+    output::{Output, line, millis, optional_line, short_duration},
     palette::Palette,
     peer, process, times,
 };
@@ -21,11 +22,11 @@ use super::{
 --output json, \"value\" is null if it is not UTF-8, and \"value_base64\" always has it; \"local\" is \
 true if the leader is a client of this daemon.
 
-The answer may be out of date when it arrives: let resources compare tokens.
+The result may be out of date when it arrives: let resources compare tokens.
 
 Exit codes:
-  0    there is a leader
-  1    there is none
+  0    the election has a leader
+  1    it has none
 
 Examples:
   leasehold leader scheduler
@@ -38,22 +39,22 @@ pub(super) struct LeaderArgs {
 impl LeaderArgs {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let shown = ElectionOutput(client.election(&self.name).leader().await?);
-        // The exit code is the answer, also without a reader.
+        let election = ElectionOutput(client.election(&self.name).leader().await?);
+        // The exit code is the result, even if the output is closed.
         match globals.output {
-            Output::Text => offer(shown.paragraph(Palette::stdout(globals.output)))?,
-            Output::Json => offer(shown.json())?,
+            Output::Text => optional_line(election.paragraph(Palette::stdout(globals.output)))?,
+            Output::Json => optional_line(election.json())?,
         }
-        Ok(ExitCode::from(if shown.0.leader.is_some() { 0 } else { FAILED }))
+        Ok(ExitCode::from(if election.0.leader.is_some() { 0 } else { FAILED }))
     }
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The current state comes first, then a line for every change, \"no \
-leader\" included, until interrupted. A slow reader gets the latest state, not every state in \
-between. Each line begins with the local time at which it arrived; with --output json, \"time\" has \
-it in UTC (RFC 3339). While the daemon is unreachable, the last line may be out of date, which is \
-reported on standard error; `observe` continues when the daemon is back.
+#[command(after_help = "Prints the current state first, then a line for every change, \"no \
+leader\" included, until interrupted. A slow reader receives the latest state, not every intermediate \
+state. Each line begins with the local time of its arrival; with --output json, \"time\" has it in UTC \
+(RFC 3339). While the daemon is unreachable, the last line may be out of date, which is reported on \
+standard error; `observe` continues when the daemon is back.
 
 An observer does not campaign. Changes at other daemons are seen within the poll interval.
 
@@ -74,14 +75,14 @@ impl Observe {
             output.note(format_args!("the last line may be out of date: {error}"));
         });
         loop {
-            let shown = ElectionOutput(observer.next().await?);
+            let election = ElectionOutput(observer.next().await?);
             match output {
                 Output::Text => {
                     let time = palette.dim(&times::local_now());
-                    line(format_args!("{time} {}", shown.line(palette)))?;
+                    line(format_args!("{time} {}", election.line(palette)))?;
                 }
                 Output::Json => {
-                    let mut object = shown.json();
+                    let mut object = election.json();
                     object["time"] = times::utc_now().into();
                     line(object)?;
                 }
@@ -92,18 +93,18 @@ impl Observe {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The leader is told at once, finishes and resigns; then a waiting candidate \
-leads. If it has not resigned when the time is over, it loses the leadership. `leasehold elect` \
-sends its command SIGTERM when it is told, and does not campaign again before 5s have passed. The \
-reason and who asked are shown to the leader and logged by the daemon.
+    after_help = "The leader is notified immediately, finishes its work and resigns; then the next \
+candidate leads. A leader that has not resigned when the timeout expires loses the leadership. \
+`leasehold elect` sends SIGTERM to its command and campaigns again after 5s at the earliest. The \
+reason and the operator (user@host) are sent to the leader and logged by the daemon.
 
-If the leader is a client of another daemon, the request is sent to that daemon, if it can be \
-reached from here. If nobody leads, there is nothing to do, and that is no error. To take the leadership away without a notice, use \
-`leasehold break`.
+If the leader is a client of another daemon, the request is forwarded to that daemon, if it can be \
+reached from here. An election without a leader is no error. To end the leadership without notice, \
+use `leasehold break`.
 
 Exit codes:
-  0    the leader was asked, or nobody leads
-  1    the leader's daemon could not be reached: nothing was done; the output says which it is
+  0    the leader was asked to step down, or the election has no leader
+  1    the leader's daemon could not be reached; the output names it
 
 Examples:
   leasehold step-down scheduler --reason 'node-7 is drained'
@@ -112,11 +113,10 @@ Examples:
 pub(super) struct StepDown {
     /// Name of the election
     name: String,
-    /// Why: shown to the leader and logged
+    /// Reason, sent to the leader and logged
     #[arg(long)]
     reason: String,
-    /// How long the leader is given: 1s to 1h, but never less than what it has been promised
-    /// already
+    /// Time the leader has to step down (1s to 1h); never shorter than its current validity
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(default_value = "30s")]
     timeout: Duration,
@@ -128,30 +128,31 @@ impl StepDown {
         let election = client.election(&self.name);
         let answer = election
             .step_down()
-            .by(process::who())
+            .by(process::operator())
             .reason(&self.reason)
             .timeout(self.timeout)
             .await?;
-        let shown = ElectionOutput(answer.state);
+        let state = ElectionOutput(answer.state);
         let palette = Palette::stdout(globals.output);
-        let elsewhere = !answer.asked && shown.0.leader.is_some();
+        let is_unreachable = !answer.asked && state.0.leader.is_some();
         match globals.output {
             Output::Text if answer.asked => {
-                let within = length(answer.ends_within);
-                offer(format!("asked to step down within {within}:\n{}", shown.line(palette)))?;
+                let within = short_duration(answer.ends_within);
+                let line = state.line(palette);
+                optional_line(format!("asked to step down within {within}:\n{line}"))?;
             }
-            Output::Text if elsewhere => {
-                let leader = shown.0.leader.as_ref();
+            Output::Text if is_unreachable => {
+                let leader = state.0.leader.as_ref();
                 let advice = peer::advice(leader.and_then(|leader| leader.peer.as_ref()));
-                offer(format!("not asked: {advice}\n{}", shown.line(palette)))?;
+                optional_line(format!("not asked: {advice}\n{}", state.line(palette)))?;
             }
-            Output::Text => offer(format!("nothing to do: {}", shown.line(palette)))?,
-            Output::Json => offer(json!({
+            Output::Text => optional_line(format!("nothing to do: {}", state.line(palette)))?,
+            Output::Json => optional_line(json!({
                 "asked": answer.asked,
                 "ends_within_ms": millis(answer.ends_within),
-                "election": shown.json(),
+                "election": state.json(),
             }))?,
         }
-        Ok(ExitCode::from(if elsewhere { FAILED } else { 0 }))
+        Ok(ExitCode::from(if is_unreachable { FAILED } else { 0 }))
     }
 }

@@ -1,4 +1,4 @@
-//! An election as people and programs are shown it.
+//! State of an election as text and JSON.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use leasehold_client::{ElectionState, Leader};
@@ -10,13 +10,12 @@ use crate::cli::{
     times,
 };
 
-/// What is shown of an election.
+/// State of an election, for output.
 #[derive(Debug)]
 pub(super) struct ElectionOutput(pub(super) ElectionState);
 
 impl ElectionOutput {
-    /// For programs. What is not known is null, so that the keys are always
-    /// the same.
+    /// JSON object. Unknown values are null, so that all keys are always present.
     pub(super) fn json(&self) -> Value {
         json!({
             "namespace": self.0.namespace,
@@ -26,23 +25,23 @@ impl ElectionOutput {
         })
     }
 
-    /// For people, on one line.
+    /// Text on one line.
     pub(super) fn line(&self, palette: Palette) -> String {
         let name = palette.bold(&printable(&self.0.name));
         let mut parts = Vec::new();
         match &self.0.leader {
             None => parts.push(format!("{name}: {}", palette.notable("no leader"))),
             Some(leader) => {
-                let led = match leader.ending {
+                let state = match leader.ending {
                     true => palette.bad("ending, still led"),
                     false => palette.good("led"),
                 };
-                let since = leader.leading_for.map(|length| format!(" {}", times::since(length)));
+                let since = leader.leading_for.map(|period| format!(" {}", times::since(period)));
                 let since = since.unwrap_or_default();
-                parts.push(format!("{name}: {led} by {}{since}", holder(leader)));
-                parts.extend(shown_value(leader).map(|value| format!("value {value}")));
+                parts.push(format!("{name}: {state} by {}{since}", holder(leader)));
+                parts.extend(value(leader).map(|value| format!("value {value}")));
                 parts.extend(leader.token.map(|token| format!("token {token}")));
-                parts.extend((!leader.local).then(|| elsewhere(leader)));
+                parts.extend((!leader.local).then(|| peer(leader)));
             }
         }
         let candidates = self.0.candidates;
@@ -50,7 +49,7 @@ impl ElectionOutput {
         parts.join(", ")
     }
 
-    /// For people, all that is known.
+    /// Text with one line per known fact.
     pub(super) fn paragraph(&self, palette: Palette) -> String {
         let state = &self.0;
         let name = palette.bold(&printable(&state.name));
@@ -59,13 +58,13 @@ impl ElectionOutput {
             None => lines.push(("leader", palette.notable("no leader"))),
             Some(leader) => {
                 lines.push(("leader", holder(leader)));
-                lines.extend(shown_value(leader).map(|value| ("value", value)));
+                lines.extend(value(leader).map(|value| ("value", value)));
                 lines.extend(leader.token.map(|token| ("token", token.to_string())));
-                lines.extend(leader.leading_for.map(|length| ("leads", times::since(length))));
-                let here = || "a client of this daemon".to_owned();
-                lines.push(("where", if leader.local { here() } else { elsewhere(leader) }));
+                lines.extend(leader.leading_for.map(|period| ("leads", times::since(period))));
+                let local = || "a client of this daemon".to_owned();
+                lines.push(("where", if leader.local { local() } else { peer(leader) }));
                 lines.extend(leader.session_id.as_ref().map(|id| ("session", printable(id))));
-                let ending = "has lost the leadership and not resigned yet".to_owned();
+                let ending = "has lost the leadership and has not resigned yet".to_owned();
                 lines.extend(leader.ending.then_some(("ending", ending)));
             }
         }
@@ -98,12 +97,12 @@ fn holder(leader: &Leader) -> String {
     known.unwrap_or_else(|| "an unknown leader".to_owned())
 }
 
-fn shown_value(leader: &Leader) -> Option<String> {
+fn value(leader: &Leader) -> Option<String> {
     Some(&leader.value).filter(|value| !value.is_empty()).map(|value| value_text(value))
 }
 
-/// The value of a leader as human-readable text on one line: as it is if it is
-/// printable, else base64 with a mark.
+/// Formats the value of a leader on one line: unchanged if it is printable, else as
+/// `base64:…`.
 pub(in crate::cli) fn value_text(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
@@ -118,7 +117,7 @@ fn insert_value(object: &mut Map<String, Value>, value: &[u8]) {
     object.insert("value_base64".to_owned(), json!(BASE64_STANDARD.encode(value)));
 }
 
-fn elsewhere(leader: &Leader) -> String {
+fn peer(leader: &Leader) -> String {
     match &leader.daemon {
         Some(daemon) => format!("at another daemon ({})", printable(daemon)),
         None => "at another daemon".to_owned(),
@@ -161,9 +160,9 @@ mod tests {
     }
 
     fn led_by(change: impl FnOnce(&mut Leader)) -> ElectionOutput {
-        let mut shown = led();
-        change(shown.0.leader.as_mut().unwrap());
-        shown
+        let mut election = led();
+        change(election.0.leader.as_mut().unwrap());
+        election
     }
 
     fn vacant() -> ElectionOutput {
@@ -171,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_is_known() {
+    fn line_has_known_facts() {
         let line = led().line(PLAIN);
         assert!(line.starts_with("jobs: led by billing 2.3 on web-1 since "), "{line}");
         assert!(line.ends_with(" (12s), value 10.0.0.7:80, token 1048577, 2 waiting"), "{line}");
         assert_eq!(vacant().line(PLAIN), "jobs: no leader");
-        let shown = led_by(|leader| {
+        let unknown = led_by(|leader| {
             *leader = Leader {
                 holder: None,
                 value: Vec::new(),
@@ -190,24 +189,27 @@ mod tests {
             };
         });
         assert_eq!(
-            shown.line(PLAIN),
+            unknown.line(PLAIN),
             "jobs: ending, still led by an unknown leader, at another daemon (node-7), 2 waiting"
         );
     }
 
     #[test]
-    fn no_leader_can_escape_from_its_line() {
-        let shown = led_by(|leader| {
+    fn control_characters_stay_on_line() {
+        let hostile = led_by(|leader| {
             leader.value = b"a\x1b[2J\nb".to_vec();
             leader.daemon = Some("x\x1b[2J".to_owned());
             leader.local = false;
         });
-        assert!(!shown.line(PLAIN).chars().any(char::is_control), "{}", shown.line(PLAIN));
-        assert_eq!(shown.paragraph(PLAIN).lines().count(), led().paragraph(PLAIN).lines().count());
+        assert!(!hostile.line(PLAIN).chars().any(char::is_control), "{}", hostile.line(PLAIN));
+        assert_eq!(
+            hostile.paragraph(PLAIN).lines().count(),
+            led().paragraph(PLAIN).lines().count()
+        );
     }
 
     #[test]
-    fn the_keys_for_programs_are_always_the_same() {
+    fn json_keys_are_always_present() {
         let keys =
             |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
         let (led, vacant) = (led().json(), vacant().json());
@@ -224,15 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn the_paragraph_has_a_line_per_fact() {
+    fn paragraph_has_line_per_fact() {
         let text = led().paragraph(PLAIN);
         assert!(text.contains("leader     billing 2.3 on web-1\n"), "{text}");
         assert!(text.contains("value      10.0.0.7:80\n"), "{text}");
         assert!(text.contains("where      a client of this daemon\n"), "{text}");
         assert!(vacant().paragraph(PLAIN).contains("leader     no leader\n"));
     }
+
     #[test]
-    fn what_is_not_printable_is_marked() {
+    fn unprintable_value_is_base64() {
         assert_eq!(value_text("10.0.0.7:80, Köln".as_bytes()), "10.0.0.7:80, Köln");
         assert_eq!(value_text(b"a\nb"), "base64:YQpi");
         assert_eq!(value_text(&[0xff]), "base64:/w==");
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_the_bytes_whatever_they_are() {
+    fn json_has_all_bytes_of_value() {
         let object = |value: &[u8]| {
             let mut object = Map::new();
             insert_value(&mut object, value);

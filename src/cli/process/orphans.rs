@@ -1,5 +1,5 @@
-//! Children that nobody here waits for: what the command has left behind, and
-//! helpers that end on their own. Unless they are reaped, they stay as zombies.
+//! Reaps untracked children: orphans of the command, and helpers that are not
+//! waited for. They would stay as zombies.
 
 use std::{
     collections::BTreeSet,
@@ -16,22 +16,21 @@ use tokio::{
     sync::Notify,
 };
 
-/// Children that somebody here waits for.
-static AWAITED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// Children that other code waits for.
+static TRACKED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Some child is not waited for any more. It may have ended already.
-static LET_GO: Notify = Notify::const_new();
+/// Notified when a child is untracked, because it may have ended before.
+static UNTRACKED: Notify = Notify::const_new();
 
-/// A child that who has this waits for: nobody else reaps it until this is
-/// dropped.
+/// Child that only the owner of this value reaps, until it is dropped.
 #[derive(Debug)]
-pub(in crate::cli) struct Awaited(u32);
+pub(in crate::cli) struct TrackedChild(u32);
 
-impl Awaited {
-    /// A child that has just been started. There must be no `await` in between:
-    /// it may have ended already.
+impl TrackedChild {
+    /// Tracks a child. There must be no `await` since its start, because it would be
+    /// reaped if it ended before this call.
     pub(in crate::cli) fn new(child: u32) -> Self {
-        awaited().insert(child);
+        tracked().insert(child);
         Self(child)
     }
 
@@ -40,52 +39,52 @@ impl Awaited {
     }
 }
 
-impl Drop for Awaited {
+impl Drop for TrackedChild {
     fn drop(&mut self) {
-        awaited().remove(&self.0);
-        LET_GO.notify_one();
+        tracked().remove(&self.0);
+        UNTRACKED.notify_one();
     }
 }
 
-fn awaited() -> MutexGuard<'static, BTreeSet<u32>> {
-    // No change of a set is ever half done.
-    AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
+fn tracked() -> MutexGuard<'static, BTreeSet<u32>> {
+    // A panic can't leave the set half changed.
+    TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, who loses its parent among our descendants becomes our child,
-/// as if we were the first process of the system. So we know when all of a
-/// group are gone, and do not depend on who else reaps them, or when.
+/// Makes orphaned descendants children of this process, instead of the first
+/// process of the system. This process can then tell when a group is empty, because
+/// it reaps all members itself.
 pub(in crate::cli) fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
-/// Reaps whoever nobody waits for, as long as the runtime lives. Every child
-/// that is started from now on must be [`Awaited`] by who wants to know its
-/// end. The runtime must have one thread only.
-pub(in crate::cli) fn reap_orphans() -> io::Result<()> {
+/// Reaps untracked children in the background, as long as the runtime lives. From
+/// now on, a child whose end matters must be a [`TrackedChild`]. The runtime must be
+/// single-threaded.
+pub(in crate::cli) fn reap_untracked_children() -> io::Result<()> {
     let mut changes = unix::signal(SignalKind::child())?;
     tokio::spawn(async move {
         loop {
-            reap_strays();
+            reap_untracked_now();
             tokio::select! {
                 _ = changes.recv() => {}
-                () = LET_GO.notified() => {}
+                () = UNTRACKED.notified() => {}
             }
         }
     });
     Ok(())
 }
 
-/// Reaps those that have ended by now and that nobody waits for.
-pub(in crate::cli) fn reap_strays() {
+/// Reaps the untracked children that have ended.
+pub(in crate::cli) fn reap_untracked_now() {
     let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
     loop {
         let child = match waitid(Id::All, ended | WaitPidFlag::WNOWAIT) {
             Ok(WaitStatus::Exited(child, _) | WaitStatus::Signaled(child, ..)) => child,
             _ => return,
         };
-        // Those behind it are seen once it has been reaped.
-        if awaited().contains(&child.as_raw().unsigned_abs()) {
+        // The system returns the children behind a tracked one after its reaping.
+        if tracked().contains(&child.as_raw().unsigned_abs()) {
             return;
         }
         if waitpid(child, Some(WaitPidFlag::WNOHANG)).is_err() {

@@ -1,12 +1,12 @@
-//! What a command runs under: a lock, or the leadership of an election.
+//! Grant under which a command runs: a lock, or the leadership of an election.
 
 use leasehold_client::{Error, Guard, Leadership, Loss, Risk, Token};
 
 use leasehold_time::Moment;
 
-/// A right that lasts until its deadline, which moves while it is kept alive.
+/// Right with a deadline, which keep-alives move.
 pub(in crate::cli) trait Grant {
-    /// Words before its name in a sentence.
+    /// Words before the name in a sentence.
     const KIND: &'static str;
 
     fn name(&self) -> &str;
@@ -16,12 +16,12 @@ pub(in crate::cli) trait Grant {
     fn is_valid(&self) -> bool;
     async fn lost(&self) -> Loss;
     async fn at_risk(&self) -> Risk;
-    /// Waits until the daemon has confirmed it.
-    async fn give_up(self) -> Result<(), Error>;
+    /// Releases the grant, and waits for the daemon's response.
+    async fn release(self) -> Result<(), Error>;
 }
 
 macro_rules! grant {
-    ($kind:literal: $type:ident, given up by $give_up:ident) => {
+    ($kind:literal: $type:ident, released by $release:ident) => {
         impl Grant for $type {
             const KIND: &'static str = $kind;
 
@@ -53,12 +53,13 @@ macro_rules! grant {
                 Guard::at_risk(self).await
             }
 
-            async fn give_up(self) -> Result<(), Error> {
-                self.$give_up().await
+            async fn release(self) -> Result<(), Error> {
+                // The inherent method of the type.
+                <$type>::$release(self).await
             }
         }
     };
 }
 
-grant!("lock": Guard, given up by release);
-grant!("the leadership of": Leadership, given up by resign);
+grant!("lock": Guard, released by release);
+grant!("the leadership of": Leadership, released by resign);

@@ -1,23 +1,24 @@
-//! The command as a job: signals, stops, and its place at the terminal.
+//! Job control: signals, stops, and the terminal of the command.
 
 use std::io;
 
 use crate::cli::process::{self, Group, Signal, Terminal};
 
-/// The command's process group, and its place at the terminal.
+/// Process group of the command, and its terminal.
 #[derive(Debug)]
 pub(super) struct Job {
     group: Group,
     terminal: Option<Terminal>,
-    started: bool,
-    /// From when we stop with it until we are continued, and it with us.
-    stands_still: bool,
+    is_started: bool,
+    /// True from the stop of this process together with the command until both are
+    /// continued.
+    is_stopped: bool,
 }
 
 impl Job {
-    /// A command that is yet to be started.
+    /// Creates the job of a command that has not been started yet.
     pub(super) fn of(group: Group) -> Self {
-        Self { group, terminal: Terminal::of_session(), started: false, stands_still: false }
+        Self { group, terminal: Terminal::of_session(), is_started: false, is_stopped: false }
     }
 
     pub(super) const fn group(&self) -> Group {
@@ -25,44 +26,43 @@ impl Job {
     }
 
     pub(super) const fn is_started(&self) -> bool {
-        self.started
+        self.is_started
     }
 
-    /// Lets the command begin, now that it can't escape.
+    /// Starts the command. The watchdog must know its group by now.
     pub(super) fn start(&mut self) {
-        self.started = true;
-        self.go_on();
+        self.is_started = true;
+        self.resume();
     }
 
-    fn go_on(&mut self) {
-        self.stands_still = false;
-        // In a pipeline, the terminal may be needed by the next program, such
-        // as a pager; in a script, by the script. The command gets it if it
-        // asks.
+    fn resume(&mut self) {
+        self.is_stopped = false;
+        // In a pipeline or a script, another program may need the terminal, such as a
+        // pager. The command then gets it when it requests it.
         if process::is_interactive() {
-            self.hand_over_terminal();
+            self.give_terminal();
         }
         self.group.signal(Signal::SIGCONT);
     }
 
-    /// Passes a signal that we got on to the command.
-    pub(super) fn pass_on(&mut self, signal: Signal) -> io::Result<()> {
+    /// Forwards a signal to the command.
+    pub(super) fn forward(&mut self, signal: Signal) -> io::Result<()> {
         match signal {
-            // Would let it begin too early.
-            Signal::SIGCONT if !self.started => {}
-            Signal::SIGCONT => self.go_on(),
-            // Who sent this to the whole group has stopped the others already.
+            // Would start the command too early.
+            Signal::SIGCONT if !self.is_started => {}
+            Signal::SIGCONT => self.resume(),
+            // The sender has stopped the rest of this process's group as well.
             Signal::SIGTSTP => {
-                if self.started {
+                if self.is_started {
                     self.group.signal(signal);
-                    self.yield_terminal();
+                    self.prepare_stop();
                 }
                 process::stop_self()?;
             }
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT => {
                 self.group.signal(signal);
-                // Who stands still could not obey.
-                if self.started {
+                // A stopped process can't handle the signal.
+                if self.is_started {
                     self.group.signal(Signal::SIGCONT);
                 }
             }
@@ -71,25 +71,24 @@ impl Job {
         Ok(())
     }
 
-    /// When the terminal stops the command, our shell must see us stop. If
-    /// that lasts longer than the lock, the watchdog kills the command.
+    /// Handles a stop of the command. If the terminal stopped it, this process stops
+    /// too, so that the shell notices. If the stop lasts longer than the lock, the
+    /// watchdog kills the command.
     pub(super) fn on_stop(&mut self, signal: Signal) -> io::Result<()> {
         match signal {
-            // We have stood still since, and go on as soon as we have heard of
-            // it.
-            _ if self.stands_still => {}
-            // It wants the terminal.
-            Signal::SIGTTIN | Signal::SIGTTOU if self.hand_over_terminal() => {
+            // This process has stopped too, and its SIGCONT resumes the command.
+            _ if self.is_stopped => {}
+            // The command requests the terminal.
+            Signal::SIGTTIN | Signal::SIGTTOU if self.give_terminal() => {
                 self.group.signal(Signal::SIGCONT);
             }
             Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP if self.terminal.is_some() => {
-                self.yield_terminal();
+                self.prepare_stop();
                 process::stop_own_group()?;
             }
-            // Nobody has a terminal to give, and the rest of our group nothing
-            // to do with it.
+            // There is no terminal, so the rest of this process's group continues.
             Signal::SIGTTIN | Signal::SIGTTOU => {
-                self.stands_still = true;
+                self.is_stopped = true;
                 process::stop_self()?;
             }
             _ => {}
@@ -97,20 +96,20 @@ impl Job {
         Ok(())
     }
 
-    /// Before we stop.
-    fn yield_terminal(&mut self) {
-        self.stands_still = true;
+    /// Prepares for the stop of this process.
+    fn prepare_stop(&mut self) {
+        self.is_stopped = true;
         self.take_terminal_back();
     }
 
-    fn hand_over_terminal(&self) -> bool {
-        self.terminal.as_ref().is_some_and(|terminal| terminal.hand_to(self.group))
+    fn give_terminal(&self) -> bool {
+        self.terminal.as_ref().is_some_and(|terminal| terminal.give_to(self.group))
     }
 
-    /// Takes the terminal back, if the command has it.
+    /// Takes the terminal back if the command has it.
     pub(super) fn take_terminal_back(&self) {
         if let Some(terminal) = &self.terminal {
-            terminal.take_back(self.group);
+            terminal.take_from(self.group);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Starting the command, in two steps: a process of this program that stops
-//! itself at once, and becomes the command only when it is continued.
+//! Starts the command in two steps: a process of this program stops itself, and
+//! executes the command when it is continued.
 //!
-//! In between, the watchdog is told of its process group and the terminal is
-//! handed to it. So there is no moment at which the command runs and would
-//! outlive us, and none at which it reads a terminal that is not its own.
+//! In between, the watchdog receives the process group, and the group gets the
+//! terminal. The command therefore never runs without the watchdog, and never reads
+//! from a terminal that belongs to another group.
 
 use std::{
     ffi::OsString,
@@ -16,21 +16,21 @@ use super::Grant;
 use crate::cli::{
     exit::{CANNOT_RUN, Failure, NOT_FOUND},
     output::Output,
-    process::{self, Awaited},
+    process::{self, TrackedChild},
 };
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Launch {
     #[arg(long)]
     output: Output,
-    /// The process that continues this one
+    /// Process that continues this one
     parent: u32,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
 impl Launch {
-    /// Waits to be continued, and becomes the command.
+    /// Stops this process, and executes the command when it is continued.
     pub(in crate::cli) fn run(self) -> ExitCode {
         let output = self.output;
         self.become_command().unwrap_or_else(|failure| failure.report(output))
@@ -38,7 +38,7 @@ impl Launch {
 
     fn become_command(self) -> Result<ExitCode, Failure> {
         process::stop_self()?;
-        // The system continues a stopped process when its parent dies.
+        // The system also continues a stopped process when its parent dies.
         if process::parent() != self.parent {
             return Ok(ExitCode::FAILURE);
         }
@@ -55,18 +55,17 @@ impl Launch {
     }
 }
 
-/// A command, and what it sees besides its grant.
+/// Command with its additional environment.
 #[derive(Debug)]
 pub(in crate::cli) struct Program<'a> {
     pub(in crate::cli) command: &'a [OsString],
     pub(in crate::cli) environment: &'a [(&'static str, OsString)],
-    /// How it is told that it can't be run.
+    /// Format of the error if the command can't be run.
     pub(in crate::cli) output: Output,
 }
 
-/// Starts the process that will be the command, as the leader of a process
-/// group of its own.
-pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Awaited> {
+/// Starts the stopped process of the command, with the grant in its environment.
+pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<TrackedChild> {
     program.start(|command| {
         command
             .env("LEASEHOLD_LOCK", grant.name())
@@ -76,9 +75,12 @@ pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Awa
 }
 
 impl Program<'_> {
-    /// Starts the process that will be this, as the leader of a process group
-    /// of its own. It stops itself, and goes on when it is continued.
-    pub(in crate::cli) fn start(&self, set: impl FnOnce(&mut Command)) -> io::Result<Awaited> {
+    /// Starts a process that leads a new process group and stops itself. It executes
+    /// the program when it is continued.
+    pub(in crate::cli) fn start(
+        &self,
+        configure: impl FnOnce(&mut Command),
+    ) -> io::Result<TrackedChild> {
         let mut command = Command::new(process::this_program()?);
         command
             .arg0("leasehold")
@@ -87,8 +89,8 @@ impl Program<'_> {
             .arg("--")
             .args(self.command)
             .process_group(0);
-        set(&mut command);
+        configure(&mut command);
         command.envs(self.environment.iter().map(|(key, value)| (key, value)));
-        Ok(Awaited::new(command.spawn()?.id()))
+        Ok(TrackedChild::new(command.spawn()?.id()))
     }
 }

@@ -1,7 +1,7 @@
-//! Running a command under a grant: what `lock` and `elect` have in common.
+//! Runs a command under a grant, for `lock` and `elect`.
 //!
-//! The way: wait for the grant ([`wait`]), start the watchdog and the command
-//! ([`launch`]), run it under [`supervise`], give the grant back.
+//! Steps: wait for the grant ([`wait`]), start the watchdog and the command
+//! ([`launch`]), supervise it ([`supervise`]), release the grant.
 
 mod grant;
 mod job;
@@ -21,14 +21,14 @@ pub(super) use self::{
     grant::Grant,
     launch::{Launch, Program},
     notes::Notes,
-    status_line::{Seen, WaitTarget},
+    status_line::{WaitState, WaitTarget},
     supervise::{Cause, Ended, Held, RunOptions, Stop, Supervisor, code_of},
     wait::{Denied, Waiting, pause},
 };
 use super::process::{Signal, Signals};
 use leasehold_time::Moment;
 
-/// The signals that are passed on to the command.
+/// Signals that are forwarded to the command.
 pub(super) const FORWARDED_SIGNALS: [Signal; 8] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -40,77 +40,77 @@ pub(super) const FORWARDED_SIGNALS: [Signal; 8] = [
     Signal::SIGCONT,
 ];
 
-/// How long the daemon has at least to hear that we do not want the grant any
-/// more. If it does not, the session's ttl tells it.
+/// Minimum time for the daemon to confirm a release. An unconfirmed grant ends with
+/// the session TTL.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// As much of the command's name as is shown to others.
-const LONGEST_NAME_SHOWN: usize = 64;
+/// Maximum number of characters of the command in the client's name.
+const MAX_NAME_CHARS: usize = 64;
 
-/// What others are shown as the holder's program.
+/// Client name, as shown with the holder.
 pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
     let program = command.first().map(Path::new).and_then(Path::file_name);
     let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let program: String = program.chars().take(LONGEST_NAME_SHOWN).collect();
+    let program: String = program.chars().take(MAX_NAME_CHARS).collect();
     match program.as_str() {
         "" => format!("leasehold {subcommand}"),
         program => format!("leasehold {subcommand}: {program}"),
     }
 }
 
-/// How long a grant is valid after each sign of life, at most.
+/// Maximum validity of a grant after a keep-alive.
 pub(super) fn validity(client: &Client, grant: &impl Grant) -> Duration {
     let ttl = client.session().map(|session| session.ttl);
     ttl.unwrap_or_else(|| grant.deadline().remaining())
 }
 
-/// Gives the grant back, unless that takes until it is free anyway. Says
-/// whether a signal has asked us to end meanwhile.
-pub(super) async fn give_back(
+/// Releases the grant. Stops waiting for the response at the grant's deadline.
+/// Returns the signal that asked this process to exit in the meantime, if any.
+pub(super) async fn release(
     grant: impl Grant,
     signals: &mut Signals,
     notes: &Notes,
 ) -> Option<Signal> {
     let (subject, was_valid) = (wording::subject(&grant), grant.is_valid());
     let limit = grant.deadline().max(Moment::now() + RELEASE_TIMEOUT);
-    let not_given_back = |why: &dyn fmt::Display| {
+    let report_failure = |why: &dyn fmt::Display| {
         if was_valid {
-            notes.tell(format_args!(
+            notes.note(format_args!(
                 "failed to release {subject}: {why}; it expires with the session TTL"
             ));
         }
     };
-    // Those that came before were for the command: they do not keep the grant
-    // from being given back.
-    let before = signals.arrived().await.into_iter().find(|signal| wait::asks_to_end(*signal));
-    let mut answered = false;
-    let given_up = async {
-        let given_up = grant.give_up().await;
-        answered = true;
-        if let Err(error) = given_up {
+    // Earlier signals were for the command: they do not interrupt the release.
+    let arrived = signals.take_arrived().await;
+    let before = arrived.into_iter().find(|signal| wait::is_exit_signal(*signal));
+    let mut is_answered = false;
+    let released = async {
+        let released = grant.release().await;
+        is_answered = true;
+        if let Err(error) = released {
             // The client's message says when the lock expires.
             let why = match &error {
                 Error::Unavailable { .. } => "no response from the daemon".to_owned(),
                 error => error.to_string(),
             };
-            not_given_back(&why);
+            report_failure(&why);
         }
     };
-    let meanwhile = within(limit, signals, given_up).await;
-    if !answered {
-        not_given_back(&"no response from the daemon");
+    let during = run_until(limit, signals, released).await;
+    if !is_answered {
+        report_failure(&"no response from the daemon");
     }
-    before.or(meanwhile)
+    before.or(during)
 }
 
-/// Ends the session, unless the daemon does not hear it in time.
+/// Closes the session. Stops waiting after [`RELEASE_TIMEOUT`].
 pub(super) async fn close(client: &Client, signals: &mut Signals) {
-    within(Moment::now() + RELEASE_TIMEOUT, signals, client.close()).await;
+    run_until(Moment::now() + RELEASE_TIMEOUT, signals, client.close()).await;
 }
 
-/// Does `work`, but not for longer than that, nor when a signal asks us to
-/// end, which is returned.
-async fn within(
+/// Runs `work` until it ends, until `limit`, or until a signal asks this process to
+/// exit, which is returned.
+async fn run_until(
     limit: Moment,
     signals: &mut Signals,
     work: impl Future<Output = ()>,
@@ -119,11 +119,11 @@ async fn within(
         biased;
         () = work => None,
         () = leasehold_runtime::sleep_until(limit) => None,
-        signal = wait::asked_to_end(signals) => Some(signal),
+        signal = wait::exit_signal(signals) => Some(signal),
     }
 }
 
-/// A label from the command line.
+/// Parses a label of the command line.
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_have_a_key_and_a_value() {
+    fn labels_have_key_and_value() {
         assert_eq!(parse_label("job=a=b"), Ok(("job".to_owned(), "a=b".to_owned())));
         assert_eq!(parse_label("job="), Ok(("job".to_owned(), String::new())));
         assert!(parse_label("job").is_err());

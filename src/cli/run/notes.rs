@@ -1,8 +1,8 @@
-//! What `lock` and `elect` tell on standard error while they wait or hold.
+//! Notes of `lock` and `elect` on standard error.
 //!
-//! A terminal or a pipe may take nothing for as long as it likes. The grant is
-//! kept alive meanwhile, so another thread writes, and what does not fit into
-//! its queue is dropped.
+//! A terminal or a pipe may block for any time, and must not delay keep-alives. A
+//! separate thread therefore writes, and notes that do not fit into its queue are
+//! dropped.
 
 use std::{
     fmt,
@@ -16,13 +16,13 @@ use tokio::sync::oneshot;
 
 use crate::cli::{output::Output, palette::Palette, process};
 
-/// As much as may wait to be written.
-const LONGEST_QUEUE: usize = 64;
+/// Maximum number of unwritten entries.
+const QUEUE_CAPACITY: usize = 64;
 
-/// How long to wait for what has been told to be written.
-const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum time to wait for queued entries to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Standard error, which never makes us wait.
+/// Writer of standard error that never blocks its caller.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Notes {
     output: Output,
@@ -32,48 +32,48 @@ pub(in crate::cli) struct Notes {
 #[derive(Debug)]
 enum Entry {
     Text(String),
-    /// Everything before this has been written.
-    Mark(oneshot::Sender<()>),
+    /// Notified when all earlier entries have been written.
+    Flush(oneshot::Sender<()>),
 }
 
 impl Notes {
-    /// Begins to write. The thread ends with the process: nothing waits for it.
-    pub(in crate::cli) fn begin(output: Output) -> io::Result<Self> {
-        let (queue, entries) = sync_channel(LONGEST_QUEUE);
+    /// Starts the thread. It is not joined, and ends with the process.
+    pub(in crate::cli) fn start(output: Output) -> io::Result<Self> {
+        let (queue, entries) = sync_channel(QUEUE_CAPACITY);
         thread::Builder::new().name("notes".to_owned()).spawn(move || write_all(&entries))?;
         Ok(Self { output, queue })
     }
 
-    /// Tells something.
-    pub(in crate::cli) fn tell(&self, text: impl fmt::Display) {
-        self.write(self.output.noted(text, Palette::stderr(self.output)));
+    /// Writes a note.
+    pub(in crate::cli) fn note(&self, text: impl fmt::Display) {
+        self.write(self.output.note_line(text, Palette::stderr(self.output)));
     }
 
-    /// Writes `text` as it is.
+    /// Writes `text` unchanged.
     pub(super) fn write(&self, text: String) {
         let _ = self.queue.try_send(Entry::Text(text));
     }
 
-    /// Waits until everything is written, but not for long.
-    pub(in crate::cli) async fn written(&self) {
+    /// Waits until all entries are written, at most [`FLUSH_TIMEOUT`].
+    pub(in crate::cli) async fn flush(&self) {
         let (sender, written) = oneshot::channel();
-        if self.queue.try_send(Entry::Mark(sender)).is_ok() {
+        if self.queue.try_send(Entry::Flush(sender)).is_ok() {
             tokio::select! {
                 _ = written => {}
-                () = leasehold_runtime::sleep(WRITE_TIMEOUT) => {}
+                () = leasehold_runtime::sleep(FLUSH_TIMEOUT) => {}
             }
         }
     }
 }
 
 fn write_all(entries: &Receiver<Entry>) {
-    // Also keeps a terminal from stopping us for writing in the background.
+    // Includes SIGTTOU, which stops a background process that writes to a terminal.
     let _ = process::block_signals();
     for entry in entries {
         match entry {
-            // A note that can't be written changes nothing.
+            // Write errors are ignored.
             Entry::Text(text) => drop(io::stderr().write_all(text.as_bytes())),
-            Entry::Mark(sender) => drop(sender.send(())),
+            Entry::Flush(sender) => drop(sender.send(())),
         }
     }
 }

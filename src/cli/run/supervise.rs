@@ -1,4 +1,4 @@
-//! The command, from its start to its end, which the grant outlives.
+//! Supervises the command from its start to its end, while the grant is held.
 
 use std::{io, pin::pin, process::Stdio, time::Duration};
 
@@ -10,73 +10,72 @@ use super::{
     job::Job,
     kill_timer::{KillTimer, Order},
     launch,
-    wait::asks_to_end,
+    wait::is_exit_signal,
     wording,
 };
 use crate::cli::{
-    exit::FAILED, exit::Failure, output::length, process, process::ChildState, process::Group,
-    process::Signal, process::Signals, watchdog::Watchdog,
+    exit::FAILED, exit::Failure, output::short_duration, process, process::ChildState,
+    process::Group, process::Signal, process::Signals, watchdog::Watchdog,
 };
 use leasehold_time::{ClockPair, Moment};
 
-/// How long to wait for killed processes to be gone. The system may hold one
-/// back for longer, such as in a call to a device.
+/// Maximum time to wait for killed processes to end. A blocked system call, such as
+/// to a device, may delay the end for longer.
 const KILL_WAIT: Duration = Duration::from_millis(500);
 
-/// What becomes of the command when its grant is lost.
+/// Action of `lock` and `elect` after a loss, for messages.
 const STOPPED: Option<&str> = Some("stopped the command");
 
-/// How the command ended.
+/// End of a command.
 #[derive(Debug)]
 pub(in crate::cli) enum Ended {
-    /// By itself while the grant stood, with this exit code.
+    /// Exited while the grant was valid, without a request, with this exit code.
     Exited(u8),
-    /// While the grant stood, after it was asked to.
-    Stopped { why: Stop, code: u8 },
-    /// Because the grant was lost, or after that.
+    /// Exited while the grant was valid, after a request.
+    Stopped { stop: Stop, code: u8 },
+    /// Stopped because of a loss, or exited after it.
     Lost(Cause),
 }
 
-/// Why a command was asked to end although its grant stood.
+/// Reason to stop a command while its grant is valid.
 #[derive(Debug, Clone)]
 pub(in crate::cli) enum Stop {
-    /// We got this signal, and it too.
+    /// This process received the signal and forwarded it.
     Signal(Signal),
-    /// The grant is wanted back.
-    Asked(Cause),
-    /// It does not do its work.
+    /// The daemon requested a release.
+    Requested(Cause),
+    /// The command is unhealthy or stuck.
     Unhealthy(String),
 }
 
 /// End of a grant that was held without a command.
 #[derive(Debug)]
 pub(in crate::cli) enum Held {
-    /// By a signal, while the grant was valid.
+    /// A signal, while the grant was valid.
     Interrupted,
-    /// By a loss, or because it can't be kept alive.
+    /// A loss, or missing keep-alives.
     Lost(Cause),
 }
 
-/// Why a grant ended, or will.
+/// Cause of a grant's end, or of its expected end.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Cause {
     pub(in crate::cli) reason: Option<Reason>,
     pub(in crate::cli) message: String,
-    /// Operator who ended it, if one did.
+    /// Operator that ended it, if any.
     pub(in crate::cli) operator: Option<Operator>,
 }
 
-/// What is agreed for one run of a command.
+/// Parameters of one run of a command.
 #[derive(Debug)]
 pub(in crate::cli) struct RunOptions<'a> {
-    /// How long the grant is valid after each sign of life, at most.
+    /// Maximum validity of the grant after a keep-alive.
     pub(in crate::cli) validity: Duration,
-    /// When the grant is lost however alive we are.
+    /// Time after which the grant ends despite keep-alives.
     pub(in crate::cli) max_hold_time: Option<Duration>,
-    /// Set if the command is to run only as long as its grant is wanted: it is
-    /// asked to end when the grant is wanted back, and killed if that takes
-    /// longer than agreed there, or this long after any other request to end;
-    /// and nothing of its group stays. Otherwise its end is its own affair.
+    /// Time from SIGTERM to SIGKILL. If set, the command is also stopped when the
+    /// daemon requests a release, with the timeout of that request, and its process
+    /// group is killed at the end. If `None`, the command itself decides when to exit.
     pub(in crate::cli) drain_timeout: Option<Duration>,
     pub(in crate::cli) notes: &'a Notes,
 }
@@ -90,20 +89,20 @@ pub(in crate::cli) struct Supervisor<'a, G> {
     kill_timer: KillTimer,
     ends_at: Option<(Moment, Duration)>,
     loss: Option<Loss>,
-    /// What the daemon has warned of last, and when the grant was to end of it.
+    /// Last warning of the daemon, and the announced end of the grant.
     risk: Option<(Cause, Moment)>,
     cause: Option<Cause>,
     stop: Option<Stop>,
 }
 
 impl<'a, G: Grant> Supervisor<'a, G> {
-    /// For a grant that has just begun.
+    /// Creates the supervisor of a new grant.
     pub(in crate::cli) fn new(grant: &'a G, options: &RunOptions<'a>) -> Self {
         Self {
             grant,
             notes: options.notes,
             drain_timeout: options.drain_timeout,
-            kill_timer: KillTimer::over(options.validity),
+            kill_timer: KillTimer::new(options.validity),
             ends_at: options.max_hold_time.map(|limit| (Moment::now() + limit, limit)),
             loss: None,
             risk: None,
@@ -112,47 +111,46 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
     }
 
-    /// Starts the command and stays with it to its end. What comes out of
-    /// `unhealthy` is why it has to end before.
+    /// Runs the command to its end. `unhealthy` returns the reason to stop it early.
     pub(in crate::cli) async fn run(
         &mut self,
         program: &Program<'_>,
         unhealthy: impl Future<Output = String>,
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
-        // Before there are children, so that no change is missed.
+        // Before the first child, so that no change is missed.
         let mut changes = unix::signal(SignalKind::child())?;
         let watchdog = Watchdog::start(program.output, Stdio::inherit()).await;
-        let mut watchdog = watchdog.map_err(cannot("start the keeper"))?;
+        let mut watchdog = watchdog.map_err(cannot("start the watchdog"))?;
         let known = ClockPair::now();
-        let kill_at = self.kill_timer.watchdog_kills_at(self.grant.deadline());
-        let told = watchdog.kill_at(kill_at, known);
-        told.map_err(cannot("tell the keeper, so the command was not run"))?;
+        let kill_at = self.kill_timer.watchdog_kill_at(self.grant.deadline());
+        let sent = watchdog.kill_at(kill_at, known);
+        sent.map_err(cannot("reach the watchdog, so the command was not run"))?;
         let child = launch::start(self.grant, program).map_err(cannot("start the command"))?;
         let Some(group) = Group::of(child.id()) else {
             let error = io::Error::other("it has no process group");
             return Err(cannot("start the command")(error));
         };
         let mut job = Job::of(group);
-        let ended = self.stay(&mut job, &mut watchdog, &mut changes, signals, unhealthy).await;
+        let ended = self.supervise(&mut job, &mut watchdog, &mut changes, signals, unhealthy).await;
         if self.drain_timeout.is_some() || !matches!(ended, Ok(Ended::Exited(_))) {
             group.signal(Signal::SIGKILL);
         }
         if ended.is_err() {
-            self.bury(group, &mut changes).await;
+            self.wait_for_end(group, &mut changes).await;
         }
         job.take_terminal_back();
-        watchdog.farewell();
+        watchdog.finish();
         drop(child);
         if self.drain_timeout.is_some() {
-            vanished(group).await;
+            wait_until_empty(group).await;
         }
         ended
     }
 
     /// Holds the grant without a command, until a signal asks this process to end.
-    /// Reports a loss as early as a command would get SIGTERM, so that whoever
-    /// depends on this process has the same time to stop.
+    /// Reports a loss as early as a command would get SIGTERM, so that processes that
+    /// depend on this one have the same time to stop.
     pub(in crate::cli) async fn hold(&mut self, signals: &mut Signals) -> Result<Held, Failure> {
         loop {
             let (deadline, now) = (self.grant.deadline(), Moment::now());
@@ -166,7 +164,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                 () = sleep_until(next) => {}
                 signal = signals.next() => match signal {
                     Signal::SIGTSTP => process::stop_self()?,
-                    signal if asks_to_end(signal) => return Ok(Held::Interrupted),
+                    signal if is_exit_signal(signal) => return Ok(Held::Interrupted),
                     _ => {}
                 },
                 risk = self.grant.at_risk() => self.warn(risk, false),
@@ -174,7 +172,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
     }
 
-    /// The signal that asked us to end, if one did.
+    /// Returns the signal that asked this process to exit, if any.
     pub(in crate::cli) const fn interrupted(&self) -> Option<Signal> {
         match self.stop {
             Some(Stop::Signal(signal)) => Some(signal),
@@ -182,23 +180,23 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
     }
 
-    /// Waits until a killed command is dead, so that the lock outlives it.
-    async fn bury(&self, group: Group, changes: &mut unix::Signal) {
-        let dead = async {
+    /// Waits until a killed command has ended, so that the lock outlives it.
+    async fn wait_for_end(&self, group: Group, changes: &mut unix::Signal) {
+        let ended = async {
             while let Ok(ChildState::Running | ChildState::Stopped(_)) =
-                process::look_at(group.id())
+                process::poll_child(group.id())
             {
                 changes.recv().await;
             }
         };
         tokio::select! {
             biased;
-            () = dead => {}
+            () = ended => {}
             () = leasehold_runtime::sleep_until(self.grant.deadline()) => {}
         }
     }
 
-    async fn stay(
+    async fn supervise(
         &mut self,
         job: &mut Job,
         watchdog: &mut Watchdog,
@@ -213,10 +211,10 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             if let Some(order) = self.kill_timer.on(deadline, self.loss.is_some(), now) {
                 self.carry_out(order, job, now);
             }
-            if self.kill_timer.keeps() {
-                // A watchdog that can't be told is left with an earlier moment,
-                // or has ended, which is noticed below.
-                let _ = watchdog.kill_at(self.kill_timer.watchdog_kills_at(deadline), known);
+            if self.kill_timer.follows_deadline() {
+                // On an error, the watchdog keeps an earlier time, or has ended, which is
+                // detected below.
+                let _ = watchdog.kill_at(self.kill_timer.watchdog_kill_at(deadline), known);
             }
             let next = self.kill_timer.next(deadline, now);
             tokio::select! {
@@ -224,60 +222,60 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                 loss = self.grant.lost(), if self.loss.is_none() => self.loss = Some(loss),
                 () = sleep_until(next) => {}
                 _ = changes.recv() => {
-                    if let Some(ended) = self.look_at_children(job, watchdog)? {
+                    if let Some(ended) = self.check_children(job, watchdog)? {
                         return Ok(ended);
                     }
                 }
                 signal = signals.next() => {
-                    job.pass_on(signal).map_err(cannot("stand still"))?;
+                    job.forward(signal).map_err(cannot("stop this process"))?;
                     self.on_signal(signal);
                 }
-                risk = self.grant.at_risk(), if self.kill_timer.keeps() => self.on_risk(risk, job),
-                why = &mut unhealthy, if self.stop.is_none() && self.kill_timer.keeps() => {
-                    self.on_unhealthy(why, job);
+                risk = self.grant.at_risk(), if self.kill_timer.follows_deadline() => self.on_risk(risk, job),
+                reason = &mut unhealthy, if self.stop.is_none() && self.kill_timer.follows_deadline() => {
+                    self.on_unhealthy(reason, job);
                 }
             }
         }
     }
 
-    /// The command has got it too.
+    /// Handles a signal that was forwarded to the command.
     fn on_signal(&mut self, signal: Signal) {
-        if let Some(limit) = self.drain_timeout.filter(|_| asks_to_end(signal)) {
+        if let Some(limit) = self.drain_timeout.filter(|_| is_exit_signal(signal)) {
             self.kill_timer.drain(Moment::now() + limit);
-            // The last word, whatever else it was asked to end for.
+            // Takes precedence over any other reason.
             self.stop = Some(Stop::Signal(signal));
         }
     }
 
     fn on_risk(&mut self, risk: Risk, job: &Job) {
-        let wanted_back = matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown);
-        let is_terminated = wanted_back && self.drain_timeout.is_some();
+        let is_release_request = matches!(risk.reason, Reason::StepDown | Reason::ShuttingDown);
+        let is_terminated = is_release_request && self.drain_timeout.is_some();
         self.warn(risk, is_terminated);
         if is_terminated && let Some((cause, ends_at)) = self.risk.clone() {
-            // Before it is taken from us, but not before what we have been
-            // promised is over.
-            let taken_at = ends_at.max(self.grant.deadline());
-            self.ask_to_end(job, taken_at - self.kill_timer.margin());
-            self.stop.get_or_insert(Stop::Asked(cause));
+            // At the announced end of the grant, but not before the deadline that the
+            // daemon has confirmed.
+            let ends_at = ends_at.max(self.grant.deadline());
+            self.terminate_before(ends_at - self.kill_timer.kill_margin(), job);
+            self.stop.get_or_insert(Stop::Requested(cause));
         }
     }
 
     /// Reports a warning and keeps it for the explanation of a loss.
     fn warn(&mut self, risk: Risk, is_terminated: bool) {
-        self.notes.tell(wording::warning(self.grant, &risk, is_terminated));
+        self.notes.note(wording::warning(self.grant, &risk, is_terminated));
         let ends_at = Moment::now() + risk.ends_in;
         let message = wording::risk(&risk);
         let cause = Cause { reason: Some(risk.reason), message, operator: risk.operator };
         self.risk = Some((cause, ends_at));
     }
 
-    fn on_unhealthy(&mut self, why: String, job: &Job) {
-        self.notes.tell(format_args!("{why}; sent SIGTERM"));
-        self.ask_to_end(job, Moment::now() + self.drain_timeout.unwrap_or_default());
-        self.stop.get_or_insert(Stop::Unhealthy(why));
+    fn on_unhealthy(&mut self, reason: String, job: &Job) {
+        self.notes.note(format_args!("{reason}; sent SIGTERM"));
+        self.terminate_before(Moment::now() + self.drain_timeout.unwrap_or_default(), job);
+        self.stop.get_or_insert(Stop::Unhealthy(reason));
     }
 
-    fn ask_to_end(&mut self, job: &Job, kill_at: Moment) {
+    fn terminate_before(&mut self, kill_at: Moment, job: &Job) {
         if self.kill_timer.drain(kill_at) {
             terminate(job);
         }
@@ -293,20 +291,21 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         }
     }
 
-    fn look_at_children(
+    fn check_children(
         &self,
         job: &mut Job,
         watchdog: &mut Watchdog,
     ) -> Result<Option<Ended>, Failure> {
-        let state = process::look_at(job.group().id()).map_err(cannot("look after the command"))?;
+        let state =
+            process::poll_child(job.group().id()).map_err(cannot("supervise the command"))?;
         let code = match state {
             ChildState::Exited(code) => Some(u8::try_from(code).unwrap_or(u8::MAX)),
             ChildState::Killed(signal) => Some(code_of(signal)),
             ChildState::Stopped(Signal::SIGSTOP) if !job.is_started() => {
                 watchdog
                     .watch_over(job.group())
-                    .map_err(cannot("tell the keeper, so the command was not run"))?;
-                // It may have taken long to get here.
+                    .map_err(cannot("reach the watchdog, so the command was not run"))?;
+                // The start may have been slow.
                 if self.is_held() {
                     job.start();
                 } else {
@@ -315,12 +314,12 @@ impl<'a, G: Grant> Supervisor<'a, G> {
                 None
             }
             ChildState::Stopped(_) if !job.is_started() => {
-                // It has yet to stop itself.
+                // Another signal stopped it before its own SIGSTOP.
                 job.group().signal(Signal::SIGCONT);
                 None
             }
             ChildState::Stopped(signal) => {
-                job.on_stop(signal).map_err(cannot("stand still"))?;
+                job.on_stop(signal).map_err(cannot("stop this process"))?;
                 None
             }
             ChildState::Running => None,
@@ -328,7 +327,7 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         match code {
             Some(code) if self.is_held() => {
                 return Ok(Some(match self.stop.clone() {
-                    Some(why) => Ended::Stopped { why, code },
+                    Some(stop) => Ended::Stopped { stop, code },
                     None => Ended::Exited(code),
                 }));
             }
@@ -339,10 +338,11 @@ impl<'a, G: Grant> Supervisor<'a, G> {
             }
             None => {}
         }
-        let watchdog_ended = watchdog.has_just_ended().map_err(cannot("look after the keeper"))?;
+        let watchdog_ended = watchdog.take_end().map_err(cannot("supervise the watchdog"))?;
         if watchdog_ended && self.is_held() {
-            self.notes.tell(
-                "the keeper ended: if this process dies too, the command will outlive its grant",
+            self.notes.note(
+                "the watchdog process ended: if this process dies too, the command may outlive its \
+                 grant",
             );
         }
         Ok(None)
@@ -352,46 +352,47 @@ impl<'a, G: Grant> Supervisor<'a, G> {
         self.cause.is_none() && self.grant.is_valid()
     }
 
-    /// Explains the end of the grant. `then` is what was done about it.
-    fn explain(&self, now: Moment, then: Option<&str>) -> Cause {
+    /// Explains the end of the grant. `action` is what this process did about it.
+    fn explain(&self, now: Moment, action: Option<&str>) -> Cause {
         let subject = wording::subject(self.grant);
-        let with = |sentence: String, then: Option<&str>| match then {
-            Some(then) => format!("{sentence}; {then}"),
+        let with = |sentence: String, action: Option<&str>| match action {
+            Some(action) => format!("{sentence}; {action}"),
             None => sentence,
         };
         if let Some(loss) = &self.loss {
-            let message = with(wording::lost(self.grant, loss), then);
+            let message = with(wording::lost(self.grant, loss), action);
             let operator = loss.operator.clone();
             return Cause { reason: Some(loss.reason), message, operator };
         }
         let deadline = self.grant.deadline();
         let left = deadline.since(now);
         match self.ends_at {
-            // The daemon began to count a little earlier than we did.
-            Some((ends_at, limit)) if deadline + self.kill_timer.early() >= ends_at => {
+            // The daemon's time started slightly earlier than ours.
+            Some((ends_at, limit)) if deadline + self.kill_timer.terminate_lead() >= ends_at => {
                 let limit = humantime::format_duration(limit);
-                let sentence = format!("lost {subject}: its maximum hold time of {limit} is over");
+                let sentence =
+                    format!("lost {subject}: its maximum hold time of {limit} has elapsed");
                 let reason = Some(Reason::MaxHoldTime);
-                Cause { reason, message: with(sentence, then), operator: None }
+                Cause { reason, message: with(sentence, action), operator: None }
             }
             _ if left.is_zero() => {
                 let sentence = format!(
                     "lost {subject}: its deadline passed while this process or the machine was \
                      paused"
                 );
-                let message = with(sentence, then.map(|_| "killed the command"));
+                let message = with(sentence, action.map(|_| "killed the command"));
                 Cause { reason: Some(Reason::Expired), message, operator: None }
             }
             _ => {
-                // A warning is over once the grant lasts longer.
+                // A warning is obsolete once the deadline has moved past it.
                 let warned = self.risk.as_ref().filter(|(_, ends_at)| deadline <= *ends_at);
                 let silent = "no keep-alive response from the daemon";
                 let (reason, why, operator) = warned
                     .map_or((Some(Reason::Expired), silent, None), |(cause, _)| {
                         (cause.reason, cause.message.as_str(), cause.operator.clone())
                     });
-                let sentence = format!("{subject} expires in {}: {why}", length(left));
-                Cause { reason, message: with(sentence, then), operator }
+                let sentence = format!("{subject} expires in {}: {why}", short_duration(left));
+                Cause { reason, message: with(sentence, action), operator }
             }
         }
     }
@@ -400,18 +401,18 @@ impl<'a, G: Grant> Supervisor<'a, G> {
 fn terminate(job: &Job) {
     if job.is_started() {
         job.group().signal(Signal::SIGTERM);
-        // Who stands still could not obey.
+        // A stopped process can't handle the signal.
         job.group().signal(Signal::SIGCONT);
     } else {
         job.group().signal(Signal::SIGKILL);
     }
 }
 
-/// Waits until a killed group has no members any more, for a short time.
-async fn vanished(group: Group) {
+/// Waits until a killed group is empty, at most [`KILL_WAIT`].
+async fn wait_until_empty(group: Group) {
     let limit = Moment::now() + KILL_WAIT;
     loop {
-        process::reap_strays();
+        process::reap_untracked_now();
         if group.is_gone() || limit.has_passed() {
             return;
         }
@@ -419,12 +420,12 @@ async fn vanished(group: Group) {
     }
 }
 
-/// What failed, for people.
+/// Adds the failed action to an I/O error.
 fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
     move |error| Failure::new(FAILED, "io", format_args!("can't {what}: {error}"))
 }
 
-/// As shells say it.
+/// Exit code for a signal, as in shells.
 pub(in crate::cli) fn code_of(signal: Signal) -> u8 {
     u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)
 }

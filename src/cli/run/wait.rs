@@ -1,4 +1,4 @@
-//! Waiting for the grant.
+//! Waits for a grant.
 
 use std::{pin::pin, time::Duration};
 
@@ -7,34 +7,34 @@ use tokio::sync::watch;
 
 use super::{
     notes::Notes,
-    status_line::{self, Seen, StatusLine, WaitTarget},
+    status_line::{self, StatusLine, WaitState, WaitTarget},
 };
 use crate::cli::{output::Output, process, process::Signal, process::Signals};
 use leasehold_time::Moment;
 
-/// How often the waiting time is shown anew.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval at which the status line is rewritten.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why there is no grant.
+/// End of a wait without a grant.
 #[derive(Debug)]
 pub(in crate::cli) enum Denied {
-    /// It was not granted.
+    /// The request was refused.
     Refused(Box<Error>),
-    /// A signal asked us to end.
+    /// A signal asked this process to exit.
     Interrupted(Signal),
 }
 
-/// A wait, shown to people.
+/// Wait with a status line.
 #[derive(Debug)]
 pub(in crate::cli) struct Waiting<'a> {
     target: WaitTarget<'a>,
     limit: Option<Duration>,
-    began: Moment,
+    start: Moment,
     line: StatusLine,
 }
 
 impl<'a> Waiting<'a> {
-    /// Begins now. `limit` is only shown.
+    /// Starts a wait. `limit` is only printed.
     pub(in crate::cli) fn new(
         target: WaitTarget<'a>,
         limit: Option<Duration>,
@@ -45,20 +45,20 @@ impl<'a> Waiting<'a> {
             Output::Text => StatusLine::on_stderr(notes),
             Output::Json => StatusLine::disabled(notes),
         };
-        Self { target, limit, began: Moment::now(), line }
+        Self { target, limit, start: Moment::now(), line }
     }
 
-    /// Whether anybody sees the news.
-    pub(in crate::cli) const fn is_shown(&self) -> bool {
+    /// Returns whether the status line is printed.
+    pub(in crate::cli) const fn is_visible(&self) -> bool {
         self.line.is_enabled()
     }
 
-    /// Waits until the grant is given or refused, or a signal ends the wait;
-    /// then the request is taken back.
-    pub(in crate::cli) async fn until<T>(
+    /// Waits until the request is granted or refused, or a signal ends the wait. The
+    /// request is then canceled.
+    pub(in crate::cli) async fn wait_for<T>(
         mut self,
         granted: impl Future<Output = Result<T, Error>>,
-        mut news: watch::Receiver<Seen>,
+        mut updates: watch::Receiver<WaitState>,
         signals: &mut Signals,
     ) -> Result<T, Denied> {
         let mut granted = pin!(granted);
@@ -73,31 +73,32 @@ impl<'a> Waiting<'a> {
                     self.line.clear().await;
                     on_signal(signal)?;
                 }
-                Ok(()) = news.changed() => {}
-                () = leasehold_runtime::sleep(TICK), if self.line.is_enabled() => {}
+                Ok(()) = updates.changed() => {}
+                () = leasehold_runtime::sleep(REFRESH_INTERVAL), if self.line.is_enabled() => {}
             }
-            self.show(&news.borrow_and_update());
+            self.update(&updates.borrow_and_update());
         }
     }
 
-    fn show(&mut self, seen: &Seen) {
+    fn update(&mut self, state: &WaitState) {
         let now = Moment::now();
-        let waited = now.since(self.began);
-        self.line.show(&status_line::text(&self.target, seen, waited, self.limit, now));
+        let waited = now.since(self.start);
+        self.line.update(&status_line::text(&self.target, state, waited, self.limit, now));
     }
 }
 
-/// Waits for this long, unless a signal asks us to end.
-pub(in crate::cli) async fn pause(length: Duration, signals: &mut Signals) -> Result<(), Signal> {
+/// Waits for `delay`, unless a signal asks this process to exit.
+pub(in crate::cli) async fn pause(delay: Duration, signals: &mut Signals) -> Result<(), Signal> {
     tokio::select! {
         biased;
-        signal = asked_to_end(signals) => Err(signal),
-        () = leasehold_runtime::sleep(length) => Ok(()),
+        signal = exit_signal(signals) => Err(signal),
+        () = leasehold_runtime::sleep(delay) => Ok(()),
     }
 }
 
-/// Until a signal asks us to end. Other signals have nobody to go to.
-pub(super) async fn asked_to_end(signals: &mut Signals) -> Signal {
+/// Waits until a signal asks this process to exit. Signals for the command are
+/// ignored, because it does not run.
+pub(super) async fn exit_signal(signals: &mut Signals) -> Signal {
     loop {
         if let Err(Denied::Interrupted(signal)) = on_signal(signals.next().await) {
             return signal;
@@ -105,17 +106,17 @@ pub(super) async fn asked_to_end(signals: &mut Signals) -> Signal {
     }
 }
 
-/// Whether this signal asks a process to end.
-pub(super) const fn asks_to_end(signal: Signal) -> bool {
+/// Returns whether this signal asks a process to exit.
+pub(super) const fn is_exit_signal(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
 fn on_signal(signal: Signal) -> Result<(), Denied> {
     match signal {
-        // If it can't be stopped, it waits on.
+        // A failed stop is ignored.
         Signal::SIGTSTP => drop(process::stop_self()),
-        signal if asks_to_end(signal) => return Err(Denied::Interrupted(signal)),
-        // The others are for the command, which does not run.
+        signal if is_exit_signal(signal) => return Err(Denied::Interrupted(signal)),
+        // For the command, which does not run.
         _ => {}
     }
     Ok(())

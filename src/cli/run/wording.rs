@@ -1,16 +1,16 @@
-//! Sentences about the end of a grant. Each says object, event and cause once.
+//! Sentences about the end of a grant: object, event and cause.
 
 use leasehold_client::{Loss, Operator, Reason, Risk};
 
 use super::Grant;
-use crate::cli::output::{length, lock_name};
+use crate::cli::output::{lock_name, short_duration};
 
-/// A grant as the object of a sentence: `lock "orders"`.
+/// Grant as the subject of a sentence: `lock "orders"`.
 pub(super) fn subject<G: Grant>(grant: &G) -> String {
     format!("{} {}", G::KIND, lock_name(grant.namespace(), grant.name()))
 }
 
-/// What happened to a lost grant.
+/// Explanation of a lost grant.
 pub(super) fn lost<G: Grant>(grant: &G, loss: &Loss) -> String {
     let subject = subject(grant);
     match (loss.reason, &loss.operator) {
@@ -18,7 +18,7 @@ pub(super) fn lost<G: Grant>(grant: &G, loss: &Loss) -> String {
             format!("{subject} was broken by {by} ({reason:?})")
         }
         (Reason::StepDown, Some(operator)) => {
-            format!("lost {subject}: {}, and the time for it is over", step_down(operator))
+            format!("lost {subject}: {}, and the time to do so is over", step_down(operator))
         }
         (Reason::Expired, _) => {
             format!("lost {subject}: its deadline passed without a keep-alive response")
@@ -41,9 +41,9 @@ pub(super) fn risk(risk: &Risk) -> String {
     }
 }
 
-/// A warning, with what was done about it.
+/// Warning, with the action that was taken.
 pub(super) fn warning<G: Grant>(grant: &G, risk: &Risk, is_terminated: bool) -> String {
-    let (subject, left) = (subject(grant), length(risk.ends_in));
+    let (subject, left) = (subject(grant), short_duration(risk.ends_in));
     match (risk.reason, &risk.operator) {
         (Reason::StepDown, Some(Operator { by, reason })) => {
             let name = lock_name(grant.namespace(), grant.name());
@@ -57,7 +57,7 @@ pub(super) fn warning<G: Grant>(grant: &G, risk: &Risk, is_terminated: bool) -> 
             format!("the daemon is shutting down; sent SIGTERM, {subject} ends in {left}")
         }
         (Reason::ShuttingDown, _) => {
-            format!("the daemon is shutting down; {subject} ends in {left} at the latest")
+            format!("the daemon is shutting down; {subject} ends within {left}")
         }
         (Reason::StoreUnavailable, _) => format!(
             "{subject} is at risk: lease renewals are failing; it will be lost in {left} unless \

@@ -1,4 +1,4 @@
-//! What `lock` tells its watchdog: one message per line.
+//! Messages from `lock` to its watchdog, one per line.
 
 use std::{
     fmt,
@@ -7,10 +7,10 @@ use std::{
 
 use leasehold_time::{ClockPair, Moment};
 
-/// A message to the watchdog.
+/// Message to the watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Message {
-    /// The group to watch over has this leader.
+    /// Process ID of the leader of the group to watch.
     Group(u32),
     /// Time at which to kill the group, and both clocks of the machine when the
     /// sender last knew that time to be right. A wall clock that has advanced
@@ -18,11 +18,11 @@ pub(in crate::cli) enum Message {
     KillAt {
         /// On the boot-time clock.
         at: Moment,
-        /// Read before `at` was computed.
+        /// Both clocks, read before `at` was computed.
         known: ClockPair,
     },
-    /// The command has ended; there is nothing to watch over any more.
-    Farewell,
+    /// The command has ended; the watchdog can exit.
+    Finish,
 }
 
 impl fmt::Display for Message {
@@ -36,18 +36,18 @@ impl fmt::Display for Message {
                 let (at, boot) = (since_boot(*at).as_nanos(), since_boot(known.at()).as_nanos());
                 writeln!(f, "kill-at {at} {boot} {}", wall.as_nanos())
             }
-            Self::Farewell => writeln!(f, "farewell"),
+            Self::Finish => writeln!(f, "finish"),
         }
     }
 }
 
 impl Message {
-    /// Reads a line, without its end: exactly what is written.
+    /// Parses a line without its line feed. Accepts only the exact output of `Display`.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let message = match line.split_once(' ') {
             Some(("group", leader)) => leader.parse().ok().map(Self::Group),
             Some(("kill-at", times)) => kill_at(times),
-            None if line == "farewell" => Some(Self::Farewell),
+            None if line == "finish" => Some(Self::Finish),
             _ => None,
         };
         message.filter(|message| message.to_string().strip_suffix('\n') == Some(line))
@@ -67,15 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_the_pipe() {
+    fn messages_round_trip() {
         let at = Moment::from_boot(Duration::from_nanos(12_345_678_901));
         let wall = UNIX_EPOCH + Duration::from_nanos(1_789_000_000_123_456_789);
         let known = ClockPair::new(Moment::from_boot(Duration::from_nanos(12_000_000_001)), wall);
-        for message in [Message::Group(712), Message::KillAt { at, known }, Message::Farewell] {
+        for message in [Message::Group(712), Message::KillAt { at, known }, Message::Finish] {
             let line = message.to_string();
             assert_eq!(Message::parse(line.strip_suffix('\n').unwrap()), Some(message));
         }
-        for garbage in [
+        for invalid in [
             "",
             "group",
             "group x",
@@ -83,9 +83,9 @@ mod tests {
             "kill-at ",
             "kill-at 1",
             "kill-at 1 2 3 4",
-            "farewell now",
+            "finish now",
         ] {
-            assert_eq!(Message::parse(garbage), None, "{garbage:?}");
+            assert_eq!(Message::parse(invalid), None, "{invalid:?}");
         }
     }
 }
@@ -97,8 +97,8 @@ mod fuzz {
     use super::*;
 
     #[test]
-    fn lines_are_read_exactly_or_not_at_all() {
-        Fuzz::new("keeper-message").words(&["group ", "kill-at ", "farewell", "+"]).run(|input| {
+    fn lines_are_parsed_exactly_or_refused() {
+        Fuzz::new("keeper-message").words(&["group ", "kill-at ", "finish", "+"]).run(|input| {
             let line = String::from_utf8_lossy(input);
             match Message::parse(&line) {
                 Some(message) => {

@@ -1,15 +1,14 @@
-//! The watchdog: a second process beside `lock` or `elect` that makes the command
-//! die with its grant, also if the first was stopped or killed. `lock` stands
-//! for both here.
+//! Watchdog: a second process that kills the command before the grant ends, even if
+//! `lock` or `elect` was stopped or killed. `lock` stands for both here.
 //!
-//! `lock` tells it each new deadline through a pipe. The watchdog kills the
-//! command's process group when the last of them is reached; if the pipe ends
-//! without a farewell, it asks the group to end first.
+//! `lock` sends each new time of the kill through a pipe. The watchdog kills the
+//! command's process group at the last time it received. If the pipe closes without a
+//! final message, it sends SIGTERM first.
 //!
-//! Each deadline comes with a reading of both clocks. A machine that was paused
-//! from outside may resume with a boot-time clock that missed the pause. The
-//! difference then shows on the wall clock, and the kill comes that much earlier,
-//! as the client's own deadline does.
+//! Each message has a reading of both clocks. A machine that was paused from outside
+//! may resume with a boot-time clock that missed the pause. The wall clock has then
+//! jumped, and the kill is brought forward by that jump, as is the client's own
+//! deadline.
 
 mod handle;
 mod message;
@@ -32,25 +31,25 @@ use leasehold_time::ClockPair;
 
 /// Runs as the watchdog.
 pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
-    // Whoever ends everything at once, such as a terminal or a supervisor,
-    // must not end the watchdog before the command.
+    // A signal to all processes, as from a terminal or a supervisor, must not end the
+    // watchdog before the command.
     process::block_signals()?;
-    Builder::new_current_thread().enable_all().build()?.block_on(keep(output))
+    Builder::new_current_thread().enable_all().build()?.block_on(watch(output))
 }
 
-async fn keep(output: Output) -> Result<ExitCode, Failure> {
+async fn watch(output: Output) -> Result<ExitCode, Failure> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let pipe = Receiver::from_owned_fd(stdin)
-        .map_err(|_| Failure::new(USAGE, "usage", "keeper is started by `leasehold lock`"))?;
-    let mut lines = Lines { pipe, begun: Vec::new(), ended: false };
+        .map_err(|_| Failure::new(USAGE, "usage", "watchdog is started by `leasehold lock`"))?;
+    let mut lines = Lines { pipe, buffer: Vec::new(), is_closed: false };
     let mut watch = Watch::default();
     loop {
         let event = tokio::select! {
             biased;
             event = lines.next() => event,
-            () = leasehold_runtime::sleep_until(watch.next_look(&ClockPair::now())) => {
+            () = leasehold_runtime::sleep_until(watch.next_check(&ClockPair::now())) => {
                 let group = watch.group().and_then(Group::of);
-                Event::Looked { gone: group.is_some_and(Group::is_gone) }
+                Event::Check { is_group_gone: group.is_some_and(Group::is_gone) }
             }
         };
         match watch.on(event, &ClockPair::now()) {
@@ -59,7 +58,7 @@ async fn keep(output: Output) -> Result<ExitCode, Failure> {
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),
             Some(Action::Kill(leader)) => {
                 signal(leader, Signal::SIGKILL);
-                output.note("the grant was not kept alive in time: killed the command");
+                output.note("the grant was not kept alive in time; killed the command");
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -72,41 +71,41 @@ fn signal(leader: u32, signal: Signal) {
     }
 }
 
-/// The messages from the pipe.
+/// Messages from the pipe.
 struct Lines {
     pipe: Receiver,
-    begun: Vec<u8>,
-    ended: bool,
+    buffer: Vec<u8>,
+    is_closed: bool,
 }
 
 impl Lines {
-    /// The next message, or the end, once. Cancel-safe.
+    /// Waits for the next message, or for the end of the pipe, which is returned once.
+    /// Cancel-safe.
     async fn next(&mut self) -> Event {
         loop {
-            if let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.begun.drain(..=end).collect();
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 let text = String::from_utf8_lossy(&line);
-                return Message::parse(text.trim_end()).map_or(Event::HungUp, Event::Told);
+                return Message::parse(text.trim_end()).map_or(Event::Disconnected, Event::Message);
             }
-            if self.ended {
+            if self.is_closed {
                 return std::future::pending().await;
             }
-            let mut buffer = [0; 512];
-            match self.pipe.try_read(&mut buffer) {
+            let mut chunk = [0; 512];
+            match self.pipe.try_read(&mut chunk) {
                 Ok(0) => {
-                    self.ended = true;
-                    return Event::HungUp;
+                    self.is_closed = true;
+                    return Event::Disconnected;
                 }
-                Ok(count) => self.begun.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Readiness that can't be waited for shows as an error of
-                    // the next read.
+                    // An error here also fails the next read.
                     let _ = self.pipe.readable().await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    self.ended = true;
-                    return Event::HungUp;
+                    self.is_closed = true;
+                    return Event::Disconnected;
                 }
             }
         }

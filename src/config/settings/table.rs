@@ -1,4 +1,4 @@
-//! The table of all that can be set.
+//! Table of all settings.
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -17,7 +17,7 @@ const fn seconds(from: u64, to: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(from)..=Duration::from_secs(to)
 }
 
-/// Whether this is `http://HOST:PORT`.
+/// Returns whether this is `http://HOST:PORT`.
 fn is_advertisable(text: &str) -> bool {
     let Some((host, port)) = text.strip_prefix("http://").and_then(|at| at.rsplit_once(':')) else {
         return false;
@@ -29,27 +29,27 @@ fn is_advertisable(text: &str) -> bool {
         && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// All that can be set, in the order in which it is shown.
+/// All settings, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     setting(
         "listen",
         Group::Listeners,
         "Address on which clients connect (repeatable)",
-        Kind::Listeners { field: |config| &mut config.listen, needed: true },
+        Kind::Listeners { field: |config| &mut config.listen, is_required: true },
     ),
     setting(
         "http_listen",
         Group::Listeners,
-        "Where HTTP is served for probes and scripts: who leads an election, /healthz and \
-         /readyz. Several are possible; without any it is off",
-        Kind::Listeners { field: |config| &mut config.http_listen, needed: false },
+        "Address that serves HTTP for probes and scripts: leaders of elections, /healthz and \
+         /readyz (repeatable); without any, HTTP is off",
+        Kind::Listeners { field: |config| &mut config.http_listen, is_required: false },
     ),
     setting(
         "advertise",
         Group::Listeners,
-        "Address of this daemon that is stored with its leases, so that `step-down` and `check` \
-         sent to another daemon reach it. By default the address of a listener; one on loopback \
-         is used only on the same host",
+        "Address of this daemon, stored with its leases so that other daemons can forward \
+         `step-down` and `check` to it; by default that of a listener, which is used only on the \
+         same host if it is loopback",
         Kind::Text {
             allowed: "\"http://HOST:PORT\" with at most 200 characters, or \"\" for the default",
             parse: |config, text| {
@@ -60,20 +60,20 @@ pub const SETTINGS: &[Setting] = &[
                 };
                 Ok(())
             },
-            show: |config| config.advertise.clone().unwrap_or_default(),
+            format: |config| config.advertise.clone().unwrap_or_default(),
         },
     ),
     setting(
         "allow_remote",
         Group::Listeners,
-        "Allow listeners that other machines can reach. There is no authentication: \
-         anyone who can connect can take and break locks",
+        "Allow listeners that other machines can reach; there is no authentication, so any \
+         process that connects can acquire and break locks",
         Kind::Switch(|config| &mut config.allow_remote),
     ),
     setting(
         "socket_mode",
         Group::Listeners,
-        "The permission bits of Unix sockets",
+        "Permission bits of Unix sockets, in octal",
         Kind::Text {
             allowed: "an octal number from 0000 to 0777, in a file as a string such as \"0660\"",
             parse: |config, text| {
@@ -81,13 +81,13 @@ pub const SETTINGS: &[Setting] = &[
                 config.socket_mode = mode.ok_or(None)?;
                 Ok(())
             },
-            show: |config| format!("{:04o}", config.socket_mode),
+            format: |config| format!("{:04o}", config.socket_mode),
         },
     ),
     setting(
         "store",
         Group::Storage,
-        "Where leases are kept",
+        "Store of the leases: this process (embedded) or a storage account (azure)",
         Kind::Text {
             allowed: "\"embedded\" or \"azure\"",
             parse: |config, text| {
@@ -98,15 +98,15 @@ pub const SETTINGS: &[Setting] = &[
                 };
                 Ok(())
             },
-            show: |config| config.store.name().to_owned(),
+            format: |config| config.store.name().to_owned(),
         },
     ),
     setting(
         "data_dir",
         Group::Storage,
-        "The directory of the embedded store; one daemon at a time uses it",
+        "Directory of the embedded store, for one daemon at a time",
         Kind::Text {
-            allowed: "the path of a directory",
+            allowed: "a directory's path",
             parse: |config, text| {
                 if text.is_empty() || text.contains('\0') {
                     return Err(None);
@@ -114,24 +114,24 @@ pub const SETTINGS: &[Setting] = &[
                 config.data_dir = PathBuf::from(text);
                 Ok(())
             },
-            show: |config| config.data_dir.display().to_string(),
+            format: |config| config.data_dir.display().to_string(),
         },
     ),
     setting(
         "azure_account_url",
         Group::Azure,
-        "The storage account of the Azure store",
+        "URL of the storage account of the Azure store",
         Kind::Account,
     ),
     setting(
         "azure_connection_string",
         Group::Azure,
-        "The storage account and a credential for it, in place of azure_account_url",
+        "Connection string with the storage account and a credential, instead of azure_account_url",
         Kind::Secret {
-            allowed: "a connection string as the portal shows it, or \
-                      \"UseDevelopmentStorage=true\" for Azurite on its usual port",
+            allowed: "a connection string as in the Azure portal, or \
+                      \"UseDevelopmentStorage=true\" for Azurite on its default port",
             field: |config| &mut config.azure.connection_string,
-            read: |text| {
+            parse: |text| {
                 leasehold_azure_account::Address::of_connection_string(text)?;
                 Ok(SecretText::new(text))
             },
@@ -140,11 +140,11 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "azure_account_key",
         Group::Azure,
-        "The key of the storage account",
+        "Key of the storage account",
         Kind::Secret {
             allowed: "one of the account's two keys, in base64",
             field: |config| &mut config.azure.account_key,
-            read: |text| {
+            parse: |text| {
                 leasehold_azure_account::check_key(text)?;
                 Ok(SecretText::new(text))
             },
@@ -153,20 +153,19 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "azure_sas",
         Group::Azure,
-        "A shared access signature for the storage account or its container",
+        "Shared access signature for the storage account or its container",
         Kind::Secret {
             allowed: "a query such as \"sv=...&sig=...\", with or without a question mark",
             field: |config| &mut config.azure.sas,
-            read: leasehold_azure_account::parse_sas,
+            parse: leasehold_azure_account::parse_sas,
         },
     ),
     setting(
         "azure_credential",
         Group::Azure,
-        "How the daemon proves who it is. With \"auto\": by a connection string, an account key \
-         or a shared access signature, whichever is given; else by what the environment has for \
-         workload identity or a client secret; else by the machine's managed identity; else by \
-         the Azure CLI",
+        "Credential for the storage account; \"auto\" uses the configured connection string, \
+         account key or shared access signature, else workload identity or a client secret from \
+         the environment, else the managed identity of the machine, else the Azure CLI",
         Kind::Text {
             allowed: "\"auto\", \"connection-string\", \"account-key\", \"sas\", \
                       \"workload-identity\", \"client-secret\", \"managed-identity\" or \
@@ -175,96 +174,96 @@ pub const SETTINGS: &[Setting] = &[
                 config.azure.credential = Credential::parse(text).ok_or(None)?;
                 Ok(())
             },
-            show: |config| config.azure.credential.name().to_owned(),
+            format: |config| config.azure.credential.name().to_owned(),
         },
     ),
     setting(
         "azure_container",
         Group::Azure,
-        "The container that has the locks, one blob for each",
+        "Container of the locks, with one blob per lock",
         Kind::Text {
             allowed: azure::CONTAINER_ALLOWED,
             parse: |config, text| {
                 config.azure.container = azure::container(text).ok_or(None)?;
                 Ok(())
             },
-            show: |config| config.azure.container.clone(),
+            format: |config| config.azure.container.clone(),
         },
     ),
     setting(
         "azure_prefix",
         Group::Azure,
-        "What the blobs' paths begin with, so that a container can have several sets of locks",
+        "Prefix of the blobs' paths, so that a container can hold several sets of locks",
         Kind::Text {
             allowed: azure::PREFIX_ALLOWED,
             parse: |config, text| {
                 config.azure.prefix = azure::prefix(text).ok_or(None)?;
                 Ok(())
             },
-            show: |config| config.azure.prefix.clone(),
+            format: |config| config.azure.prefix.clone(),
         },
     ),
     setting(
         "azure_protect_container",
         Group::Azure,
-        "Keep a lease on the container, so that nobody deletes it by accident",
+        "Hold a lease on the container, which prevents its accidental deletion",
         Kind::Switch(|config| &mut config.azure.protect_container),
     ),
     setting(
         "gc_after",
         Group::Azure,
-        "Delete the blobs of locks that were idle for this long; 0s for never",
+        "Idle time after which a lock's blob is deleted; 0s disables garbage collection",
         Kind::Text {
-            allowed: "\"0s\", or a length of time from \"1h\" to \"3650d\"",
+            allowed: "\"0s\", or a duration from \"1h\" to \"3650d\"",
             parse: |config, text| {
-                let length = text.parse::<humantime::Duration>().map_err(|_| None)?;
-                let hours = Duration::from_hours(1)..=Duration::from_hours(3650 * 24);
-                config.azure.gc_after = match *length {
-                    length if length.is_zero() || hours.contains(&length) => length,
+                let idle = humantime::parse_duration(text).map_err(|_| None)?;
+                let range = Duration::from_hours(1)..=Duration::from_hours(3650 * 24);
+                config.azure.gc_after = match idle {
+                    idle if idle.is_zero() || range.contains(&idle) => idle,
                     _ => return Err(None),
                 };
                 Ok(())
             },
-            show: |config| humantime::format_duration(config.azure.gc_after).to_string(),
+            format: |config| humantime::format_duration(config.azure.gc_after).to_string(),
         },
     ),
     setting(
         "default_ttl",
         Group::Timing,
-        "The ttl of sessions that ask for none; if not set, no longer than max_ttl",
-        Kind::Length(|config| &mut config.default_ttl, seconds(1, 60)),
+        "TTL of sessions that request none; if unset, lowered to max_ttl where necessary",
+        Kind::Duration(|config| &mut config.default_ttl, seconds(1, 60)),
     ),
     setting(
         "max_ttl",
         Group::Timing,
-        "The longest ttl of a session; who asks for more is refused. After a crash, \
-         nothing is granted for the longest ttl that was in use",
-        Kind::Length(|config| &mut config.max_ttl, seconds(1, 60)),
+        "Maximum TTL of a session; longer requests are refused, and after a crash the embedded \
+         store grants nothing until the longest TTL in use has elapsed",
+        Kind::Duration(|config| &mut config.max_ttl, seconds(1, 60)),
     ),
     setting(
         "drain_timeout",
         Group::Timing,
-        "Time that holders have to release their locks at shutdown",
-        Kind::Length(|config| &mut config.drain_timeout, seconds(0, 300)),
+        "Time for holders to release their locks at shutdown",
+        Kind::Duration(|config| &mut config.drain_timeout, seconds(0, 300)),
     ),
     setting(
         "lease_duration",
         Group::Timing,
-        "Duration of leases, in stores whose leases expire",
-        Kind::Length(|config| &mut config.lease_duration, lease::DURATIONS),
+        "Duration of leases in the storage account, in whole seconds",
+        Kind::Duration(|config| &mut config.lease_duration, lease::LEASE_DURATIONS),
     ),
     setting(
         "linger",
         Group::Timing,
-        "How long to keep an unused lease after its last local holder released the lock. Saves \
-         storage calls if a client of this daemon acquires it again; delays peers by the same time",
-        Kind::Length(|config| &mut config.linger, seconds(0, 60)),
+        "Time for which to keep an unused lease after its last local holder released the lock, to \
+         save storage calls if a client of this daemon acquires it again; delays peers by as much",
+        Kind::Duration(|config| &mut config.linger, seconds(0, 60)),
     ),
     setting(
         "poll_interval",
         Group::Timing,
         "Maximum interval between polls of a lease that a peer holds",
-        Kind::Length(
+        Kind::Duration(
             |config| &mut config.poll_interval,
             Duration::from_millis(500)..=Duration::from_secs(60),
         ),
@@ -272,13 +271,13 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "max_connections",
         Group::Limits,
-        "Maximum number of connections",
+        "Maximum number of concurrent connections",
         Kind::Number(|config| &mut config.max_connections, 1..=1_000_000),
     ),
     setting(
         "max_sessions",
         Group::Limits,
-        "Maximum number of sessions",
+        "Maximum number of concurrent sessions",
         Kind::Number(|config| &mut config.max_sessions, 1..=10_000_000),
     ),
     setting(
@@ -308,8 +307,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "threads",
         Group::Running,
-        "How many threads serve clients; with 1, everything runs on one thread, which \
-         is fastest for most",
+        "Number of threads that serve clients; 1 is fastest for most workloads",
         Kind::Number(|config| &mut config.threads, 1..=64),
     ),
     setting(
@@ -321,7 +319,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "log",
         Group::Running,
-        "Log filter: a level, or directives for targets",
+        "Log filter: a level, or directives per target",
         Kind::Text {
             allowed: "a level (error, warn, info, debug, trace, off), or directives such as \
                       \"info,leasehold_azure_store=debug\"",
@@ -330,13 +328,13 @@ pub const SETTINGS: &[Setting] = &[
                 text.clone_into(&mut config.log);
                 Ok(())
             },
-            show: |config| config.log.clone(),
+            format: |config| config.log.clone(),
         },
     ),
     setting(
         "log_format",
         Group::Running,
-        "Log format",
+        "Format of log lines",
         Kind::Text {
             allowed: "\"text\" or \"json\"",
             parse: |config, text| {
@@ -347,7 +345,7 @@ pub const SETTINGS: &[Setting] = &[
                 };
                 Ok(())
             },
-            show: |config| config.log_format.name().to_owned(),
+            format: |config| config.log_format.name().to_owned(),
         },
     ),
 ];

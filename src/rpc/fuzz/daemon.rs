@@ -51,7 +51,7 @@ impl Daemon {
             };
             let store = Arc::new(Embedded::open(dir.path()).unwrap());
             let driver = Driver::new(SETTINGS, locks, store, Entropy::seeded(1));
-            driver.cover(SETTINGS.max_ttl).await.unwrap();
+            driver.persist_ttl(SETTINGS.max_ttl).await.unwrap();
             tokio::spawn(driver.clone().keep_time());
             driver
         });

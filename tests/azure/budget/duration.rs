@@ -1,5 +1,4 @@
-//! The duration of a lease is the one that was asked for, where it is one that
-//! the storage takes.
+//! Requested lease durations that the storage supports are used.
 
 use std::time::Duration;
 
@@ -7,34 +6,36 @@ use leasehold_client::Error;
 use leasehold_test_support::proxy::Kind;
 
 use super::{connect, release};
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn the_duration_that_was_asked_for_reaches_the_storage() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn requested_lease_duration_reaches_storage() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
-    let asked = |seconds| Some(Duration::from_secs(seconds));
-    for (duration, expected) in [(None, 15), (asked(45), 45), (asked(60), 60), (asked(15), 15)] {
-        scene.proxy.clear();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    for (duration, expected) in
+        [(None, 15), (seconds(45), 45), (seconds(60), 60), (seconds(15), 15)]
+    {
+        fixture.proxy.clear();
         let request = client.lock("a");
         let request = match duration {
             Some(duration) => request.lease_duration(duration),
             None => request,
         };
         let guard = request.acquire().await.unwrap();
-        let acquires = scene.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire);
+        let acquires = fixture.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire);
         for acquire in acquires {
             assert_eq!(acquire.lease_seconds, Some(expected));
         }
-        release(&scene, guard).await;
+        release(&fixture, guard).await;
     }
 }
 
 #[tokio::test]
-async fn a_duration_that_the_storage_would_not_take_is_refused_without_a_call() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn unsupported_lease_duration_is_refused_locally() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     for millis in [0, 14_000, 15_500, 60_001, 61_000, 3_600_000] {
         let request = client.lock("a").lease_duration(Duration::from_millis(millis));
@@ -45,7 +46,7 @@ async fn a_duration_that_the_storage_would_not_take_is_refused_without_a_call() 
     }
     let output = daemon.run(&["lock", "a", "--lease-duration", "14s", "--", "true"]);
     assert_eq!(output.status.code(), Some(65));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("--lease-duration 14s") && said.contains("from 15s"), "{said}");
-    assert!(scene.proxy.calls().is_empty());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("--lease-duration 14s") && error.contains("from 15s"), "{error}");
+    assert!(fixture.proxy.calls().is_empty());
 }

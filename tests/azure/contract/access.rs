@@ -1,23 +1,23 @@
-//! Who and what is refused.
+//! Refused calls: wrong key, missing container or blob, unknown version.
 
 use leasehold_test_support::{azurite::Azurite, rest::Rest};
 
 use super::{A, container};
 
 #[tokio::test]
-async fn a_wrong_key() {
+async fn wrong_key_is_forbidden() {
     container("wrong-key").await.blob("x").put().await.ok();
     let container = Rest::new(Azurite::shared()).with_key("d3Jvbmc=").container("wrong-key");
     let blob = container.blob("x");
-    // Azure: AuthenticationFailed, also for a request signed more than 15
-    // minutes ago, which Azurite takes.
+    // Azure returns AuthenticationFailed, also for a request signed more than
+    // 15 minutes ago, which Azurite accepts.
     for call in [container.head(), container.list(), blob.head(), blob.acquire(A, 15)] {
         assert_eq!(call.clone().await.is(), (403, "AuthorizationFailure"), "{call:?}");
     }
 }
 
 #[tokio::test]
-async fn a_container_that_is_not_there() {
+async fn missing_container_is_not_found() {
     let container = Rest::new(Azurite::shared()).container("missing");
     let blob = container.blob("locks/default/x");
     for call in [
@@ -39,7 +39,7 @@ async fn a_container_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_blob_that_is_not_there() {
+async fn missing_blob_is_not_found() {
     let blob = container("no-blob").await.blob("locks/default/x");
     for call in [
         blob.head(),
@@ -53,23 +53,23 @@ async fn a_blob_that_is_not_there() {
     ] {
         assert_eq!(call.clone().await.is(), (404, "BlobNotFound"), "{call:?}");
     }
-    // With a condition it is the condition that fails. So whoever is told this
-    // must look whether the blob is there at all.
+    // With a condition, the condition fails. After a 412 the caller must
+    // therefore check whether the blob exists.
     for call in [blob.set_metadata().lease(A), blob.acquire(A, 15), blob.delete()] {
-        let answer = call.clone().if_match("\"0x1\"").await;
-        assert_eq!(answer.is(), (412, "ConditionNotMet"), "{call:?}");
+        let reply = call.clone().if_match("\"0x1\"").await;
+        assert_eq!(reply.is(), (412, "ConditionNotMet"), "{call:?}");
     }
 }
 
 #[tokio::test]
-async fn a_version_of_the_protocol_that_is_not_known() {
-    // The SDK's own, hence an older one is set.
+async fn unknown_protocol_version_is_refused() {
+    // The SDK's default version, which is why an older version is configured.
     let call = container("version").await.head().header("x-ms-version", "2026-04-06");
     assert_eq!(call.await.is(), (400, "InvalidHeaderValue"));
 }
 
 #[tokio::test]
-async fn a_stopped_service_keeps_what_it_has() {
+async fn restarted_emulator_keeps_blobs_and_leases() {
     let mut azurite = Azurite::start();
     let container = Rest::new(&azurite).container("stopped");
     container.create().await.ok();

@@ -1,4 +1,4 @@
-//! ETags, and calls that depend on them.
+//! ETags and conditional calls.
 
 use leasehold_test_support::rest::{Blob, Call, Reply};
 
@@ -12,7 +12,7 @@ async fn leased(container_name: &str) -> (Blob, Reply) {
 }
 
 #[tokio::test]
-async fn lease_calls_do_not_change_the_etag_but_tell_it_and_the_time() {
+async fn lease_calls_return_etag_and_date_without_changing_etag() {
     let blob = container("etag-lease").await.blob("locks/default/x");
     let etag = blob.put().await.ok().etag().to_owned();
     let modified = blob.head().await.ok().header("last-modified").unwrap().to_owned();
@@ -26,35 +26,35 @@ async fn lease_calls_do_not_change_the_etag_but_tell_it_and_the_time() {
         (blob.release(B), None),
     ];
     for (call, id) in calls {
-        let answer = call.await.ok();
-        assert_eq!(answer.etag(), etag);
-        assert_eq!(answer.header("last-modified"), Some(&*modified));
-        assert_eq!(answer.lease_id(), id);
-        assert!(answer.date() > 1_700_000_000, "{answer:?}");
+        let reply = call.await.ok();
+        assert_eq!(reply.etag(), etag);
+        assert_eq!(reply.header("last-modified"), Some(&*modified));
+        assert_eq!(reply.lease_id(), id);
+        assert!(reply.date() > 1_700_000_000, "{reply:?}");
         assert_eq!(blob.head().await.ok().etag(), etag);
     }
 }
 
 #[tokio::test]
-async fn every_write_changes_the_etag_and_tells_the_new_one() {
+async fn every_write_returns_new_etag() {
     let (blob, put) = leased("etag-write").await;
     let mut seen = vec![put.etag().to_owned()];
     for _ in 0..20 {
-        // The same each time: what counts is that it was written.
+        // Even a write of the same value changes the ETag.
         let write = blob.set_metadata().metadata("token", "2").lease(A);
-        let answer = write.if_match(seen.last().unwrap()).await.ok();
-        assert!(!seen.contains(&answer.etag().to_owned()), "an ETag came again");
-        assert_eq!(blob.head().await.etag(), answer.etag());
-        seen.push(answer.etag().to_owned());
+        let reply = write.if_match(seen.last().unwrap()).await.ok();
+        assert!(!seen.contains(&reply.etag().to_owned()), "repeated ETag");
+        assert_eq!(blob.head().await.etag(), reply.etag());
+        seen.push(reply.etag().to_owned());
     }
     blob.release(A).await.ok();
     blob.delete().await.ok();
-    let again = blob.put().metadata("token", "2").await.ok();
-    assert!(!seen.contains(&again.etag().to_owned()), "an ETag of the deleted blob came again");
+    let recreated = blob.put().metadata("token", "2").await.ok();
+    assert!(!seen.contains(&recreated.etag().to_owned()), "repeated ETag of the deleted blob");
 }
 
 #[tokio::test]
-async fn what_depends_on_an_old_etag_is_refused() {
+async fn calls_with_old_etag_are_refused() {
     let (blob, old) = leased("etag-old").await;
     let new = blob.set_metadata().metadata("token", "2").lease(A).await.ok();
     let (old, new) = (old.etag(), new.etag());
@@ -70,9 +70,9 @@ async fn what_depends_on_an_old_etag_is_refused() {
 }
 
 #[tokio::test]
-async fn a_wrong_lease_id_hides_behind_a_wrong_etag() {
+async fn etag_mismatch_masks_lease_id_mismatch() {
     let (blob, put) = leased("etag-and-lease").await;
-    // So this code does not say that the lease is still ours.
+    // This code therefore does not prove that the lease is still held.
     let both = blob.set_metadata().lease(B).if_match("\"0x0\"").await;
     assert_eq!(both.is(), (412, "ConditionNotMet"));
     let lease = blob.set_metadata().lease(B).if_match(put.etag()).await;
@@ -80,7 +80,7 @@ async fn a_wrong_lease_id_hides_behind_a_wrong_etag() {
 }
 
 #[tokio::test]
-async fn a_leased_blob_is_not_deleted_whatever_its_etag() {
+async fn leased_blob_is_not_deleted_by_etag() {
     let (blob, put) = leased("delete").await;
     assert_eq!(blob.delete().if_match(put.etag()).await.is(), (412, "LeaseIdMissing"));
     blob.release(A).await.ok();

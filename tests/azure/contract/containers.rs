@@ -1,15 +1,15 @@
-//! A lease on the container, which keeps it from being deleted.
+//! Container leases, which protect a container from deletion.
 
 use super::{A, B, container};
 
 #[tokio::test]
-async fn a_leased_container_is_deleted_only_with_its_lease_id() {
+async fn leased_container_delete_requires_lease_id() {
     let container = container("leased-container").await;
     container.acquire(A, 60).await.ok();
     assert_eq!(container.delete().await.is(), (412, "LeaseIdMissing"));
     let other = container.delete().lease(B).await;
     assert_eq!(other.is(), (412, "LeaseIdMismatchWithContainerOperation"));
-    // Nothing else is in need of that id.
+    // No other call needs this ID.
     let blob = container.blob("x");
     blob.put().await.ok();
     blob.acquire(B, 15).await.ok();
@@ -22,14 +22,14 @@ async fn a_leased_container_is_deleted_only_with_its_lease_id() {
 }
 
 #[tokio::test]
-async fn two_who_use_the_same_id_keep_it_together() {
+async fn clients_with_same_lease_id_share_container_lease() {
     let container = container("container-shared").await;
     for _ in 0..2 {
-        let answer = container.acquire(A, 60).await;
-        assert_eq!((answer.status, answer.lease_id()), (201, Some(A)));
+        let reply = container.acquire(A, 60).await;
+        assert_eq!((reply.status, reply.lease_id()), (201, Some(A)));
     }
     assert_eq!(container.acquire(B, 60).await.is(), (409, "LeaseAlreadyPresent"));
-    // Once somebody has broken it, it is theirs again when it has run out.
+    // A broken lease can be acquired again with the same ID once it has ended.
     container.break_lease(Some(60)).await.ok();
     let breaking = container.acquire(A, 60).await;
     assert_eq!(breaking.is(), (409, "LeaseIsBreakingAndCannotBeAcquired"));
@@ -38,14 +38,14 @@ async fn two_who_use_the_same_id_keep_it_together() {
 }
 
 #[tokio::test]
-async fn a_deleted_container_takes_leased_blobs_along() {
+async fn container_delete_removes_leased_blobs() {
     let container = container("container-delete").await;
     let blob = container.blob("x");
     blob.put().metadata("token", "1").await.ok();
     blob.acquire(A, 60).await.ok();
     container.delete().await.ok();
     assert_eq!(blob.renew(A).await.is(), (404, "ContainerNotFound"));
-    // Azure: 409 ContainerBeingDeleted for half a minute or more.
+    // Azure returns 409 ContainerBeingDeleted for half a minute or more.
     container.create().await.ok();
     assert_eq!(container.create().await.is(), (409, "ContainerAlreadyExists"));
     assert_eq!(blob.renew(A).await.is(), (404, "BlobNotFound"));

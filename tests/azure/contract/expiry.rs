@@ -1,4 +1,4 @@
-//! What happens when a lease runs out.
+//! Lease expiry.
 
 use leasehold_test_support::{
     rest::{Blob, Container},
@@ -6,34 +6,34 @@ use leasehold_test_support::{
 };
 use std::time::Duration;
 
-use super::{A, B, container, reaches};
+use super::{A, B, container, wait_for_state};
 
-/// The shortest lease, in seconds.
-const SHORTEST: i64 = 15;
+/// Minimum lease duration in seconds.
+const MIN_SECONDS: i64 = 15;
 
 const MISMATCH: (u16, &str) = (409, "LeaseIdMismatchWithLeaseOperation");
 
-/// All at the same time, because each waits for its lease to run out.
+/// Runs all cases concurrently, because each waits for its lease to expire.
 #[tokio::test]
-async fn a_lease_runs_out() {
+async fn lease_expiry() {
     let container = container("expiry").await;
     tokio::join!(
-        its_holder_renews_it_if_nobody_came(&container),
-        nobody_renews_it_after_a_write(&container),
-        nobody_renews_it_after_another_lease(&container),
-        azurite_renews_it_for_anybody_under_the_old_id(&container),
-        each_renewal_lasts_as_long_as_the_lease(&container),
-        acquired_again_it_lasts_as_long_as_said_last(&container),
-        a_break_lets_it_run_out(&container),
-        a_listing_shows_it(&container),
-        the_containers_lease_runs_out_too(),
+        expired_untouched_lease_is_renewable(&container),
+        expired_lease_is_not_renewable_after_write(&container),
+        expired_lease_is_not_renewable_after_next_lease(&container),
+        azurite_renews_expired_lease_for_any_id(&container),
+        renewal_restarts_full_duration(&container),
+        reacquire_sets_new_duration(&container),
+        break_without_period_lets_lease_expire(&container),
+        listing_reports_expired_state(&container),
+        container_lease_expires(),
     );
 }
 
 async fn leased(container: &Container, name: &str) -> Blob {
     let blob = container.blob(name);
     blob.put().metadata("token", "1").await.ok();
-    blob.acquire(A, SHORTEST).await.ok();
+    blob.acquire(A, MIN_SECONDS).await.ok();
     blob
 }
 
@@ -44,46 +44,46 @@ async fn expired(container: &Container, name: &str) -> Blob {
 }
 
 async fn expires(blob: &Blob) {
-    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
-    reaches(blob, "expired").await;
+    leasehold_runtime::sleep(Duration::from_secs(MIN_SECONDS as u64)).await;
+    wait_for_state(blob, "expired").await;
 }
 
-async fn its_holder_renews_it_if_nobody_came(container: &Container) {
+async fn expired_untouched_lease_is_renewable(container: &Container) {
     let blob = leased(container, "untouched").await;
-    // What was written under the lease itself does not count.
+    // A write under the lease itself does not prevent the renewal.
     blob.set_metadata().metadata("token", "2").lease(A).await.ok();
     expires(&blob).await;
     assert_eq!(blob.renew(A).await.ok().lease_id(), Some(A));
     assert_eq!(blob.head().await.lease_state(), "leased");
 }
 
-async fn nobody_renews_it_after_a_write(container: &Container) {
+async fn expired_lease_is_not_renewable_after_write(container: &Container) {
     let blob = expired(container, "written").await;
     blob.set_metadata().metadata("token", "2").await.ok();
     assert_eq!(blob.renew(A).await.is(), MISMATCH);
     assert_eq!(blob.release(A).await.is(), MISMATCH);
 }
 
-async fn nobody_renews_it_after_another_lease(container: &Container) {
+async fn expired_lease_is_not_renewable_after_next_lease(container: &Container) {
     let blob = expired(container, "leased-again").await;
-    // Azure may refuse this for up to a minute more.
-    blob.acquire(B, SHORTEST).await.ok();
+    // Azure may refuse this acquire for up to another minute.
+    blob.acquire(B, MIN_SECONDS).await.ok();
     assert_eq!(blob.renew(A).await.is(), MISMATCH);
     blob.release(B).await.ok();
     assert_eq!(blob.renew(A).await.is(), MISMATCH);
 }
 
-/// Azure: 409. So an answer counts only for the id that it names.
-async fn azurite_renews_it_for_anybody_under_the_old_id(container: &Container) {
+/// Azure returns 409. A response is therefore valid only for the ID in it.
+async fn azurite_renews_expired_lease_for_any_id(container: &Container) {
     let blob = expired(container, "foreign").await;
     let renewed = blob.renew(B).await;
     assert_eq!((renewed.status, renewed.lease_id()), (200, Some(A)));
-    assert_eq!(blob.renew(B).await.is(), MISMATCH, "now that it is leased again");
+    assert_eq!(blob.renew(B).await.is(), MISMATCH, "after the renewal");
 }
 
-async fn each_renewal_lasts_as_long_as_the_lease(container: &Container) {
+async fn renewal_restarts_full_duration(container: &Container) {
     let blob = leased(container, "renewed").await;
-    for _ in 0..=SHORTEST {
+    for _ in 0..=MIN_SECONDS {
         leasehold_runtime::sleep(Duration::from_secs(1)).await;
         assert_eq!(blob.head().await.lease_state(), "leased");
         blob.renew(A).await.ok();
@@ -91,34 +91,34 @@ async fn each_renewal_lasts_as_long_as_the_lease(container: &Container) {
     assert_eq!(blob.head().await.lease_state(), "leased");
 }
 
-async fn acquired_again_it_lasts_as_long_as_said_last(container: &Container) {
+async fn reacquire_sets_new_duration(container: &Container) {
     let blob = leased(container, "prolonged").await;
     blob.acquire(A, 60).await.ok();
-    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64 + 1)).await;
+    leasehold_runtime::sleep(Duration::from_secs(MIN_SECONDS as u64 + 1)).await;
     assert_eq!(blob.head().await.lease_state(), "leased");
-    blob.acquire(A, SHORTEST).await.ok();
-    let lasts = blob.break_lease(None).await.ok();
-    let lasts: i64 = lasts.header("x-ms-lease-time").unwrap().parse().unwrap();
-    assert!(lasts <= SHORTEST, "{lasts} s");
+    blob.acquire(A, MIN_SECONDS).await.ok();
+    let broken = blob.break_lease(None).await.ok();
+    let remaining: i64 = broken.header("x-ms-lease-time").unwrap().parse().unwrap();
+    assert!(remaining <= MIN_SECONDS, "{remaining} s");
 }
 
-async fn a_break_lets_it_run_out(container: &Container) {
+async fn break_without_period_lets_lease_expire(container: &Container) {
     let blob = leased(container, "broken").await;
     blob.break_lease(None).await.ok();
     assert_eq!(blob.acquire(B, 15).await.is(), (409, "LeaseAlreadyPresent"));
     assert_eq!(blob.set_metadata().await.is(), (412, "LeaseIdMissing"));
     blob.set_metadata().metadata("token", "2").lease(A).await.ok();
-    reaches(&blob, "broken").await;
+    wait_for_state(&blob, "broken").await;
     let late = blob.set_metadata().lease(A).await;
     assert_eq!(late.is(), (412, "LeaseNotPresentWithBlobOperation"));
     assert_eq!(blob.renew(A).await.is(), (409, "LeaseIsBrokenAndCannotBeRenewed"));
     blob.acquire(B, 15).await.ok();
 }
 
-/// Although nobody has touched the blob since.
-async fn a_listing_shows_it(container: &Container) {
+/// The listing is correct even without a call on the blob since the expiry.
+async fn listing_reports_expired_state(container: &Container) {
     leased(container, "listed").await;
-    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
+    leasehold_runtime::sleep(Duration::from_secs(MIN_SECONDS as u64)).await;
     until(async || {
         let listed = container.list().query("prefix", "listed").await.ok().listed();
         (listed[0].element("LeaseState") == Some("expired")).then_some(())
@@ -126,10 +126,10 @@ async fn a_listing_shows_it(container: &Container) {
     .await;
 }
 
-async fn the_containers_lease_runs_out_too() {
+async fn container_lease_expires() {
     let container = super::container("expiry-container").await;
-    container.acquire(A, SHORTEST).await.ok();
+    container.acquire(A, MIN_SECONDS).await.ok();
     assert_eq!(container.delete().await.is(), (412, "LeaseIdMissing"));
-    leasehold_runtime::sleep(Duration::from_secs(SHORTEST as u64)).await;
+    leasehold_runtime::sleep(Duration::from_secs(MIN_SECONDS as u64)).await;
     until(async || (container.delete().await.status == 202).then_some(())).await;
 }

@@ -1,4 +1,4 @@
-//! Every operation in every state of a lease.
+//! Outcome of every operation in every lease state.
 
 use std::time::Duration;
 
@@ -6,94 +6,95 @@ use Cell::{Differs, Is};
 use leasehold_test_support::rest::{Blob, Call};
 use tokio::task::JoinSet;
 
-use super::{A, B, C, container, reaches};
+use super::{A, B, C, container, wait_for_state};
 
-/// The states, in the order of the table's columns. In all but the first, the
-/// lease id is A.
+/// Lease states in the order of the table's columns. In all but the first, the
+/// lease ID is A.
 pub(crate) const STATES: [&str; 5] = ["available", "leased", "breaking", "broken", "expired"];
 
-/// What comes of an operation: the state afterwards, or an error.
+/// Outcome of an operation: the state afterwards, or an error.
 #[derive(Clone, Copy)]
 pub(crate) enum Cell {
-    /// As Azure documents it, which names states and statuses, but no codes.
+    /// Outcome that Azure documents. Azure documents states and statuses, but
+    /// no error codes.
     Is(&'static str),
-    /// What Azure documents, and what Azurite does instead.
+    /// Outcome that Azure documents, and the different one in Azurite.
     Differs(&'static str, &'static str),
 }
 
 pub(crate) struct Row {
     pub(crate) operation: &'static str,
-    /// The status if it succeeds.
-    pub(crate) done: u16,
+    /// Status of a successful call.
+    pub(crate) success: u16,
     pub(crate) call: fn(&Blob) -> Call,
     pub(crate) cells: [Cell; 5],
 }
 
-// Lease calls that are refused.
+// Errors of lease calls.
 const HELD: &str = "409 LeaseAlreadyPresent";
 const BREAKING: &str = "409 LeaseIsBreakingAndCannotBeAcquired";
 const BROKEN: &str = "409 LeaseIsBrokenAndCannotBeRenewed";
 const UNCHANGEABLE: &str = "409 LeaseIsBreakingAndCannotBeChanged";
 const MISMATCH: &str = "409 LeaseIdMismatchWithLeaseOperation";
 const NO_LEASE: &str = "409 LeaseNotPresentWithLeaseOperation";
-// Calls on the blob that are refused. Azure has a code of its own, LeaseLost,
-// for a lease that has expired; the status is the same.
+// Errors of blob calls. For an expired lease Azure has a separate code,
+// LeaseLost, with the same status.
 const LOST: &str = "412 LeaseNotPresentWithBlobOperation";
-const OTHERS: &str = "412 LeaseIdMismatchWithBlobOperation";
+const OTHER_ID: &str = "412 LeaseIdMismatchWithBlobOperation";
 const LOCKED: &str = "412 LeaseIdMissing";
 const EXISTS: &str = "409 BlobAlreadyExists";
 
 #[rustfmt::skip]
 pub(crate) const TABLE: [Row; 25] = [
-    Row { operation: "acquire A", done: 201, call: |blob| blob.acquire(A, 60),
+    Row { operation: "acquire A", success: 201, call: |blob| blob.acquire(A, 60),
         cells: [Is("leased"), Is("leased"), Is(BREAKING), Is("leased"), Is("leased")] },
-    Row { operation: "acquire B", done: 201, call: |blob| blob.acquire(B, 60),
+    Row { operation: "acquire B", success: 201, call: |blob| blob.acquire(B, 60),
         cells: [Is("leased"), Is(HELD), Is(HELD), Is("leased"), Is("leased")] },
-    Row { operation: "renew A", done: 200, call: |blob| blob.renew(A),
+    Row { operation: "renew A", success: 200, call: |blob| blob.renew(A),
         cells: [Is(MISMATCH), Is("leased"), Is(BROKEN), Is(BROKEN), Is("leased")] },
-    Row { operation: "renew B", done: 200, call: |blob| blob.renew(B),
+    Row { operation: "renew B", success: 200, call: |blob| blob.renew(B),
         cells: [Is(MISMATCH), Is(MISMATCH), Is(MISMATCH), Is(MISMATCH), Differs("409", "leased")] },
-    Row { operation: "change A to B", done: 200, call: |blob| blob.change(A, B),
+    Row { operation: "change A to B", success: 200, call: |blob| blob.change(A, B),
         cells: [Is(NO_LEASE), Is("leased"), Is(UNCHANGEABLE), Is(NO_LEASE), Is(NO_LEASE)] },
-    Row { operation: "change B to A", done: 200, call: |blob| blob.change(B, A),
+    Row { operation: "change B to A", success: 200, call: |blob| blob.change(B, A),
         cells: [Is(NO_LEASE), Is("leased"), Is(MISMATCH), Is(NO_LEASE), Is(NO_LEASE)] },
-    Row { operation: "change B to C", done: 200, call: |blob| blob.change(B, C),
+    Row { operation: "change B to C", success: 200, call: |blob| blob.change(B, C),
         cells: [Is(NO_LEASE), Is(MISMATCH), Is(MISMATCH), Is(NO_LEASE), Is(NO_LEASE)] },
-    Row { operation: "release A", done: 200, call: |blob| blob.release(A),
+    Row { operation: "release A", success: 200, call: |blob| blob.release(A),
         cells: [Is(MISMATCH), Is("available"), Is("available"), Is("available"), Is("available")] },
-    Row { operation: "release B", done: 200, call: |blob| blob.release(B),
+    Row { operation: "release B", success: 200, call: |blob| blob.release(B),
         cells: [Is(MISMATCH), Is(MISMATCH), Is(MISMATCH), Is(MISMATCH), Is(MISMATCH)] },
-    Row { operation: "break at once", done: 202, call: |blob| blob.break_lease(Some(0)),
+    Row { operation: "break with period 0", success: 202, call: |blob| blob.break_lease(Some(0)),
         cells: [Is(NO_LEASE), Is("broken"), Is("broken"), Is("broken"), Is("broken")] },
-    Row { operation: "break in 30 s", done: 202, call: |blob| blob.break_lease(Some(30)),
+    Row { operation: "break in 30 s", success: 202, call: |blob| blob.break_lease(Some(30)),
         cells: [Is(NO_LEASE), Is("breaking"), Is("breaking"), Is("broken"), Is("broken")] },
-    Row { operation: "break", done: 202, call: |blob| blob.break_lease(None),
+    Row { operation: "break", success: 202, call: |blob| blob.break_lease(None),
         cells: [Is(NO_LEASE), Is("breaking"), Is("breaking"), Is("broken"), Is("broken")] },
-    Row { operation: "write with A", done: 200, call: |blob| write(blob).lease(A),
+    Row { operation: "write with A", success: 200, call: |blob| write(blob).lease(A),
         cells: [Is(LOST), Is("leased"), Is("breaking"), Is(LOST), Is(LOST)] },
-    Row { operation: "write with B", done: 200, call: |blob| write(blob).lease(B),
-        cells: [Is(LOST), Differs("409", OTHERS), Is(OTHERS), Is(LOST), Is(LOST)] },
-    Row { operation: "write", done: 200, call: |blob| write(blob),
+    Row { operation: "write with B", success: 200, call: |blob| write(blob).lease(B),
+        cells: [Is(LOST), Differs("409", OTHER_ID), Is(OTHER_ID), Is(LOST), Is(LOST)] },
+    Row { operation: "write", success: 200, call: |blob| write(blob),
         cells: [Is("available"), Is(LOCKED), Is(LOCKED), Is("available"), Is("available")] },
-    Row { operation: "replace with A", done: 201, call: |blob| blob.put().lease(A),
+    Row { operation: "replace with A", success: 201, call: |blob| blob.put().lease(A),
         cells: [Is(LOST), Is("leased"), Is("breaking"), Is(LOST), Is(LOST)] },
-    Row { operation: "replace with B", done: 201, call: |blob| blob.put().lease(B),
-        cells: [Is(LOST), Differs("409", OTHERS), Is(OTHERS), Is(LOST), Is(LOST)] },
-    Row { operation: "replace", done: 201, call: |blob| blob.put(),
+    Row { operation: "replace with B", success: 201, call: |blob| blob.put().lease(B),
+        cells: [Is(LOST), Differs("409", OTHER_ID), Is(OTHER_ID), Is(LOST), Is(LOST)] },
+    Row { operation: "replace", success: 201, call: |blob| blob.put(),
         cells: [Is("available"), Is(LOCKED), Is(LOCKED), Is("available"), Is("available")] },
-    Row { operation: "create if absent", done: 201, call: |blob| blob.put().if_none_match("*"),
+    Row { operation: "create if absent", success: 201, call: |blob| blob.put().if_none_match("*"),
         cells: [Is(EXISTS), Differs("412", EXISTS), Differs("412", EXISTS), Is(EXISTS), Is(EXISTS)] },
-    Row { operation: "delete with A", done: 202, call: |blob| blob.delete().lease(A),
+    Row { operation: "delete with A", success: 202, call: |blob| blob.delete().lease(A),
         cells: [Is(LOST), Is("gone"), Is("gone"), Is(LOST), Is(LOST)] },
-    Row { operation: "delete with B", done: 202, call: |blob| blob.delete().lease(B),
-        cells: [Is(LOST), Differs("409", OTHERS), Is(OTHERS), Is(LOST), Is(LOST)] },
-    Row { operation: "delete", done: 202, call: |blob| blob.delete(),
+    Row { operation: "delete with B", success: 202, call: |blob| blob.delete().lease(B),
+        cells: [Is(LOST), Differs("409", OTHER_ID), Is(OTHER_ID), Is(LOST), Is(LOST)] },
+    Row { operation: "delete", success: 202, call: |blob| blob.delete(),
         cells: [Is("gone"), Is(LOCKED), Is(LOCKED), Is("gone"), Is("gone")] },
-    Row { operation: "read with A", done: 200, call: |blob| blob.head().lease(A),
+    Row { operation: "read with A", success: 200, call: |blob| blob.head().lease(A),
         cells: [Is(LOST), Is("leased"), Is("breaking"), Is(LOST), Is(LOST)] },
-    Row { operation: "read with B", done: 200, call: |blob| blob.head().lease(B),
-        cells: [Is(LOST), Differs("409", OTHERS), Differs("409", OTHERS), Is(LOST), Is(LOST)] },
-    Row { operation: "read", done: 200, call: |blob| blob.head(),
+    Row { operation: "read with B", success: 200, call: |blob| blob.head().lease(B),
+        cells: [Is(LOST), Differs("409", OTHER_ID), Differs("409", OTHER_ID), Is(LOST), Is(LOST)] },
+    Row { operation: "read", success: 200, call: |blob| blob.head(),
         cells: [Is("available"), Is("leased"), Is("breaking"), Is("broken"), Is("expired")] },
 ];
 
@@ -101,8 +102,8 @@ fn write(blob: &Blob) -> Call {
     blob.set_metadata().metadata("token", "7")
 }
 
-/// Brings a new blob into a state.
-async fn bring(blob: &Blob, state: &str) {
+/// Creates a blob in a lease state.
+async fn create_in_state(blob: &Blob, state: &str) {
     blob.put().await.ok();
     match state {
         "available" => {}
@@ -117,21 +118,21 @@ async fn bring(blob: &Blob, state: &str) {
         "broken" => drop(blob.break_lease(Some(0)).await.ok()),
         _ => {}
     }
-    reaches(blob, state).await;
+    wait_for_state(blob, state).await;
 }
 
-/// What comes of an operation on a blob in a state.
+/// Outcome of an operation on a blob in a lease state.
 async fn outcome(row: &Row, blob: Blob, state: &str) -> String {
-    bring(&blob, state).await;
+    create_in_state(&blob, state).await;
     let before = blob.head().await;
-    let answer = (row.call)(&blob).await;
+    let reply = (row.call)(&blob).await;
     let after = blob.head().await;
-    if answer.status == row.done {
+    if reply.status == row.success {
         return if after.status == 404 { "gone" } else { after.lease_state() }.to_owned();
     }
-    let seen = (before.lease_state(), before.etag());
-    assert_eq!(seen, (after.lease_state(), after.etag()), "what is refused changes nothing");
-    format!("{} {}", answer.status, answer.code())
+    let unchanged = (before.lease_state(), before.etag());
+    assert_eq!((after.lease_state(), after.etag()), unchanged, "a refused call changed the blob");
+    format!("{} {}", reply.status, reply.code())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,14 +148,14 @@ async fn each_operation_in_each_state() {
                     Is(expected) => (expected, expected),
                     Differs(azure, expected) => (azure, expected),
                 };
-                let surprise = format!(
+                let mismatch = format!(
                     "{} when {state}: {found}, not {expected}; Azure documents {azure}",
                     row.operation
                 );
-                (found != expected).then_some(surprise)
+                (found != expected).then_some(mismatch)
             });
         }
     }
-    let surprises: Vec<String> = outcomes.join_all().await.into_iter().flatten().collect();
-    assert!(surprises.is_empty(), "\n{}", surprises.join("\n"));
+    let mismatches: Vec<String> = outcomes.join_all().await.into_iter().flatten().collect();
+    assert!(mismatches.is_empty(), "\n{}", mismatches.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! What listings show.
+//! Listings of blobs.
 
 use super::{A, container};
 
@@ -15,9 +15,9 @@ async fn metadata_and_lease_states_are_listed() {
     container.blob("locks/default/breaking").break_lease(None).await.ok();
     container.blob("locks/default/broken").break_lease(Some(0)).await.ok();
 
-    let answer = container.list().query("prefix", "locks/default/").await.ok();
-    assert!(answer.date() > 1_700_000_000);
-    let listed = answer.listed();
+    let reply = container.list().query("prefix", "locks/default/").await.ok();
+    assert!(reply.date() > 1_700_000_000);
+    let listed = reply.listed();
     let states: Vec<_> =
         listed.iter().map(|blob| (blob.name(), blob.element("LeaseState").unwrap())).collect();
     assert_eq!(
@@ -32,12 +32,12 @@ async fn metadata_and_lease_states_are_listed() {
     let free = &listed[2];
     assert_eq!(free.metadata("token"), Some("5"));
     assert_eq!(free.metadata("nonce"), Some("ab"));
-    // Without the quotes that it has in headers.
+    // Listings omit the quotes that headers have.
     assert_eq!(free.element("Etag"), Some(put.etag().trim_matches('"')));
 }
 
 #[tokio::test]
-async fn by_prefix_page_by_page_in_the_order_of_bytes() {
+async fn listing_pages_by_prefix_in_byte_order() {
     let container = container("list-pages").await;
     let mut names: Vec<String> = ["B", "a", "a-b", "a.b", "a/b", "a0", "aB", "a_b", "ab", "a~20b"]
         .map(|name| format!("locks/default/{name}"))
@@ -57,6 +57,6 @@ async fn by_prefix_page_by_page_in_the_order_of_bytes() {
             found.extend(page.listed().iter().map(|blob| blob.name().to_owned()));
             marker = page.next_marker().map(str::to_owned);
         }
-        assert_eq!(found, names, "{size} at a time");
+        assert_eq!(found, names, "page size {size}");
     }
 }

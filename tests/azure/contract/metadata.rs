@@ -1,9 +1,9 @@
-//! What metadata carries.
+//! Metadata of blobs.
 
 use super::container;
 
 #[tokio::test]
-async fn a_write_replaces_all_of_it_and_an_upload_without_any_wipes_it() {
+async fn set_metadata_and_upload_replace_all_metadata() {
     let blob = container("metadata-replace").await.blob("x");
     blob.put().metadata("token", "1").metadata("holder", "a").await.ok();
     blob.set_metadata().metadata("token", "2").await.ok();
@@ -17,7 +17,7 @@ async fn a_write_replaces_all_of_it_and_an_upload_without_any_wipes_it() {
 }
 
 #[tokio::test]
-async fn printable_ascii_comes_back_as_it_was() {
+async fn printable_ascii_round_trips() {
     let blob = container("metadata-values").await.blob("x");
     let all: String = ('!'..='~').collect();
     for value in ["0", "a%20b%C3%A9", "a b", &all] {
@@ -28,22 +28,22 @@ async fn printable_ascii_comes_back_as_it_was() {
     }
 }
 
-/// Hence keys of lower-case letters, and values that are escaped.
+/// For this reason our keys are lowercase letters and our values are escaped.
 #[tokio::test]
-async fn what_else_is_refused_or_changed() {
+async fn other_metadata_is_refused_or_trimmed() {
     let blob = container("metadata-odd").await.blob("x");
     blob.put().metadata("holder", " a ").await.ok();
-    assert_eq!(blob.head().await.metadata()["holder"], "a", "spaces around it are lost");
+    assert_eq!(blob.head().await.metadata()["holder"], "a", "surrounding spaces are removed");
     let write = || blob.set_metadata();
     assert_eq!(write().metadata("holder", "é").await.is(), (403, "AuthorizationFailure"));
     assert_eq!(write().metadata("the-holder", "a").await.is(), (400, "InvalidMetadata"));
     assert_eq!(write().metadata("1holder", "a").await.is(), (400, "InvalidMetadata"));
 }
 
-/// Azure's limit, for names and values together. Azurite takes more, until the
-/// headers are too much for its HTTP server.
+/// 8 KiB is Azure's limit for names and values together. Azurite accepts more,
+/// up to the header limit of its HTTP server.
 #[tokio::test]
-async fn eight_kibibytes_are_taken() {
+async fn eight_kib_of_metadata_are_accepted() {
     let blob = container("metadata-size").await.blob("x");
     blob.put().await.ok();
     for size in [8 * 1024, 9000] {

@@ -1,6 +1,7 @@
-//! What the Azure store counts on, straight against Azurite: plain REST, with
-//! none of the daemon's code in between. Where Azurite is known to differ from
-//! Azure, the test says so, and what Azure documents.
+//! Contract tests: behavior of the service that the Azure store relies on,
+//! checked against Azurite over plain REST, without the daemon's code. Tests
+//! state each known difference between Azurite and Azure, with the behavior
+//! that Azure documents.
 
 mod access;
 mod conditions;
@@ -13,7 +14,7 @@ mod metadata;
 mod races;
 mod repetition;
 mod sdk;
-mod twin;
+mod simulated;
 
 use leasehold_test_support::{
     azurite::Azurite,
@@ -21,20 +22,20 @@ use leasehold_test_support::{
 };
 use std::time::Duration;
 
-/// Lease ids: of the holder, of somebody else, of nobody.
+/// Lease IDs: of the holder, of another client, and an unused one.
 const A: &str = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
 const C: &str = "cccccccc-cccc-4ccc-8ccc-cccccccccccc";
 
-/// A container of this name, just created.
+/// Creates a container.
 async fn container(name: &str) -> Container {
     let container = Rest::new(Azurite::shared()).container(name);
     container.create().await.ok();
     container
 }
 
-/// Waits until a blob's lease is in a state.
-async fn reaches(blob: &Blob, state: &str) {
+/// Waits until a blob is in a lease state.
+async fn wait_for_state(blob: &Blob, state: &str) {
     while blob.head().await.lease_state() != state {
         leasehold_runtime::sleep(Duration::from_millis(50)).await;
     }

@@ -1,25 +1,25 @@
-//! Of many that want the same at the same time, one gets it.
+//! Of many concurrent calls, exactly one succeeds.
 
 use leasehold_test_support::rest::Call;
 use tokio::task::JoinSet;
 
 use super::{A, container};
 
-/// Makes all calls at once and says how many of them succeeded; the others
-/// must have been refused in this way.
+/// Makes all calls concurrently and returns the number of successful ones.
+/// Asserts that the others failed with the given error.
 async fn winners(calls: impl Iterator<Item = Call>, refused: (u16, &str)) -> usize {
     let mut running = JoinSet::new();
     for call in calls {
         running.spawn(call.into_future());
     }
-    let answers = running.join_all().await;
-    let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(|call| call.status < 300);
-    assert!(lost.iter().all(|answer| answer.is() == refused), "{lost:?}");
+    let replies = running.join_all().await;
+    let (won, lost): (Vec<_>, Vec<_>) = replies.into_iter().partition(|reply| reply.status < 300);
+    assert!(lost.iter().all(|reply| reply.is() == refused), "{lost:?}");
     won.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_acquires() {
+async fn concurrent_acquires_have_one_winner() {
     let blob = container("race-acquire").await.blob("x");
     blob.put().await.ok();
     let id = |number| format!("00000000-0000-4000-8000-0000000000{number}");
@@ -28,7 +28,7 @@ async fn one_acquires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_writes() {
+async fn concurrent_conditional_writes_have_one_winner() {
     let blob = container("race-write").await.blob("x");
     let put = blob.put().await.ok();
     blob.acquire(A, 15).await.ok();
@@ -40,7 +40,7 @@ async fn one_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_creates() {
+async fn concurrent_creates_have_one_winner() {
     let blob = container("race-create").await.blob("x");
     let calls = (0..32).map(|_| blob.put().if_none_match("*"));
     assert_eq!(winners(calls, (409, "BlobAlreadyExists")).await, 1);

@@ -1,13 +1,13 @@
-//! What a call answers that was done before, because its answer was lost.
+//! Responses to a repeated call, as after a lost response.
 
 use super::{A, B, container};
 
 #[tokio::test]
-async fn each_call_made_twice() {
+async fn repeated_call_outcomes() {
     let blob = container("repetition").await.blob("locks/default/x");
     let create = blob.put().metadata("token", "0").if_none_match("*");
     create.clone().await.ok();
-    // Nobody can tell by this who created it.
+    // The response does not show which client created the blob.
     assert_eq!(create.await.is(), (409, "BlobAlreadyExists"));
 
     let acquire = blob.acquire(A, 60);
@@ -18,7 +18,11 @@ async fn each_call_made_twice() {
     let etag = again.etag().to_owned();
     let write = blob.set_metadata().metadata("token", "1").lease(A).if_match(&etag);
     write.clone().await.ok();
-    assert_eq!(write.await.is(), (412, "ConditionNotMet"), "although it was written");
+    assert_eq!(
+        write.await.is(),
+        (412, "ConditionNotMet"),
+        "even though the first write was applied"
+    );
     assert_eq!(blob.head().await.metadata()["token"], "1");
 
     let renew = blob.renew(A);
@@ -45,7 +49,7 @@ async fn each_call_made_twice() {
 }
 
 #[tokio::test]
-async fn a_late_release_of_an_earlier_lease_leaves_the_next_alone() {
+async fn late_release_does_not_affect_next_lease() {
     let blob = container("late-release").await.blob("x");
     blob.put().await.ok();
     blob.acquire(A, 60).await.ok();
@@ -54,7 +58,7 @@ async fn a_late_release_of_an_earlier_lease_leaves_the_next_alone() {
     assert_eq!(blob.release(A).await.is(), (409, "LeaseIdMismatchWithLeaseOperation"));
     assert_eq!(blob.renew(A).await.is(), (409, "LeaseIdMismatchWithLeaseOperation"));
     assert_eq!(blob.renew(B).await.ok().lease_id(), Some(B));
-    // With a reused id it would not be left alone: hence a fresh one each time.
+    // A reused ID would end the next lease; every acquisition needs a new ID.
     blob.release(B).await.ok();
     blob.acquire(A, 60).await.ok();
     assert_eq!(blob.release(A).await.status, 200);

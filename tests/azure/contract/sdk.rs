@@ -1,4 +1,4 @@
-//! What the SDK makes of the answers.
+//! Interpretation of responses by the SDK.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,7 +25,7 @@ use tokio_stream::StreamExt as _;
 
 use super::{A, B, container};
 
-/// The SDK's client for a container, through a port.
+/// SDK client for a container, through a port.
 fn client(port: u16, container: &str) -> BlobContainerClient {
     let signature = sas("rwdlac", "2099-01-01T00:00:00Z");
     let url = Url::parse(&format!("{}/{container}?{signature}", blob_url(port))).unwrap();
@@ -39,12 +39,12 @@ fn shared(container: &str) -> BlobContainerClient {
 }
 
 #[track_caller]
-fn refusal<T>(answer: azure_core::Result<T>) -> (u16, String) {
-    match answer.err().unwrap().kind() {
+fn refusal<T>(result: azure_core::Result<T>) -> (u16, String) {
+    match result.err().unwrap().kind() {
         ErrorKind::HttpResponse { status, error_code, .. } => {
             (u16::from(*status), error_code.clone().unwrap_or_default())
         }
-        other => panic!("{other:?} is no answer"),
+        other => panic!("{other:?} is not a response"),
     }
 }
 
@@ -60,7 +60,7 @@ fn empty() -> RequestContent<Bytes, azure_core::http::NoFormat> {
 }
 
 #[tokio::test]
-async fn status_and_code_come_through_also_where_there_is_no_body() {
+async fn sdk_returns_status_and_code_without_body() {
     let rest = container("sdk-errors").await.blob("locks/default/x");
     let blob = shared("sdk-errors").blob_client("locks/default/x");
     let is = |status, code: &str| (status, code.to_owned());
@@ -89,7 +89,7 @@ async fn status_and_code_come_through_also_where_there_is_no_body() {
 }
 
 #[tokio::test]
-async fn it_names_the_same_blob_and_hands_on_what_the_answer_says() {
+async fn sdk_addresses_same_blob_and_returns_response_fields() {
     let rest = container("sdk-answers").await;
     let sdk = shared("sdk-answers");
     let blob = sdk.blob_client("locks/default/a~20b");
@@ -133,32 +133,32 @@ async fn it_names_the_same_blob_and_hands_on_what_the_answer_says() {
     assert_eq!(listed.name.as_deref(), Some("locks/default/a~20b"));
     let properties = listed.properties.as_ref().unwrap();
     assert_eq!(properties.lease_state, Some(LeaseState::Leased));
-    // Without quotes, unlike in headers.
+    // Listings omit the quotes that headers have.
     assert_eq!(format!("\"{}\"", properties.etag.as_ref().unwrap()), written.unwrap());
     assert_eq!(listed.metadata.as_ref().unwrap().values, Some(metadata));
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_from_a_lost_answer() {
+async fn refused_connection_differs_from_lost_response() {
     container("sdk-lost").await.blob("x").put().await.ok();
     let proxy = Proxy::start(Azurite::shared().port());
     let blob = client(proxy.port(), "sdk-lost").blob_client("x");
-    for fault in [Fault::DropAnswer, Fault::Reset] {
+    for fault in [Fault::DropResponse, Fault::Reset] {
         proxy.when(Kind::Acquire).times(1).then(fault);
         let error = blob.acquire_lease(15, proposing(A)).await.err().unwrap();
-        assert_eq!(*error.kind(), ErrorKind::Io, "perhaps it was done");
+        assert_eq!(*error.kind(), ErrorKind::Io, "outcome unknown");
     }
     proxy.cut();
     let error = blob.acquire_lease(15, proposing(A)).await.err().unwrap();
-    assert_eq!(*error.kind(), ErrorKind::Connection, "nothing was done");
+    assert_eq!(*error.kind(), ErrorKind::Connection, "not applied");
 }
 
 #[tokio::test]
-async fn nothing_is_repeated_and_a_busy_service_says_when_to_come_again() {
+async fn sdk_does_not_retry_and_returns_retry_after() {
     container("sdk-busy").await.blob("x").put().await.ok();
     let proxy = Proxy::start(Azurite::shared().port());
     let blob = client(proxy.port(), "sdk-busy").blob_client("x");
-    proxy.when(Kind::Acquire).then(Fault::Answer(Refusal::busy(Duration::from_secs(7))));
+    proxy.when(Kind::Acquire).then(Fault::Refuse(Refusal::busy(Duration::from_secs(7))));
     let error = blob.acquire_lease(15, proposing(A)).await.err().unwrap();
     let ErrorKind::HttpResponse { status, error_code, raw_response } = error.kind() else {
         panic!("{error:?}");

@@ -1,39 +1,39 @@
-//! A lock's blob is deleted.
+//! Deletion of a lock's blob.
 
-use super::{break_by_hand, connect, granted, lost, the_services_clock_goes_on, use_once};
-use crate::scene::{Scene, comes};
+use super::{break_manually, connect, granted, lost, use_once, wait_for_storage_clock};
+use crate::fixture::{Fixture, wait_for};
 
 #[tokio::test]
-async fn a_blob_that_is_deleted_while_the_lock_is_free_is_created_again_with_greater_tokens() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn blob_deleted_while_free_is_recreated_with_higher_token() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let mut highest = 0;
     for _ in 0..3 {
-        let token = use_once(&scene, &client, "a").await;
-        assert!(token > highest, "tokens begin again");
+        let token = use_once(&fixture, &client, "a").await;
+        assert!(token > highest, "tokens start over");
         highest = token;
-        scene.blob("a").delete().await.ok();
+        fixture.blob("a").delete().await.ok();
     }
-    // Also for a daemon that never saw the lock.
-    the_services_clock_goes_on().await;
-    let other = scene.daemon(&[]);
-    assert!(use_once(&scene, &connect(&other).await, "a").await > highest);
+    // The same for a daemon that has not seen the lock.
+    wait_for_storage_clock().await;
+    let other = fixture.daemon(&[]);
+    assert!(use_once(&fixture, &connect(&other).await, "a").await > highest);
 }
 
-pub(crate) async fn a_blob_that_is_deleted_under_a_holder_is_lost_and_goes_on() {
-    let scene = Scene::new().await;
-    let (daemon, elsewhere) = (scene.daemon(&[]), scene.daemon_past(&[]));
+pub(crate) async fn blob_deleted_while_held_loses_lock_then_recovers() {
+    let fixture = Fixture::new().await;
+    let (daemon, peer) = (fixture.daemon(&[]), fixture.daemon_direct(&[]));
     let client = connect(&daemon).await;
     let guard = client.lock("a").acquire().await.unwrap();
-    let blob = scene.blob("a");
+    let blob = fixture.blob("a");
     assert_eq!(blob.delete().await.is(), (412, "LeaseIdMissing"), "its lease protects it");
-    the_services_clock_goes_on().await;
-    break_by_hand(&blob).await;
+    wait_for_storage_clock().await;
+    break_manually(&blob).await;
     blob.delete().await.ok();
-    // Whoever comes first, at whatever daemon.
-    let other = connect(&elsewhere).await;
-    let next = comes("the grant", other.lock("a").acquire()).await.unwrap();
+    // The next grant can be at either daemon.
+    let other = connect(&peer).await;
+    let next = wait_for("the grant", other.lock("a").acquire()).await.unwrap();
     assert!(next.token() > guard.token());
     lost(&guard).await;
     drop(guard);

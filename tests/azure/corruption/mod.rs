@@ -1,72 +1,74 @@
-//! An operator's mistakes, made with plain REST calls past the daemon: what is
-//! stored is emptied, edited, deleted or put back to an old state, and leases
-//! are broken by hand, while a lock is free and while it is held.
+//! Corruption by an operator with REST calls that bypass the daemon: records are
+//! emptied, edited, deleted or restored to an old state, and leases are broken,
+//! while a lock is free and while it is held.
 
 mod broken;
-mod collected;
 mod container;
 mod deleted;
+mod gc;
 mod record;
+
 use std::time::Duration;
 
 use leasehold_client::{Client, Error, Guard, Reason};
 use leasehold_test_support::{Daemon, proxy::Kind, rest::Blob};
 
-use crate::scene::{Scene, Together, comes};
+use crate::fixture::{Fixture, Scenarios, wait_for};
 
-/// What waits for renewals and leases, at the same time.
+/// Runs scenarios that wait for renewals and leases, concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_takes_a_while() {
-    Together::default()
-        .and(record::what_is_damaged_under_a_holder_is_lost_and_then_frozen)
-        .and(record::a_token_that_went_back_freezes_the_lock_where_a_greater_one_was_seen)
-        .and(record::those_who_wait_elsewhere_are_told_too)
-        .and(deleted::a_blob_that_is_deleted_under_a_holder_is_lost_and_goes_on)
-        .and(broken::a_lease_broken_by_hand_is_lost_at_the_next_renewal)
-        .and(broken::a_lease_broken_with_a_period_goes_on_to_the_next_after_it)
-        .and(broken::a_break_of_a_lock_held_elsewhere_is_told_noted_and_followed_by_a_greater_token)
-        .and(broken::a_break_at_the_holders_own_daemon_is_told_at_once_and_noted)
-        .and(container::a_container_that_is_deleted_is_missed_and_used_again_once_it_is_back)
-        .end()
+async fn slow_scenarios() {
+    Scenarios::default()
+        .start(record::record_corrupted_while_held_loses_then_freezes_lock)
+        .start(record::regressed_token_freezes_lock_where_higher_was_seen)
+        .start(record::waiters_at_peer_are_refused_when_lock_freezes)
+        .start(deleted::blob_deleted_while_held_loses_lock_then_recovers)
+        .start(broken::manually_broken_lease_is_lost_at_next_renewal)
+        .start(broken::lease_broken_with_period_is_granted_after_period)
+        .start(broken::peer_break_notifies_holder_and_records_operator)
+        .start(broken::local_break_notifies_holder_and_records_operator)
+        .start(container::deleted_container_is_reported_and_used_when_recreated)
+        .join()
         .await;
 }
 
-/// A session that outlives everything here.
+/// Opens a session with a TTL longer than the test.
 async fn connect(daemon: &Daemon) -> Client {
     let ttl = Duration::from_secs(60);
     Client::builder(&daemon.endpoint).client_name("test 1").ttl(ttl).connect().await.unwrap()
 }
 
-/// Holds a lock for a moment: its blob is there, and the daemon knows it.
-async fn use_once(scene: &Scene, client: &Client, name: &str) -> u64 {
-    let before = scene.proxy.count(Kind::Release.of(name));
+/// Acquires and releases a lock. Afterwards its blob exists and is in the
+/// daemon's cache.
+async fn use_once(fixture: &Fixture, client: &Client, name: &str) -> u64 {
+    let before = fixture.proxy.count(Kind::Release.of(name));
     let guard = client.lock(name).acquire().await.unwrap();
     let token = guard.token().get();
     guard.release().await.unwrap();
-    let released = scene.proxy.wait_for_many(before + 1, |seen| {
-        seen.kind == Kind::Release && seen.blob.ends_with(name) && seen.is_over()
+    let released = fixture.proxy.wait_for_many(before + 1, |call| {
+        call.kind == Kind::Release && call.blob.ends_with(name) && call.is_done()
     });
-    comes("the release", released).await;
+    wait_for("the release", released).await;
     token
 }
 
-/// The token of a grant that is given back at once.
+/// Acquires and releases a lock, and returns the token.
 async fn granted(client: &Client, name: &str) -> u64 {
-    let guard = comes("the grant", client.lock(name).acquire()).await.unwrap();
+    let guard = wait_for("the grant", client.lock(name).acquire()).await.unwrap();
     let token = guard.token().get();
     guard.release().await.unwrap();
     token
 }
 
-/// An acquire that must not be granted before an operator has looked; gives
-/// what it is told.
+/// Asserts that the lock is frozen, and returns the error message.
 async fn frozen(client: &Client, name: &str) -> String {
-    let refused = comes("the refusal", client.lock(name).acquire()).await;
-    told(refused, name)
+    let refused = wait_for("the refusal", client.lock(name).acquire()).await;
+    frozen_message(refused, name)
 }
 
-/// What a person needs to know: which lock, which blob, what to do.
-fn told(refused: Result<Guard, Error>, name: &str) -> String {
+/// Returns the message of a frozen lock. Asserts that it names the lock, the
+/// blob and the fix.
+fn frozen_message(refused: Result<Guard, Error>, name: &str) -> String {
     let Err(Error::NeedsOperator { lock, message }) = refused else { panic!("{refused:?}") };
     assert_eq!(lock, name);
     assert!(message.contains(&format!("lock \"{name}\"")), "{message}");
@@ -75,22 +77,23 @@ fn told(refused: Result<Guard, Error>, name: &str) -> String {
     message
 }
 
-/// The holder learns that it has lost its lease before its deadline has passed.
+/// Waits until the holder is notified of the loss of its lease, before its
+/// deadline. Returns the message.
 async fn lost(guard: &Guard) -> String {
-    let loss = comes("the loss", guard.lost()).await;
+    let loss = wait_for("the loss", guard.lost()).await;
     assert_eq!(loss.reason, Reason::LeaseLost, "{loss:?}");
-    assert!(!guard.deadline().has_passed(), "it was not told but found out: {loss:?}");
+    assert!(!guard.deadline().has_passed(), "the holder was not notified: {loss:?}");
     loss.message
 }
 
-/// Where nothing else is left, tokens go by the service's clock, which shows
-/// whole seconds: so what was granted in the last two, by daemons that are not
-/// asked, may be as great.
-async fn the_services_clock_goes_on() {
+/// Waits until new tokens are higher than earlier ones. Without a record, tokens
+/// start at the service's Date, which has whole seconds. Tokens that other
+/// daemons granted in the last two seconds may be as high.
+async fn wait_for_storage_clock() {
     leasehold_runtime::sleep(Duration::from_millis(2_100)).await;
 }
 
 /// Only a holder may write to a leased blob; an operator breaks the lease first.
-async fn break_by_hand(blob: &Blob) {
+async fn break_manually(blob: &Blob) {
     blob.break_lease(Some(0)).await.ok();
 }

@@ -1,4 +1,4 @@
-//! What is kept with a blob is emptied, edited, lowered, or put back.
+//! Corrupted records: emptied, edited, with a lower token, or restored.
 
 use leasehold_test_support::{
     proxy::Kind,
@@ -7,11 +7,12 @@ use leasehold_test_support::{
 use std::collections::BTreeMap;
 
 use super::{
-    break_by_hand, connect, frozen, granted, lost, the_services_clock_goes_on, told, use_once,
+    break_manually, connect, frozen, frozen_message, granted, lost, use_once,
+    wait_for_storage_clock,
 };
-use crate::scene::{Scene, comes};
+use crate::fixture::{Fixture, wait_for};
 
-/// Replaces all that is kept with a blob.
+/// Adds a record to a call as metadata.
 fn with(call: Call, record: &BTreeMap<String, String>) -> Call {
     record.iter().fold(call, |call, (key, value)| call.metadata(key, value))
 }
@@ -20,7 +21,7 @@ pub(crate) async fn rewrite(blob: &Blob, record: &BTreeMap<String, String>) {
     with(blob.set_metadata(), record).await.ok();
 }
 
-/// The same record with another value for a key, or without it.
+/// Returns the record with another value for a key, or without the key.
 pub(crate) fn edited(
     record: &BTreeMap<String, String>,
     key: &str,
@@ -33,13 +34,13 @@ pub(crate) fn edited(
 }
 
 #[tokio::test]
-async fn what_can_not_be_read_freezes_the_lock_until_it_is_repaired() {
-    let scene = Scene::new().await;
-    let (daemon, other) = (scene.daemon(&[]), scene.daemon(&[]));
+async fn invalid_record_freezes_lock_until_repaired() {
+    let fixture = Fixture::new().await;
+    let (daemon, other) = (fixture.daemon(&[]), fixture.daemon(&[]));
     let (client, newcomer) = (connect(&daemon).await, connect(&other).await);
-    let mut highest = use_once(&scene, &client, "a").await;
-    let blob = scene.blob("a");
-    for (key, value, says) in [
+    let mut highest = use_once(&fixture, &client, "a").await;
+    let blob = fixture.blob("a");
+    for (key, value, expected) in [
         ("token", None, "has no token"),
         ("token", Some("12x"), "its token is \"12x\", which is none"),
         ("token", Some("-5"), "its token is \"-5\", which is none"),
@@ -47,22 +48,22 @@ async fn what_can_not_be_read_freezes_the_lock_until_it_is_repaired() {
         ("nonce", None, "has no nonce"),
         ("nonce", Some("?"), "its nonce is not a number"),
     ] {
-        let record = scene.record("a").await;
+        let record = fixture.record("a").await;
         rewrite(&blob, &edited(&record, key, value)).await;
-        let damaged = scene.record("a").await;
-        // Whether it has seen the lock before, or has not.
+        let corrupted = fixture.record("a").await;
+        // The first daemon has seen the lock before.
         for client in [&client, &newcomer] {
             let message = frozen(client, "a").await;
-            assert!(message.contains(says), "{message}");
+            assert!(message.contains(expected), "{message}");
             let refused = client.lock("a").no_wait().acquire().await;
-            told(refused, "a");
+            frozen_message(refused, "a");
         }
-        assert_eq!(scene.record("a").await, damaged, "nothing was written");
-        assert_eq!(scene.lease_state("a").await, "available", "nothing is kept from the operator");
+        assert_eq!(fixture.record("a").await, corrupted, "nothing was written");
+        assert_eq!(fixture.lease_state("a").await, "available", "the operator can repair the blob");
 
         rewrite(&blob, &record).await;
         for client in [&client, &newcomer] {
-            let token = use_once(&scene, client, "a").await;
+            let token = use_once(&fixture, client, "a").await;
             assert!(token > highest);
             highest = token;
         }
@@ -70,63 +71,63 @@ async fn what_can_not_be_read_freezes_the_lock_until_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn an_emptied_lock_goes_on_once_its_blob_is_deleted() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn lock_with_emptied_record_recovers_after_blob_delete() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
-    let before = use_once(&scene, &client, "a").await;
-    scene.blob("a").set_metadata().await.ok();
+    let before = use_once(&fixture, &client, "a").await;
+    fixture.blob("a").set_metadata().await.ok();
     assert!(frozen(&client, "a").await.contains("has no token"));
-    // The command line says the same, and fails.
+    // The command fails with the same message.
     let output = daemon.run(&["lock", "a", "--", "true"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("locks/default/a") && said.contains("delete it"), "{said}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("locks/default/a") && error.contains("delete it"), "{error}");
 
-    scene.blob("a").delete().await.ok();
+    fixture.blob("a").delete().await.ok();
     assert!(granted(&client, "a").await > before);
 }
 
-pub(crate) async fn a_token_that_went_back_freezes_the_lock_where_a_greater_one_was_seen() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn regressed_token_freezes_lock_where_higher_was_seen() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
-    use_once(&scene, &client, "a").await;
-    let old = scene.record("a").await;
-    let highest = use_once(&scene, &client, "a").await;
-    let blob = scene.blob("a");
+    use_once(&fixture, &client, "a").await;
+    let old = fixture.record("a").await;
+    let highest = use_once(&fixture, &client, "a").await;
+    let blob = fixture.blob("a");
     let lowered = edited(&old, "token", Some("1048576"));
-    // Edited by hand, and restored as a whole.
-    let damages = [with(blob.set_metadata(), &lowered), with(blob.put(), &old)];
-    for (damage, found) in damages.into_iter().zip([&lowered, &old]) {
-        damage.await.ok();
+    // Edited metadata, and a restored old blob.
+    let corruptions = [with(blob.set_metadata(), &lowered), with(blob.put(), &old)];
+    for (corruption, found) in corruptions.into_iter().zip([&lowered, &old]) {
+        corruption.await.ok();
         let message = frozen(&client, "a").await;
         assert!(message.contains("went back"), "{message}");
         assert!(message.contains(&format!("its token is {}", found["token"])), "{message}");
         assert!(message.contains(&highest.to_string()), "{message}");
-        assert_eq!(scene.record("a").await, *found, "nothing was written");
-        assert_eq!(scene.lease_state("a").await, "available");
+        assert_eq!(fixture.record("a").await, *found, "nothing was written");
+        assert_eq!(fixture.lease_state("a").await, "available");
     }
 
-    // Who never saw the greater token goes by the service's clock, which is
-    // past it; and what it wrote heals the lock for the others.
-    the_services_clock_goes_on().await;
-    let other = scene.daemon(&[]);
+    // A daemon that has not seen the higher token starts at the service's Date,
+    // which is past that token. Its record repairs the lock for the first daemon.
+    wait_for_storage_clock().await;
+    let other = fixture.daemon(&[]);
     let newcomer = connect(&other).await;
-    let token = use_once(&scene, &newcomer, "a").await;
+    let token = use_once(&fixture, &newcomer, "a").await;
     assert!(token > highest);
     assert!(granted(&client, "a").await > token);
 }
 
 #[tokio::test]
-async fn a_token_that_went_back_goes_on_once_it_is_repaired_or_the_blob_deleted() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn regressed_lock_recovers_after_repair_or_blob_delete() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
-    let mut highest = use_once(&scene, &client, "a").await;
-    let blob = scene.blob("a");
+    let mut highest = use_once(&fixture, &client, "a").await;
+    let blob = fixture.blob("a");
     for delete in [false, true] {
-        let record = scene.record("a").await;
+        let record = fixture.record("a").await;
         rewrite(&blob, &edited(&record, "token", Some("1048576"))).await;
         frozen(&client, "a").await;
         if delete {
@@ -134,43 +135,43 @@ async fn a_token_that_went_back_goes_on_once_it_is_repaired_or_the_blob_deleted(
         } else {
             rewrite(&blob, &record).await;
         }
-        let token = use_once(&scene, &client, "a").await;
+        let token = use_once(&fixture, &client, "a").await;
         assert!(token > highest);
         highest = token;
     }
 }
 
-/// What is there for people only is no reason to refuse anything.
+/// Invalid human-readable metadata is no reason to refuse an acquire.
 #[tokio::test]
-async fn garbage_in_what_is_for_people_is_ignored() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn invalid_informational_metadata_is_ignored() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
-    let before = use_once(&scene, &client, "a").await;
-    let record = edited(&scene.record("a").await, "holder", Some("{"));
+    let before = use_once(&fixture, &client, "a").await;
+    let record = edited(&fixture.record("a").await, "holder", Some("{"));
     let record = edited(&record, "brokenby", Some("%1b%5b2J"));
-    rewrite(&scene.blob("a"), &edited(&record, "daemon", None)).await;
+    rewrite(&fixture.blob("a"), &edited(&record, "daemon", None)).await;
     assert!(granted(&client, "a").await > before);
 }
 
-pub(crate) async fn what_is_damaged_under_a_holder_is_lost_and_then_frozen() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn record_corrupted_while_held_loses_then_freezes_lock() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let mut held = Vec::new();
-    for name in ["emptied", "garbage", "lowered"] {
-        use_once(&scene, &client, name).await;
+    for name in ["emptied", "invalid", "lowered"] {
+        use_once(&fixture, &client, name).await;
         held.push((name, client.lock(name).acquire().await.unwrap()));
     }
     for (name, guard) in &held {
-        let blob = scene.blob(name);
+        let blob = fixture.blob(name);
         let protected = blob.set_metadata().await;
         assert_eq!(protected.is(), (412, "LeaseIdMissing"), "its lease protects it");
-        break_by_hand(&blob).await;
-        let record = scene.record(name).await;
+        break_manually(&blob).await;
+        let record = fixture.record(name).await;
         match *name {
             "emptied" => _ = blob.set_metadata().await.ok(),
-            "garbage" => rewrite(&blob, &edited(&record, "token", Some("12x"))).await,
+            "invalid" => rewrite(&blob, &edited(&record, "token", Some("12x"))).await,
             _ => rewrite(&blob, &edited(&record, "token", Some("1048576"))).await,
         }
         assert!(guard.is_valid());
@@ -181,24 +182,24 @@ pub(crate) async fn what_is_damaged_under_a_holder_is_lost_and_then_frozen() {
         let token = guard.token().get();
         drop(guard);
         frozen(&client, name).await;
-        scene.blob(name).delete().await.ok();
+        fixture.blob(name).delete().await.ok();
         assert!(granted(&client, name).await > token, "{name}");
     }
 }
 
-/// A waiter is not left to wait for a lock that nobody will be granted.
-pub(crate) async fn those_who_wait_elsewhere_are_told_too() {
-    let scene = Scene::new().await;
-    let elsewhere = scene.daemon_past(&[]);
-    let guard = connect(&elsewhere).await.lock("a").acquire().await.unwrap();
-    let daemon = scene.daemon(&[]);
+/// Waiters for a lock that can't be granted are refused.
+pub(crate) async fn waiters_at_peer_are_refused_when_lock_freezes() {
+    let fixture = Fixture::new().await;
+    let peer = fixture.daemon_direct(&[]);
+    let guard = connect(&peer).await.lock("a").acquire().await.unwrap();
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let waiters = [(); 3].map(|()| tokio::spawn(client.new_session().lock("a").acquire()));
-    comes("a poll", scene.proxy.wait_for_many(3, |seen| seen.kind == Kind::Read)).await;
-    break_by_hand(&scene.blob("a")).await;
-    scene.blob("a").set_metadata().await.ok();
+    wait_for("a poll", fixture.proxy.wait_for_many(3, |call| call.kind == Kind::Read)).await;
+    break_manually(&fixture.blob("a")).await;
+    fixture.blob("a").set_metadata().await.ok();
     for waiter in waiters {
-        told(comes("the refusal", waiter).await.unwrap(), "a");
+        frozen_message(wait_for("the refusal", waiter).await.unwrap(), "a");
     }
     lost(&guard).await;
 }

@@ -1,4 +1,4 @@
-//! What the clients saw, and what must be true of it.
+//! History of grants as seen by the clients, and its checks.
 
 use std::{
     collections::BTreeMap,
@@ -8,74 +8,73 @@ use std::{
 use leasehold_client::Guard;
 use leasehold_time::Moment;
 
-/// A grant as its client knew it: with this token, between these moments.
+/// Time in which a client held a lock, from its own view.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Hold {
     pub(crate) token: u64,
-    pub(crate) from: Moment,
-    pub(crate) to: Moment,
-    pub(crate) who: String,
+    pub(crate) start: Moment,
+    pub(crate) end: Moment,
+    pub(crate) client: String,
 }
 
-/// All grants of a test, by lock. It is also what the locks protect: it takes
-/// a token only if it has not seen a greater one.
+/// All grants of a test, by lock. It is also the fenced resource: it refuses a
+/// token lower than the highest one seen.
 #[derive(Default)]
 pub(crate) struct History(Mutex<BTreeMap<String, Lock>>);
 
 #[derive(Default)]
 struct Lock {
-    turns: Vec<Turn>,
-    greatest: u64,
+    holds: Vec<Hold>,
+    highest_token: u64,
 }
 
 impl History {
-    /// Somebody writes under a lock. False if that is refused.
+    /// Writes under a lock. Returns false if the write is refused.
     pub(crate) fn write(&self, guard: &Guard) -> bool {
         self.write_with(guard.name(), guard.token().get())
     }
 
-    /// The same, with a token that may have been kept for too long.
+    /// Writes with a token that may be stale.
     pub(crate) fn write_with(&self, lock: &str, token: u64) -> bool {
         let mut locks = self.locks();
         let lock = locks.entry(lock.to_owned()).or_default();
-        let accepted = token >= lock.greatest;
-        lock.greatest = lock.greatest.max(token);
+        let accepted = token >= lock.highest_token;
+        lock.highest_token = lock.highest_token.max(token);
         accepted
     }
 
-    /// The client lets go by itself. It has stopped by now.
-    pub(crate) async fn let_go(&self, guard: Guard, from: Moment, who: &str) {
-        self.ended(&guard, from, Moment::now().min(guard.deadline()), who);
-        // The daemon may be gone, and with it the grant.
+    /// Records that the client stopped using the lock, and releases it.
+    pub(crate) async fn record_release(&self, guard: Guard, start: Moment, client: &str) {
+        self.record(&guard, start, Moment::now().min(guard.deadline()), client);
+        // The daemon, and with it the grant, may no longer exist.
         _ = guard.release().await;
     }
 
-    /// The client has lost the lock, and counts on it to the last.
-    pub(crate) fn lost(&self, guard: &Guard, from: Moment, who: &str) {
-        self.ended(guard, from, guard.deadline(), who);
+    /// Records the loss of a lock that the client used until its deadline.
+    pub(crate) fn record_loss(&self, guard: &Guard, start: Moment, client: &str) {
+        self.record(guard, start, guard.deadline(), client);
     }
 
-    fn ended(&self, guard: &Guard, from: Moment, to: Moment, who: &str) {
-        let turn = Turn { token: guard.token().get(), from, to, who: who.to_owned() };
-        self.locks().entry(guard.name().to_owned()).or_default().turns.push(turn);
+    fn record(&self, guard: &Guard, start: Moment, end: Moment, client: &str) {
+        let hold = Hold { token: guard.token().get(), start, end, client: client.to_owned() };
+        self.locks().entry(guard.name().to_owned()).or_default().holds.push(hold);
     }
 
-    pub(crate) fn turns(&self, lock: &str) -> Vec<Turn> {
-        let mut turns = self.locks().get(lock).map(|lock| lock.turns.clone()).unwrap_or_default();
-        turns.sort_by_key(|turn| turn.from);
-        turns
+    pub(crate) fn holds(&self, lock: &str) -> Vec<Hold> {
+        let mut holds = self.locks().get(lock).map(|lock| lock.holds.clone()).unwrap_or_default();
+        holds.sort_by_key(|hold| hold.start);
+        holds
     }
 
-    /// No two had a lock at a time, and whoever was later has the greater
-    /// token.
+    /// Asserts that holds of a lock do not overlap and that tokens increase.
     #[track_caller]
     pub(crate) fn check(&self) {
         let names: Vec<_> = self.locks().keys().cloned().collect();
         for name in names {
-            for pair in self.turns(&name).windows(2) {
+            for pair in self.holds(&name).windows(2) {
                 let [earlier, later] = pair else { unreachable!("pairs") };
-                assert!(earlier.to <= later.from, "{name}: two at a time: {pair:#?}");
-                assert!(earlier.token < later.token, "{name}: the token fell: {pair:#?}");
+                assert!(earlier.end <= later.start, "{name}: holds overlap: {pair:#?}");
+                assert!(earlier.token < later.token, "{name}: token not increased: {pair:#?}");
             }
         }
     }

@@ -1,16 +1,16 @@
-//! Two and three daemons, as processes, on one storage: who gets which lock
-//! when, while daemons are killed, stopped, cut off and told to end.
+//! Two or three daemon processes on one storage account: exclusion and handoff
+//! while daemons are killed, paused, partitioned and shut down.
 //!
-//! All clients are on this machine, so that what each of them believed, and
-//! when, can be compared.
+//! All clients run on this machine, so that their views can be compared by
+//! time.
 
+mod cluster;
 mod contention;
 mod crash;
 mod history;
 mod operator;
 mod partition;
 mod pause;
-mod place;
 mod process;
 mod stop;
 mod waiter;

@@ -1,21 +1,21 @@
-//! What an operator sees and does through one daemon of what another holds.
+//! Commands of an operator at one daemon for locks held through a peer.
 
 use leasehold_client::Reason;
 use leasehold_test_support::{Daemon, Running};
 use serde_json::Value;
 
 use super::{
-    place::{Place, client, json, take},
+    cluster::{Cluster, acquire_free, client, json},
     process::is_dead,
     waiter::Waiter,
 };
 
-/// Says its process and its token, and that it was asked to end.
+/// Prints its process ID and token, and "asked" on SIGTERM.
 const COMMAND: &str = "trap 'echo asked; exit 0' TERM; echo $$; echo $LEASEHOLD_TOKEN; \
                        while :; do sleep 0.1; done";
 
-/// Runs the command under a lock, with a ttl beyond the lease; gives its
-/// process and its token.
+/// Runs the command under a lock, with a TTL longer than the lease. Returns its
+/// process ID and token.
 fn hold(daemon: &Daemon, lock: &str) -> (Running, String, u64) {
     let options = ["lock", lock, "--ttl", "60s", "--label", "job=nightly"];
     let mut held = daemon.begin(&[&options[..], &["--", "sh", "-c", COMMAND]].concat());
@@ -24,36 +24,37 @@ fn hold(daemon: &Daemon, lock: &str) -> (Running, String, u64) {
 }
 
 #[track_caller]
-fn shows_the_holder(lock: &Value) {
+fn assert_holder(lock: &Value) {
     assert_eq!(lock["held"], true, "{lock}");
     assert_eq!(lock["holder"]["client"], "leasehold lock: sh", "{lock}");
     assert_eq!(lock["holder"]["labels"]["job"], "nightly", "{lock}");
-    assert!(lock["session_id"].is_null(), "it is a session of the other daemon: {lock}");
+    assert!(lock["session_id"].is_null(), "the session belongs to the peer: {lock}");
 }
 
-/// Reads what is watched, which is held all the time.
+/// Reads the watched states up to a matching one. Asserts that the lock is held
+/// in all of them.
 #[track_caller]
-fn watched_until(mut watched: impl FnMut() -> Value, is_meant: impl Fn(&Value) -> bool) {
+fn watch_until(mut next: impl FnMut() -> Value, matches: impl Fn(&Value) -> bool) {
     loop {
-        let lock = watched();
+        let lock = next();
         assert_eq!(lock["held"], true, "{lock}");
-        if is_meant(&lock) {
+        if matches(&lock) {
             return;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
-async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
-    let place = Place::new("operator");
-    let (a, b) = (place.daemon(), place.daemon());
+#[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
+async fn peers_lock_is_visible_and_breakable() {
+    let cluster = Cluster::new("operator");
+    let (a, b) = (cluster.daemon(), cluster.daemon());
     let (mut held, command, token) = hold(&a, "orders");
 
-    shows_the_holder(&json(&b, &["ls"]));
-    let shown = json(&b, &["get", "orders"]);
-    shows_the_holder(&shown);
-    assert!(shown["held_for_ms"].is_u64(), "{shown}");
+    assert_holder(&json(&b, &["ls"]));
+    let lock = json(&b, &["get", "orders"]);
+    assert_holder(&lock);
+    assert!(lock["held_for_ms"].is_u64(), "{lock}");
     for (limit, reason) in [(&["--no-wait"][..], "held"), (&["--wait", "1500ms"], "timed_out")] {
         let arguments = [&["lock", "orders"], limit, &["--", "true"]].concat();
         let refused = json(&b, &arguments);
@@ -61,85 +62,89 @@ async fn what_is_held_through_another_daemon_is_shown_and_can_be_broken() {
         assert_eq!(refused["error"]["holder"]["labels"]["job"], "nightly", "{refused}");
         let refused = b.run(&arguments);
         assert_eq!(refused.status.code(), Some(75));
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("held by \"leasehold lock: sh\""), "{said}");
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(error.contains("held by \"leasehold lock: sh\""), "{error}");
     }
 
-    // A hold has 1,024 tokens; which of them is in use, only its daemon knows,
-    // and is asked.
+    // A hold has 1,024 tokens. Only its daemon knows which one is in use, so the
+    // request is forwarded to it.
     let state = |daemon, token: u64| json(daemon, &["check", "orders", &token.to_string()]);
     assert_eq!(state(&a, token)["state"], "current");
     for (token, expected) in
         [(token - 1, "stale"), (token, "current"), (token + 2000, "never_granted")]
     {
-        let answer = state(&b, token);
-        assert_eq!(answer["state"], expected, "{answer}");
-        assert_eq!(answer["lock"]["holder"]["labels"]["job"], "nightly", "{answer}");
+        let result = state(&b, token);
+        assert_eq!(result["state"], expected, "{result}");
+        assert_eq!(result["lock"]["holder"]["labels"]["job"], "nightly", "{result}");
     }
 
     let mut watch = b.begin(&["watch", "orders", "--output", "json"]);
-    let mut watched = || serde_json::from_str::<Value>(&watch.line()).unwrap();
-    let first = watched();
+    let mut next = || serde_json::from_str::<Value>(&watch.line()).unwrap();
+    let first = next();
     assert_eq!(first["initial"], true);
-    shows_the_holder(&first);
-    let waiter = Waiter::begin(&client(&b, "waiter").await, "orders").await;
-    watched_until(&mut watched, |lock| lock["waiting"] == 1);
+    assert_holder(&first);
+    let waiter = Waiter::start(&client(&b, "waiter").await, "orders").await;
+    watch_until(&mut next, |lock| lock["waiting"] == 1);
 
     let broken = json(&b, &["break", "orders", "--reason", "stuck"]);
     assert_eq!(broken["broken"], true, "{broken}");
     assert!(broken["free_within_ms"].as_u64().unwrap() <= 15_000, "{broken}");
-    shows_the_holder(&broken["lock"]);
-    let (taken, _) = waiter.granted().await;
-    assert!(is_dead(&command), "it was asked to end, or killed, before another was granted");
-    assert!(taken.token().get() > token);
+    assert_holder(&broken["lock"]);
+    let (granted, _) = waiter.granted().await;
+    assert!(is_dead(&command), "the command ended before the next grant");
+    assert!(granted.token().get() > token);
     assert_eq!(held.rest(), "asked\n");
     assert_eq!(held.code(), Some(73));
-    // It was asked for again and again meanwhile, and never seemed to be free.
-    watched_until(&mut watched, |lock| lock["holder"]["client"] == "waiter");
-    let noted = json(&a, &["get", "orders", "--verbose"]);
-    assert_eq!(noted["last_break"]["reason"], "stuck", "{noted}");
-    assert_eq!(noted["holder"]["client"], "waiter", "{noted}");
-    taken.release().await.unwrap();
+    // During the retries of the acquire, the lock was never reported as free.
+    watch_until(&mut next, |lock| lock["holder"]["client"] == "waiter");
+    let lock = json(&a, &["get", "orders", "--verbose"]);
+    assert_eq!(lock["last_break"]["reason"], "stuck", "{lock}");
+    assert_eq!(lock["holder"]["client"], "waiter", "{lock}");
+    granted.release().await.unwrap();
 }
 
-/// An address that does not answer: the operator is told which daemon to ask.
+/// For an address without a response, the output names the daemon to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn request_for_unreachable_daemon_names_the_daemon() {
-    const NOWHERE: &str = "http://127.0.0.1:1";
-    let place = Place::new("unreachable");
-    let (a, b) = (place.daemon_with(&["--advertise", NOWHERE]), place.daemon());
-    let guard = take(&client(&a, "holder").await, "orders").await;
+async fn request_for_unreachable_daemon_names_daemon() {
+    const UNREACHABLE: &str = "http://127.0.0.1:1";
+    let cluster = Cluster::new("unreachable");
+    let (a, b) = (cluster.daemon_with(&["--advertise", UNREACHABLE]), cluster.daemon());
+    let guard = acquire_free(&client(&a, "holder").await, "orders").await;
     let token = guard.token().to_string();
     let check = b.run(&["check", "orders", &token]);
     assert_eq!(check.status.code(), Some(2), "unknown");
-    let said = String::from_utf8_lossy(&check.stdout).into_owned();
+    let output = String::from_utf8_lossy(&check.stdout).into_owned();
     let pid = format!("pid {}", a.process.pid());
-    assert!(said.contains(&pid) && said.contains(&format!("--endpoint {NOWHERE}")), "{said}");
+    assert!(
+        output.contains(&pid) && output.contains(&format!("--endpoint {UNREACHABLE}")),
+        "{output}"
+    );
     assert_eq!(json(&b, &["check", "orders", &token])["state"], "unknown");
     assert_eq!(b.run(&["check", "orders", "1"]).status.code(), Some(1), "stale");
     assert_eq!(a.run(&["check", "orders", &token]).status.code(), Some(0), "current");
 
     let leading = client(&a, "leader").await.election("jobs").campaign("v").await.unwrap();
-    let asked = b.run(&["step-down", "jobs", "--reason", "drill"]);
-    assert_eq!(asked.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(said.contains(&pid) && said.contains(&format!("--endpoint {NOWHERE}")), "{said}");
+    let step_down = b.run(&["step-down", "jobs", "--reason", "drill"]);
+    assert_eq!(step_down.status.code(), Some(1));
+    let output = String::from_utf8_lossy(&step_down.stdout).into_owned();
+    let endpoint = format!("--endpoint {UNREACHABLE}");
+    assert!(output.contains(&pid) && output.contains(&endpoint), "{output}");
     leading.resign().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_is_told_that_its_lock_was_broken_through_another_daemon() {
-    let place = Place::new("broken");
-    let (a, b) = (place.daemon(), place.daemon());
+async fn holder_is_notified_of_break_through_peer() {
+    let cluster = Cluster::new("broken");
+    let (a, b) = (cluster.daemon(), cluster.daemon());
     let holder = client(&a, "holder").await;
-    let guard = take(&holder, "orders").await;
+    let guard = acquire_free(&holder, "orders").await;
     let operator = client(&b, "operator").await;
     assert!(operator.break_lock("orders").by("ops@desk").reason("stuck").await.unwrap().broken);
-    // One lock: the break note is not listed.
+    // The listing has one lock, without the break note.
     assert_eq!(json(&b, &["ls"])["name"], "orders");
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::Broken);
-    let operator = loss.operator.expect("the operator is known");
+    let operator = loss.operator.expect("an operator");
     assert_eq!((operator.by.as_str(), operator.reason.as_str()), ("ops@desk", "stuck"));
     assert!(loss.message.contains("stuck"), "{}", loss.message);
     assert!(!guard.deadline().has_passed(), "there is time to stop");

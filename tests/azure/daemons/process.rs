@@ -1,4 +1,4 @@
-//! Processes, as the operating system shows them.
+//! Process states from the operating system.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// Whether a process is gone, or only remembered until its parent asks.
+/// Returns whether a process has exited. A zombie counts as exited.
 pub(crate) fn is_dead(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.is_empty() || status.lines().any(|line| line.starts_with("State:\tZ"))

@@ -1,154 +1,156 @@
-//! The same seen by clients of a daemon: what is granted, kept and given back
-//! in spite of faults.
+//! Storage faults from the view of a daemon's clients: grants, renewals and
+//! releases despite faults.
 
 use std::time::Duration;
 
 use leasehold_client::{Client, Error, Guard};
 use leasehold_test_support::{
     Daemon,
-    proxy::{Fault, Kind, Refusal, Seen},
+    proxy::{Fault, Kind, RecordedCall, Refusal},
 };
 use leasehold_time::Moment;
 use nix::sys::signal::Signal;
 
-use crate::scene::{COUNTED_ON, DURATION, Scene, comes};
+use crate::fixture::{DURATION, Fixture, VALIDITY, wait_for};
 
-/// A session that outlives everything here.
+/// Opens a session with a TTL longer than the test.
 pub(crate) async fn connect(daemon: &Daemon) -> Client {
     let ttl = Duration::from_secs(60);
     Client::builder(&daemon.endpoint).client_name("test 1").ttl(ttl).connect().await.unwrap()
 }
 
-/// The lock is still held when what its holder counted on at first is over.
-pub(crate) async fn outlives(guard: &Guard, first_deadline: Moment) {
+/// Asserts that the lock is still held after the grant's first deadline.
+pub(crate) async fn assert_held_past(guard: &Guard, first_deadline: Moment) {
     leasehold_runtime::sleep_until(first_deadline + Duration::from_millis(500)).await;
     assert!(guard.is_valid(), "{guard:?} was lost");
 }
 
 #[tokio::test]
-async fn answers_that_are_lost_on_the_way_to_a_grant_cost_nothing_but_time() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+async fn lost_responses_delay_grant_only() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     for kind in [Kind::Acquire, Kind::Create, Kind::Write] {
-        scene.proxy.when(kind).times(1).then(Fault::DropAnswer);
+        fixture.proxy.when(kind).times(1).then(Fault::DropResponse);
     }
     let guard = client.lock("a").acquire().await.unwrap();
-    assert_eq!(scene.token("a").await, guard.token().get());
-    let first = scene.calls("a")[0].came;
-    assert!(guard.deadline() <= first + COUNTED_ON, "it counts from the first attempt");
+    assert_eq!(fixture.token("a").await, guard.token().get());
+    let first = fixture.calls("a")[0].received_at;
+    assert!(guard.deadline() <= first + VALIDITY, "validity starts at the first attempt");
     guard.release().await.unwrap();
 }
 
-pub(crate) async fn an_acquisition_that_stays_unclear_is_released_before_another_begins() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn unknown_acquisition_is_released_before_next_attempt() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let before = client.lock("a").acquire().await.unwrap();
     let token = before.token();
     before.release().await.unwrap();
-    comes("the release", scene.proxy.wait_for(|seen| seen.kind == Kind::Release)).await;
-    scene.proxy.clear();
+    wait_for("the release", fixture.proxy.wait_for(|call| call.kind == Kind::Release)).await;
+    fixture.proxy.clear();
 
-    scene.proxy.when(Kind::Write).times(1).then(Fault::Answer(Refusal::FORBIDDEN));
+    fixture.proxy.when(Kind::Write).times(1).then(Fault::Refuse(Refusal::FORBIDDEN));
     let refused = client.lock("a").no_wait().acquire().await.unwrap_err();
     let Error::Unavailable { message, .. } = &refused else { panic!("{refused:?}") };
     assert!(message.contains("lock \"a\"") && message.contains("403"), "{message}");
-    comes("the release", scene.proxy.wait_for(|seen| seen.kind == Kind::Release)).await;
+    wait_for("the release", fixture.proxy.wait_for(|call| call.kind == Kind::Release)).await;
 
     let guard = client.lock("a").acquire().await.unwrap();
     assert!(guard.token() > token);
-    let kinds = scene.kinds("a");
+    let kinds = fixture.kinds("a");
     assert_eq!(kinds[..3], [Kind::Acquire, Kind::Write, Kind::Release]);
-    let released = &scene.calls("a")[2];
-    let again = scene.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire).nth(1);
-    assert!(released.ended.unwrap() <= again.unwrap().came);
+    let released = &fixture.calls("a")[2];
+    let next = fixture.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire).nth(1);
+    assert!(released.ended_at.unwrap() <= next.unwrap().received_at);
 }
 
-pub(crate) async fn a_release_is_repeated_until_it_is_done() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn release_is_retried_until_done() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let guard = client.lock("a").acquire().await.unwrap();
     let token = guard.token();
-    // The last of these is applied, and answered with 409 after that.
+    // The last of these is applied, so the next attempt returns 409.
     for fault in [
         Fault::Reset,
-        Fault::Answer(Refusal::INTERNAL_ERROR),
-        Fault::Answer(Refusal::FORBIDDEN),
-        Fault::DropAnswer,
+        Fault::Refuse(Refusal::INTERNAL_ERROR),
+        Fault::Refuse(Refusal::FORBIDDEN),
+        Fault::DropResponse,
     ] {
-        scene.proxy.when(Kind::Release).times(1).then(fault);
+        fixture.proxy.when(Kind::Release).times(1).then(fault);
     }
     guard.release().await.unwrap();
     let releases =
-        scene.proxy.wait_for_many(5, |seen| seen.kind == Kind::Release && seen.is_over());
-    let releases = comes("the last release", releases).await;
+        fixture.proxy.wait_for_many(5, |call| call.kind == Kind::Release && call.is_done());
+    let releases = wait_for("the last release", releases).await;
     assert_eq!(releases[4].status, Some(409));
-    assert_eq!(scene.lease_state("a").await, "available");
-    let other = scene.daemon_past(&[]);
+    assert_eq!(fixture.lease_state("a").await, "available");
+    let other = fixture.daemon_direct(&[]);
     let guard = connect(&other).await.lock("a").no_wait().acquire().await.unwrap();
     assert!(guard.token() > token);
-    assert_eq!(scene.proxy.count(Kind::Release), 5, "not once more");
+    assert_eq!(fixture.proxy.count(Kind::Release), 5, "no further attempt");
 }
 
-pub(crate) async fn a_holder_keeps_its_lock_while_renewals_fail() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn holder_keeps_lock_while_renewals_fail() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let faults = [
-        ("dropped", Fault::DropAnswer),
+        ("dropped", Fault::DropResponse),
         ("reset", Fault::Reset),
-        ("failed", Fault::Answer(Refusal::INTERNAL_ERROR)),
-        ("throttled", Fault::Answer(Refusal::busy(Duration::from_secs(60)))),
-        ("forbidden", Fault::Answer(Refusal::FORBIDDEN)),
+        ("failed", Fault::Refuse(Refusal::INTERNAL_ERROR)),
+        ("throttled", Fault::Refuse(Refusal::busy(Duration::from_secs(60)))),
+        ("forbidden", Fault::Refuse(Refusal::FORBIDDEN)),
     ];
     let mut held = Vec::new();
     for (name, fault) in faults {
-        scene.proxy.when(Kind::Renew.of(name)).times(3).then(fault);
+        fixture.proxy.when(Kind::Renew.of(name)).times(3).then(fault);
         let guard = client.lock(name).acquire().await.unwrap();
         held.push((name, guard.deadline(), guard));
     }
     for (name, first_deadline, guard) in &held {
-        let renewed = |seen: &Seen| {
-            seen.kind == Kind::Renew && seen.blob.ends_with(name) && seen.status == Some(200)
+        let renewed = |call: &RecordedCall| {
+            call.kind == Kind::Renew && call.blob.ends_with(name) && call.status == Some(200)
         };
-        comes("a renewal", scene.proxy.wait_for(renewed)).await;
+        wait_for("a renewal", fixture.proxy.wait_for(renewed)).await;
         assert!(guard.is_valid(), "{name}");
-        outlives(guard, *first_deadline).await;
-        assert_eq!(scene.proxy.count(Kind::Acquire.of(name)), 2, "{name}: one, and one to create");
+        assert_held_past(guard, *first_deadline).await;
+        // Two attempts: the first finds no blob.
+        assert_eq!(fixture.proxy.count(Kind::Acquire.of(name)), 2, "{name}");
     }
     for (_, _, guard) in held {
         guard.release().await.unwrap();
     }
 }
 
-/// The daemon is stopped after its record was written, and goes on when the
-/// lease has run out: the answer is there, but whoever waited gets another
+/// The daemon is paused after its record was written, and resumes after the
+/// lease has expired. The response has arrived, but the waiter is granted a new
 /// hold.
-pub(crate) async fn a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+pub(crate) async fn expired_lease_is_not_granted_after_pause() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
-    comes("the release", scene.proxy.wait_for(|seen| seen.kind == Kind::Release)).await;
-    scene.proxy.clear();
+    wait_for("the release", fixture.proxy.wait_for(|call| call.kind == Kind::Release)).await;
+    fixture.proxy.clear();
 
-    scene.proxy.when(Kind::Write).times(1).then(Fault::HoldAnswer);
+    fixture.proxy.when(Kind::Write).times(1).then(Fault::HoldResponse);
     let acquire = tokio::spawn(client.lock("a").acquire());
-    let written = |seen: &Seen| seen.kind == Kind::Write && seen.upstream == Some(200);
-    comes("the write", scene.proxy.wait_for(written)).await;
+    let written =
+        |call: &RecordedCall| call.kind == Kind::Write && call.upstream_status == Some(200);
+    wait_for("the write", fixture.proxy.wait_for(written)).await;
     daemon.process.signal(Signal::SIGSTOP);
-    scene.proxy.let_go();
-    let written = scene.token("a").await;
-    leasehold_runtime::sleep_until(scene.calls("a")[0].came + DURATION).await;
+    fixture.proxy.release_held();
+    let written = fixture.token("a").await;
+    leasehold_runtime::sleep_until(fixture.calls("a")[0].received_at + DURATION).await;
     let resumed = Moment::now();
     daemon.process.signal(Signal::SIGCONT);
-    let guard = comes("the grant", acquire).await.unwrap().unwrap();
-    assert!(guard.token().get() > written, "granted on a lease that had run out");
-    assert_eq!(scene.token("a").await, guard.token().get());
+    let guard = wait_for("the grant", acquire).await.unwrap().unwrap();
+    assert!(guard.token().get() > written, "granted on an expired lease");
+    assert_eq!(fixture.token("a").await, guard.token().get());
     let acquired: Vec<_> =
-        scene.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire).collect();
-    assert!(acquired.last().unwrap().came >= resumed);
+        fixture.calls("a").into_iter().filter(|call| call.kind == Kind::Acquire).collect();
+    assert!(acquired.last().unwrap().received_at >= resumed);
     assert!(guard.is_valid());
 }

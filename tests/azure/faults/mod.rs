@@ -1,83 +1,82 @@
-//! What becomes of leases when answers are lost, calls are refused, arrive late
-//! or twice, and when the account is gone: Azurite behind the fault proxy. The
-//! outcomes that are not clear are those of safety rule 7.
+//! Leases under storage faults, with Azurite behind the fault proxy: lost
+//! responses, refused, late and duplicated calls, and outages. Safety rule 7
+//! defines the handling of unknown outcomes.
 
 mod acquire;
 mod daemon;
 mod late;
 mod outage;
+mod publish;
 mod release;
 mod renew;
-mod show;
 mod throttle;
 mod write;
 
 use std::sync::Arc;
 
-use crate::scene::{DURATION, Together};
+use crate::fixture::{DURATION, Scenarios};
 use leasehold_store::{Acquire, AcquireParams, Error, LeaseId, LeaseStore, Renew};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Token};
 
-/// All that waits for deadlines, at the same time.
+/// Runs scenarios that wait for deadlines, concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_takes_a_while() {
-    Together::default()
-        .and(acquire::what_stays_unclear_is_unknown_and_once_released_locks_nobody_out)
-        .and(acquire::an_acquire_that_arrives_after_it_was_given_up_locks_out_for_its_term_only)
-        .and(write::what_stays_unclear_is_not_granted_and_its_tokens_are_never_used)
-        .and(renew::an_unclear_answer_neither_extends_nor_loses)
-        .and(renew::a_late_answer_counts_from_when_it_was_asked_for)
-        .and(daemon::an_acquisition_that_stays_unclear_is_released_before_another_begins)
-        .and(daemon::a_release_is_repeated_until_it_is_done)
-        .and(daemon::a_holder_keeps_its_lock_while_renewals_fail)
-        .and(daemon::a_grant_does_not_start_on_a_lease_that_ran_out_meanwhile)
-        .and(throttle::polls_slow_down_and_renewals_go_on)
-        .and(throttle::an_account_that_refuses_everything_for_a_while_costs_no_lock)
-        .and(outage::a_connection_that_is_cut_for_longer_than_the_deadline)
-        .and(outage::an_account_that_is_silent_for_longer_than_the_deadline)
-        .and(outage::answers_that_are_lost_for_longer_than_the_deadline)
-        .and(outage::an_outage_that_ends_before_the_deadline_costs_nothing)
-        .end()
+async fn slow_scenarios() {
+    Scenarios::default()
+        .start(acquire::acquire_of_unknown_outcome_is_freed_by_release)
+        .start(acquire::late_abandoned_acquire_blocks_one_lease_duration_only)
+        .start(write::unknown_write_is_not_granted_and_its_tokens_unused)
+        .start(renew::unknown_renewal_keeps_deadline)
+        .start(renew::late_response_counts_from_send_time)
+        .start(daemon::unknown_acquisition_is_released_before_next_attempt)
+        .start(daemon::release_is_retried_until_done)
+        .start(daemon::holder_keeps_lock_while_renewals_fail)
+        .start(daemon::expired_lease_is_not_granted_after_pause)
+        .start(throttle::throttled_polls_slow_down_renewals_continue)
+        .start(throttle::throttled_account_does_not_lose_locks)
+        .start(outage::connection_cut_past_deadline)
+        .start(outage::account_unresponsive_past_deadline)
+        .start(outage::responses_lost_past_deadline)
+        .start(outage::outage_ending_before_deadline_keeps_lock)
+        .join()
         .await;
 }
 
-/// A store, and the one lock that a test is about.
-struct Locks {
+/// A store and the lock under test.
+struct StoreLock {
     store: Arc<dyn LeaseStore>,
     lock: LockName,
 }
 
-/// A hold as the store gave it.
+/// A hold returned by the store.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     token: Token,
     deadline: Moment,
 }
 
-/// The lock of this name.
-fn lock(store: Arc<dyn LeaseStore>, name: &str) -> Locks {
-    Locks { store, lock: LockName::parse("", name).unwrap() }
+fn lock(store: Arc<dyn LeaseStore>, name: &str) -> StoreLock {
+    StoreLock { store, lock: LockName::parse("", name).unwrap() }
 }
 
 fn id(number: u128) -> LeaseId {
     LeaseId::new(number << 64 | 0xabad_1dea)
 }
 
-impl Locks {
-    fn claim(&self, number: u128) -> AcquireParams {
+impl StoreLock {
+    fn params(&self, number: u128) -> AcquireParams {
         AcquireParams {
             name: self.lock.clone(),
             id: id(number),
             duration: DURATION,
-            again: false,
+            is_retry: false,
             value: None,
             holder: Arc::new(Holder::try_new("client", "host", 7, "", []).unwrap()),
         }
     }
 
     async fn try_acquire(&self, number: u128) -> Result<Acquire, Error> {
-        self.store.acquire(self.claim(number)).await
+        self.store.acquire(self.params(number)).await
     }
 
     #[track_caller]
@@ -103,8 +102,9 @@ impl Locks {
         matches!(self.try_acquire(number).await, Ok(Acquire::Held { .. }))
     }
 
-    /// A hold that was given up: the blob is there, and the store knows it.
-    async fn used_before(&self) -> Token {
+    /// Acquires and releases the lock. Afterwards its blob exists and is in the
+    /// store's cache.
+    async fn use_once(&self) -> Token {
         let hold = self.acquire(0xffff).await;
         self.store.release(&self.lock, id(0xffff)).await.unwrap();
         hold.token

@@ -1,81 +1,84 @@
-//! A busy account: what can wait waits as long as it was asked to, and what
-//! keeps locks goes on.
+//! Throttled account: polls wait for the requested time, renewals continue.
 
 use leasehold_test_support::proxy::{Fault, Kind, Match, Refusal};
 use std::time::Duration;
 
-use super::daemon::{connect, outlives};
-use crate::scene::{Scene, comes};
+use super::daemon::{assert_held_past, connect};
+use crate::fixture::{Fixture, wait_for};
 
 const RETRY_AFTER: Duration = Duration::from_secs(4);
 
-/// How long a call may be on its way.
-const UNDER_WAY: Duration = Duration::from_millis(500);
+/// Maximum time for which a call is in flight.
+const IN_FLIGHT: Duration = Duration::from_millis(500);
 
-/// Those of other locks too: it is the account that is busy.
-pub(crate) async fn polls_slow_down_and_renewals_go_on() {
-    let scene = Scene::new().await;
-    let elsewhere = scene.daemon_past(&[]);
-    let other = connect(&elsewhere).await;
+/// Polls of all locks slow down, because the account is throttled.
+pub(crate) async fn throttled_polls_slow_down_renewals_continue() {
+    let fixture = Fixture::new().await;
+    let peer = fixture.daemon_direct(&[]);
+    let other = connect(&peer).await;
     let taken = other.lock("taken").acquire().await.unwrap();
     let also_taken = other.lock("also").acquire().await.unwrap();
-    let daemon = scene.daemon(&[]);
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let own = client.lock("own").acquire().await.unwrap();
     let first_deadline = own.deadline();
     let waiter = tokio::spawn(client.new_session().lock("taken").acquire());
-    let also_waits = tokio::spawn(client.new_session().lock("also").acquire());
+    let second_waiter = tokio::spawn(client.new_session().lock("also").acquire());
     for name in ["taken", "also"] {
-        let polls = scene.proxy.wait_for_many(3, |seen| seen.blob.ends_with(name));
-        comes("a poll", polls).await;
+        let polls = fixture.proxy.wait_for_many(3, |call| call.blob.ends_with(name));
+        wait_for("a poll", polls).await;
     }
 
-    let refusal = Fault::Answer(Refusal::busy(RETRY_AFTER));
-    let busy = scene.proxy.when(Kind::Read.of("taken")).then(refusal);
-    let throttled = scene.proxy.wait_for_many(4, |seen| seen.fault.is_some() && seen.is_over());
-    let throttled = comes("the fourth poll", throttled).await;
+    let refusal = Fault::Refuse(Refusal::busy(RETRY_AFTER));
+    let busy = fixture.proxy.when(Kind::Read.of("taken")).then(refusal);
+    let throttled = fixture.proxy.wait_for_many(4, |call| call.fault.is_some() && call.is_done());
+    let throttled = wait_for("the fourth poll", throttled).await;
     let polls: Vec<_> =
-        scene.proxy.calls().into_iter().filter(|call| call.kind == Kind::Read).collect();
+        fixture.proxy.calls().into_iter().filter(|call| call.kind == Kind::Read).collect();
     for refused in &throttled {
-        // What was on its way by then is not held back.
-        let rest = refused.ended.unwrap() + UNDER_WAY..refused.ended.unwrap() + RETRY_AFTER;
-        let early: Vec<_> = polls.iter().filter(|poll| rest.contains(&poll.came)).collect();
-        assert!(early.is_empty(), "asked again before {:?}: {early:?}", rest.end);
+        // Calls in flight at that time still arrive.
+        let end = refused.ended_at.unwrap();
+        let pause = end + IN_FLIGHT..end + RETRY_AFTER;
+        let early: Vec<_> = polls.iter().filter(|poll| pause.contains(&poll.received_at)).collect();
+        assert!(early.is_empty(), "polled before {:?}: {early:?}", pause.end);
     }
-    let during = throttled[0].came..throttled[3].came;
-    assert!(polls.iter().any(|poll| poll.blob.ends_with("also") && during.contains(&poll.came)));
+    let during = throttled[0].received_at..throttled[3].received_at;
+    assert!(
+        polls.iter().any(|poll| poll.blob.ends_with("also") && during.contains(&poll.received_at))
+    );
     let renewals: Vec<_> =
-        scene.calls("own").into_iter().filter(|call| call.kind == Kind::Renew).collect();
-    assert!(renewals.iter().filter(|renewal| during.contains(&renewal.came)).count() >= 2);
+        fixture.calls("own").into_iter().filter(|call| call.kind == Kind::Renew).collect();
+    assert!(renewals.iter().filter(|renewal| during.contains(&renewal.received_at)).count() >= 2);
     assert!(renewals.iter().all(|renewal| renewal.status == Some(200)), "{renewals:?}");
-    outlives(&own, first_deadline).await;
+    assert_held_past(&own, first_deadline).await;
 
-    scene.proxy.remove(busy);
-    for (taken, waiter) in [(taken, waiter), (also_taken, also_waits)] {
+    fixture.proxy.remove(busy);
+    for (taken, waiter) in [(taken, waiter), (also_taken, second_waiter)] {
         let token = taken.token();
         taken.release().await.unwrap();
-        let next = comes("the grant", waiter).await.unwrap().unwrap();
+        let next = wait_for("the grant", waiter).await.unwrap().unwrap();
         assert!(next.token() > token);
     }
 }
 
-/// It asked to be left alone for a minute: renewals don't wait that long.
-pub(crate) async fn an_account_that_refuses_everything_for_a_while_costs_no_lock() {
-    let scene = Scene::new().await;
-    let daemon = scene.daemon(&[]);
+/// The account requests a delay of one minute. Renewals do not wait that long.
+pub(crate) async fn throttled_account_does_not_lose_locks() {
+    let fixture = Fixture::new().await;
+    let daemon = fixture.daemon(&[]);
     let client = connect(&daemon).await;
     let guard = client.lock("a").acquire().await.unwrap();
     let first_deadline = guard.deadline();
     let minute = Refusal::busy(Duration::from_secs(60));
-    let busy = scene.proxy.when(Match::any()).then(Fault::Answer(minute));
-    let risk = comes("the warning", guard.at_risk()).await;
+    let busy = fixture.proxy.when(Match::any()).then(Fault::Refuse(minute));
+    let risk = wait_for("the warning", guard.at_risk()).await;
     assert!(risk.message.contains("at risk"), "{risk:?}");
     assert!(guard.is_valid());
-    scene.proxy.remove(busy);
-    let renewed = scene.proxy.wait_for(|seen| seen.kind == Kind::Renew && seen.status == Some(200));
-    comes("a renewal", renewed).await;
-    outlives(&guard, first_deadline).await;
-    // A new lock is not made to wait by what was said of others.
+    fixture.proxy.remove(busy);
+    let renewed =
+        fixture.proxy.wait_for(|call| call.kind == Kind::Renew && call.status == Some(200));
+    wait_for("a renewal", renewed).await;
+    assert_held_past(&guard, first_deadline).await;
+    // The requested delay does not apply to the acquire of a new lock.
     client.lock("b").acquire().await.unwrap().release().await.unwrap();
     guard.release().await.unwrap();
 }

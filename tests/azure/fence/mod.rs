@@ -1,4 +1,4 @@
-//! Fences of the storage services: blobs, tables and queues.
+//! Fences of blobs, tables and queues.
 
 mod blob;
 mod queue;

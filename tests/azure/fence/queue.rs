@@ -1,4 +1,5 @@
-//! One consumer of a queue at a time, against Azurite and a real daemon.
+//! Exclusive consumers of a queue, against Azurite and a real daemon.
+
 use leasehold_client::{Client, Guard};
 use leasehold_fence::{
     azure::Account,
@@ -12,10 +13,11 @@ use leasehold_test_support::{
 use std::time::Duration;
 
 fn account(port: u16) -> Account {
-    Account::from_connection_string(&Azurite::queues_via(port)).unwrap()
+    Account::from_connection_string(&Azurite::queue_connection_string(port)).unwrap()
 }
 
-/// A queue that was created for the test of this name, with these messages.
+/// Creates a queue with messages. The second creation checks that creating an
+/// existing queue succeeds.
 async fn queue(name: &str, messages: &[&str]) -> Queue {
     let queue = Queue::new(&account(Azurite::shared().queue_port()), name).unwrap();
     queue.create().await.unwrap();
@@ -26,9 +28,9 @@ async fn queue(name: &str, messages: &[&str]) -> Queue {
     queue
 }
 
-/// The same through a proxy, by which calls take a second at most.
-fn behind(proxy: &Proxy, queue: &Queue) -> Queue {
-    let account = account(proxy.port()).call_limit(Duration::from_secs(1));
+/// The queue through a proxy, with a call timeout of one second.
+fn queue_via_proxy(proxy: &Proxy, queue: &Queue) -> Queue {
+    let account = account(proxy.port()).call_timeout(Duration::from_secs(1));
     Queue::new(&account, queue.name()).unwrap()
 }
 
@@ -41,7 +43,7 @@ async fn lock(daemon: &Daemon, queue: &Queue) -> Guard {
     client.queue_lock("devstoreaccount1", queue.name()).unwrap().acquire().await.unwrap()
 }
 
-async fn fine(_: &Message) -> Result<(), String> {
+async fn succeeds(_: &Message) -> Result<(), String> {
     Ok(())
 }
 
@@ -49,10 +51,10 @@ async fn fails(_: &Message) -> Result<(), String> {
     Err("not now".to_owned())
 }
 
-/// Handles the next message that comes.
+/// Waits for the next message and handles it.
 async fn next(queue: &Queue, guard: &Guard) -> Message {
     leasehold_test_support::until(async || {
-        match queue.consumer(guard).next(fine, fine).await.unwrap() {
+        match queue.consumer(guard).next(succeeds, succeeds).await.unwrap() {
             Handled::Done(message) | Handled::Poison(message) => Some(message),
             Handled::Empty => None,
             Handled::Failed(_, why) => panic!("{why}"),
@@ -62,11 +64,11 @@ async fn next(queue: &Queue, guard: &Guard) -> Message {
 }
 
 async fn is_empty(queue: &Queue, guard: &Guard) -> bool {
-    queue.consumer(guard).next(fine, fine).await.unwrap() == Handled::Empty
+    queue.consumer(guard).next(succeeds, succeeds).await.unwrap() == Handled::Empty
 }
 
 #[tokio::test]
-async fn messages_come_in_order_and_are_deleted() {
+async fn messages_are_delivered_in_order_and_deleted() {
     let texts = ["1", "  <b>&amp; \"é\"\n ", "", "3"];
     let queue = queue("in-order", &texts).await;
     let daemon = Daemon::start();
@@ -85,13 +87,13 @@ async fn messages_come_in_order_and_are_deleted() {
             "{error}"
         );
     }
-    let nowhere = Queue::new(&account(Azurite::shared().queue_port()), "no-such-queue").unwrap();
-    let error = nowhere.consumer(&guard).next(fine, fine).await.unwrap_err();
+    let missing = Queue::new(&account(Azurite::shared().queue_port()), "no-such-queue").unwrap();
+    let error = missing.consumer(&guard).next(succeeds, succeeds).await.unwrap_err();
     assert!(error.to_string().contains("there is no such queue"), "{error}");
 }
 
 #[tokio::test]
-async fn what_fails_comes_again_and_is_poison_in_the_end() {
+async fn failed_message_is_redelivered_then_poison() {
     let queue = queue("poison", &["bad"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
@@ -103,22 +105,22 @@ async fn what_fails_comes_again_and_is_poison_in_the_end() {
         assert_eq!((message.attempt, why.as_str()), (attempt, "not now"));
         ids.push(message.id);
     }
-    assert_eq!(ids[0], ids[1], "by which it is known again");
-    // One that can't be put aside stays.
+    assert_eq!(ids[0], ids[1], "redelivery keeps the message ID");
+    // If the poison handler fails, the message stays in the queue.
     let handled = consumer.next(async |_| panic!("it is poison"), fails).await.unwrap();
     assert!(matches!(handled, Handled::Failed(Message { attempt: 3, .. }, _)), "{handled:?}");
-    let handled = consumer.next(async |_| panic!("it is poison"), fine).await.unwrap();
+    let handled = consumer.next(async |_| panic!("it is poison"), succeeds).await.unwrap();
     assert!(matches!(handled, Handled::Poison(Message { attempt: 4, .. })), "{handled:?}");
     assert!(is_empty(&queue, &guard).await);
 }
 
-/// The work takes longer than a message is hidden at a time.
+/// The processing takes longer than the visibility timeout.
 #[tokio::test]
-async fn a_message_is_kept_hidden_while_it_is_worked_on() {
+async fn message_stays_hidden_during_processing() {
     let queue = queue("long-work", &["a"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
-    let seen_by_others = async {
+    let visible_to_others = async {
         leasehold_runtime::sleep(Duration::from_millis(3500)).await;
         !is_empty(&queue, &guard).await
     };
@@ -127,10 +129,10 @@ async fn a_message_is_kept_hidden_while_it_is_worked_on() {
         .visibility_timeout(Duration::from_secs(2))
         .next(
             async |_| {
-                assert!(!seen_by_others.await, "it was visible");
+                assert!(!visible_to_others.await, "the message was visible");
                 Ok::<_, String>(())
             },
-            fine,
+            succeeds,
         )
         .await
         .unwrap();
@@ -138,10 +140,10 @@ async fn a_message_is_kept_hidden_while_it_is_worked_on() {
     assert!(is_empty(&queue, &guard).await);
 }
 
-/// The lock is lost while a message is worked on: the work ends, the message is
-/// not deleted, and the next holder gets it, with a greater token.
+/// The lock is lost while a message is processed. The processing is stopped, the
+/// message is not deleted, and the next holder receives it with a higher token.
 #[tokio::test]
-async fn who_loses_the_lock_deletes_nothing() {
+async fn lost_lock_prevents_delete() {
     let queue = queue("lost", &["a"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
@@ -154,14 +156,14 @@ async fn who_loses_the_lock_deletes_nothing() {
                 operator.break_lock(&name).by("the test").reason("a test").await.unwrap();
                 std::future::pending::<Result<(), String>>().await
             },
-            fine,
+            succeeds,
         )
         .await
         .unwrap_err();
     let Error::Lost { place, .. } = &error else { panic!("{error:?}") };
     assert_eq!(place.token, Some(guard.token()));
     assert!(error.to_string().contains("delivered again"), "{error}");
-    assert!(matches!(consumer.next(fine, fine).await, Err(Error::Lost { .. })));
+    assert!(matches!(consumer.next(succeeds, succeeds).await, Err(Error::Lost { .. })));
     let first = guard.token();
     drop(guard);
     let guard = lock(&daemon, &queue).await;
@@ -170,9 +172,9 @@ async fn who_loses_the_lock_deletes_nothing() {
     assert!(message.token > first);
 }
 
-/// The work is done, but the lock is lost before the message is deleted.
+/// The processing is complete, but the lock is lost before the delete.
 #[tokio::test]
-async fn a_message_is_deleted_with_a_valid_grant_only() {
+async fn message_delete_requires_valid_grant() {
     let queue = queue("grant", &["a"]).await;
     let daemon = Daemon::start();
     let client = Client::connect(&*daemon.endpoint).await.unwrap();
@@ -181,11 +183,11 @@ async fn a_message_is_deleted_with_a_valid_grant_only() {
         .consumer(&guard)
         .next(
             async |_| {
-                // The grant ends, and the work too, in one step.
+                // The grant and the processing end in one step.
                 client.close().await;
                 Ok::<_, String>(())
             },
-            fine,
+            succeeds,
         )
         .await
         .unwrap_err();
@@ -195,22 +197,22 @@ async fn a_message_is_deleted_with_a_valid_grant_only() {
 }
 
 #[tokio::test]
-async fn a_message_that_another_has_got_is_not_deleted() {
+async fn redelivered_message_is_not_deleted_by_first_receiver() {
     let queue = queue("another", &["a"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
     let proxy = proxy();
-    let slow = behind(&proxy, &queue);
-    // It can't be kept hidden: no extension gets through.
+    let slow = queue_via_proxy(&proxy, &queue);
+    // The message can't stay hidden, because no extension reaches the service.
     let error = slow
         .consumer(&guard)
         .visibility_timeout(Duration::from_secs(2))
         .next(
             async |_| {
-                proxy.freeze();
+                proxy.stall();
                 std::future::pending::<Result<(), String>>().await
             },
-            fine,
+            succeeds,
         )
         .await
         .unwrap_err();
@@ -219,43 +221,43 @@ async fn a_message_that_another_has_got_is_not_deleted() {
     assert_eq!(next(&queue, &guard).await.attempt, 2);
 }
 
-/// Whatever happens to the delete once, the message is gone, once.
+/// After a single fault of any kind, the message is deleted exactly once.
 #[tokio::test]
-async fn a_delete_is_seen_to_its_end() {
+async fn delete_completes_despite_faults() {
     let proxy = proxy();
     let queue = queue("deletes", &[]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
-    let through = behind(&proxy, &queue);
+    let through = queue_via_proxy(&proxy, &queue);
     for fault in [
-        Fault::DropAnswer,
-        Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR),
+        Fault::DropResponse,
+        Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR),
         Fault::Reset,
         Fault::Swallow,
-        Fault::Answer(Refusal::busy(Duration::from_secs(1))),
+        Fault::Refuse(Refusal::busy(Duration::from_secs(1))),
     ] {
         queue.send("a").await.unwrap();
-        // The first call gets the message, the second deletes it.
+        // The first call receives the message, the second deletes it.
         proxy.when(Match::any().container("deletes")).nth(2).times(1).then(fault);
-        let handled = through.consumer(&guard).next(fine, fine).await;
+        let handled = through.consumer(&guard).next(succeeds, succeeds).await;
         let handled = handled.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert!(matches!(handled, Handled::Done(_)), "{fault:?}: {handled:?}");
         assert!(is_empty(&queue, &guard).await, "{fault:?}");
     }
 }
 
-/// Who asked for a message and got no answer may have taken it: it waits for as
-/// long as that would be hidden, so that none overtakes it.
+/// After a lost response, the service may have delivered a message. The consumer
+/// waits for the visibility timeout, so that no later message overtakes it.
 #[tokio::test]
-async fn a_message_that_may_have_been_taken_is_waited_for() {
+async fn lost_receive_response_delays_next_receive() {
     let proxy = proxy();
     let queue = queue("taken", &["1", "2"]).await;
     let daemon = Daemon::start();
     let guard = lock(&daemon, &queue).await;
-    let through = behind(&proxy, &queue);
+    let through = queue_via_proxy(&proxy, &queue);
     let consumer = through.consumer(&guard).visibility_timeout(Duration::from_secs(2));
-    proxy.when(Match::any()).times(1).then(Fault::DropAnswer);
-    let error = consumer.next(fine, fine).await.unwrap_err();
+    proxy.when(Match::any()).times(1).then(Fault::DropResponse);
+    let error = consumer.next(succeeds, succeeds).await.unwrap_err();
     let Error::Unavailable { retry_after, written: Written::No, .. } = error else {
         panic!("{error:?}")
     };
@@ -267,7 +269,7 @@ async fn a_message_that_may_have_been_taken_is_waited_for() {
 }
 
 #[tokio::test]
-async fn two_consumers_do_not_meet() {
+async fn two_consumers_are_mutually_exclusive() {
     let texts: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     let queue = queue("two", &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let daemon = Daemon::start();
@@ -281,7 +283,7 @@ async fn two_consumers_do_not_meet() {
                     journal.lock().unwrap().push((message.token, message.text.clone()));
                     Ok::<_, String>(())
                 };
-                match queue.consumer(&guard).next(handle, fine).await.unwrap() {
+                match queue.consumer(&guard).next(handle, succeeds).await.unwrap() {
                     Handled::Done(_) => handled += 1,
                     Handled::Empty => return handled,
                     other => panic!("{other:?}"),

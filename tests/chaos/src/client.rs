@@ -1,6 +1,6 @@
-//! A process with some clients: each takes locks in turn, uses what they
-//! protect, and writes down what it asked for and was told. What must not be,
-//! whatever is done to it, it says on standard error: nothing else goes there.
+//! Process with several clients. Each client acquires locks, uses the protected
+//! resources, and records its requests and their results. Standard error
+//! receives only findings that no fault explains.
 
 use std::{
     fs,
@@ -26,43 +26,44 @@ use crate::{
     resource::Resource,
 };
 
-/// The ttl of most sessions: it ends before their leases do.
+/// TTL of most sessions, shorter than the lease duration.
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// The ttl of the others: what they hold ends with its lease.
+/// TTL of the other sessions, longer than the lease duration: their grants end
+/// with the lease.
 pub(crate) const LONG_TTL: Duration = Duration::from_secs(20);
 
-/// A deadline is as exact as two clocks that are read one after the other. Much
-/// less than the skew that is allowed for.
-const WOBBLE: Duration = Duration::from_millis(1);
+/// Tolerance for deadlines that are computed from two clocks read one after the
+/// other. Much smaller than the tolerated skew.
+const DEADLINE_TOLERANCE: Duration = Duration::from_millis(1);
 
-/// How often a holder looks at its deadline.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a holder checks its deadline.
+const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a process of clients is told when it is started.
+/// Configuration of a client process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Orders {
+pub(crate) struct ClientConfig {
     pub(crate) seed: u64,
     /// See [`crate::options::Options::fence`].
     pub(crate) fence: bool,
-    /// Where pages and resources are.
+    /// Directory of recordings and resources.
     pub(crate) dir: PathBuf,
-    /// The name of its page.
-    pub(crate) page: String,
-    /// The number of its first client; the others follow.
+    /// Name of its recording.
+    pub(crate) recording: String,
+    /// Number of its first client; the others follow.
     pub(crate) first: u32,
-    /// For each client, the slot of its daemon and the way to it.
+    /// Slot and endpoint of each client's daemon.
     pub(crate) daemons: Vec<(u32, String)>,
-    /// If there is such a file, the first client of all processes that finds it
-    /// between its last look at its guard and its write makes it its own, under
-    /// the second name, and stops its process.
-    pub(crate) stop_sign: (PathBuf, PathBuf),
+    /// Pause request: the first client that finds the first file between its
+    /// last check of the guard and its write renames it to the second, and
+    /// pauses its process.
+    pub(crate) pause_request: (PathBuf, PathBuf),
 }
 
 /// Runs until standard input ends.
-pub(crate) fn run(orders: &Orders) {
+pub(crate) fn run(config: &ClientConfig) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let recorder = Arc::new(Recorder::create(&orders.dir, &orders.page));
+    let recorder = Arc::new(Recorder::create(&config.dir, &config.recording));
     let (end, ending) = watch::channel(false);
     thread::spawn(move || {
         _ = stdin().read_to_end(&mut Vec::new());
@@ -70,26 +71,26 @@ pub(crate) fn run(orders: &Orders) {
     });
     runtime.block_on(async {
         let mut clients = tokio::task::JoinSet::new();
-        let fenced = |lock| Resource::fenced(&orders.dir, lock, orders.fence);
-        for (number, (slot, endpoint)) in (orders.first..).zip(&orders.daemons) {
+        let fenced = |lock| Resource::fenced(&config.dir, lock, config.fence);
+        for (number, (slot, endpoint)) in (config.first..).zip(&config.daemons) {
             let user = User {
                 number,
                 slot: *slot,
                 operations: 0,
                 recorder: Arc::clone(&recorder),
                 ending: ending.clone(),
-                chance: StdRng::seed_from_u64(orders.seed ^ u64::from(number).rotate_left(32)),
+                chance: StdRng::seed_from_u64(config.seed ^ u64::from(number).rotate_left(32)),
                 fenced: locks::all().map(fenced).collect(),
-                unfenced: locks::all().map(|lock| Resource::unfenced(&orders.dir, lock)).collect(),
-                stop_sign: orders.stop_sign.clone(),
+                unfenced: locks::all().map(|lock| Resource::unfenced(&config.dir, lock)).collect(),
+                pause_request: config.pause_request.clone(),
             };
-            clients.spawn(user.live(endpoint.clone()));
+            clients.spawn(user.run(endpoint.clone()));
         }
         clients.join_all().await;
     });
 }
 
-/// One client, and what it needs.
+/// Client with its state.
 struct User {
     number: u32,
     slot: u32,
@@ -99,21 +100,21 @@ struct User {
     chance: StdRng,
     fenced: Vec<Resource>,
     unfenced: Vec<Resource>,
-    stop_sign: (PathBuf, PathBuf),
+    pause_request: (PathBuf, PathBuf),
 }
 
-/// How an acquire is made.
+/// Wait limit of an acquire.
 #[derive(Clone, Copy)]
-enum Patience {
+enum WaitLimit {
     NoWait,
     AtMost(Duration),
     Forever,
-    /// The request is dropped, which takes it back.
+    /// The request is dropped, which cancels it.
     DroppedAfter(Duration),
 }
 
 impl User {
-    async fn live(mut self, endpoint: String) {
+    async fn run(mut self, endpoint: String) {
         let Some(client) = self.connect(&endpoint).await else { return };
         while !self.is_ending() {
             let pause = self.chance.random_range(5..150);
@@ -146,7 +147,7 @@ impl User {
             match client.connect().await {
                 Ok(client) => return Some(client),
                 Err(error) => {
-                    if Refusal::of(&error).beyond_excuse {
+                    if Refusal::of(&error).is_unexpected {
                         eprintln!("{name} can't connect: {error:?}");
                     }
                     sleep(Duration::from_millis(200)).await;
@@ -156,45 +157,47 @@ impl User {
         None
     }
 
-    fn patience(&mut self, lock: u32) -> Patience {
+    fn wait_limit(&mut self, lock: u32) -> WaitLimit {
         match self.chance.random_range(0..100) {
-            0..12 => Patience::NoWait,
+            0..12 => WaitLimit::NoWait,
             12..24 => {
-                Patience::DroppedAfter(Duration::from_millis(self.chance.random_range(1..2000)))
+                WaitLimit::DroppedAfter(Duration::from_millis(self.chance.random_range(1..2000)))
             }
-            // Otherwise most would wait for this one, and for long.
+            // This lock is held long: without a limit, most clients would wait
+            // for it.
             _ if lock == locks::LONG => {
-                Patience::AtMost(Duration::from_millis(self.chance.random_range(500..10_000)))
+                WaitLimit::AtMost(Duration::from_millis(self.chance.random_range(500..10_000)))
             }
             24..80 => {
-                Patience::AtMost(Duration::from_millis(self.chance.random_range(500..25_000)))
+                WaitLimit::AtMost(Duration::from_millis(self.chance.random_range(500..25_000)))
             }
-            _ => Patience::Forever,
+            _ => WaitLimit::Forever,
         }
     }
 
     async fn acquire(&mut self, client: &Client, lock: u32) -> Option<Guard> {
-        let patience = self.patience(lock);
+        let wait_limit = self.wait_limit(lock);
         let (op, daemon) = (self.operation(), self.slot);
         let (recorder, mut queued) = (Arc::clone(&self.recorder), false);
         let request = client.lock(locks::name(lock)).on_progress(move |progress| {
-            // Again, if it had to ask again.
+            // Record it once per queue entry: a repeated request is queued
+            // again.
             if progress.position > 0 && !queued {
                 recorder.now(Event::Queued { op });
             }
             queued = progress.position > 0;
         });
-        let (request, dropped_after) = match patience {
-            Patience::NoWait => (request.no_wait(), Duration::MAX),
-            Patience::AtMost(limit) => (request.wait(limit), Duration::MAX),
-            Patience::Forever => (request, Duration::MAX),
-            Patience::DroppedAfter(length) => (request, length),
+        let (request, dropped_after) = match wait_limit {
+            WaitLimit::NoWait => (request.no_wait(), Duration::MAX),
+            WaitLimit::AtMost(limit) => (request.wait(limit), Duration::MAX),
+            WaitLimit::Forever => (request, Duration::MAX),
+            WaitLimit::DroppedAfter(length) => (request, length),
         };
         self.recorder.now(Event::Acquire { op, client: self.number, daemon, lock });
         let answer = tokio::select! {
             answer = request.acquire() => answer.map_err(|error| {
                 let refusal = Refusal::of(&error);
-                if refusal.beyond_excuse {
+                if refusal.is_unexpected {
                     eprintln!("client {} was refused {}: {error:?}", self.number, locks::name(lock));
                 }
                 (refusal.why, refusal.faulty)
@@ -215,56 +218,58 @@ impl User {
         }
     }
 
-    /// How long a lock is held: mostly short, at times longer than a ttl or a
-    /// third of a lease. One lock is there for those who need it for longer
-    /// than a lease lasts.
-    fn length(&mut self, lock: u32) -> Duration {
+    /// Returns the time to hold a lock: mostly short, sometimes longer than a
+    /// TTL or a third of the lease duration. One lock is held longer than the
+    /// lease duration.
+    fn hold_time(&mut self, lock: u32) -> Duration {
         Duration::from_millis(match self.chance.random_range(0..100) {
             0..50 if lock == locks::LONG => self.chance.random_range(6000..20_000),
             0..95 => self.chance.random_range(5..80),
             95..97 => self.chance.random_range(500..2500),
-            // Who is cut off meanwhile learns from its own clock that it lost.
+            // A client that is cut off in the meantime detects the loss by its
+            // own clock.
             _ => self.chance.random_range(4000..9000),
         })
     }
 
-    /// Whether it may act. Loss is known in time: no guard stands at a moment
-    /// when its deadline had passed, wherever the process is stopped in between.
-    fn stands(&self, guard: &Guard) -> bool {
+    /// Returns whether the guard is valid. Reports a guard that is valid after
+    /// its deadline: a loss must be detected in time, even if the process was
+    /// paused.
+    fn check_guard(&self, guard: &Guard) -> bool {
         let now = Moment::now();
-        let stands = guard.is_valid();
+        let is_valid = guard.is_valid();
         let deadline = guard.deadline();
-        if stands && deadline + WOBBLE <= now {
+        if is_valid && deadline + DEADLINE_TOLERANCE <= now {
             let late = now.since(deadline);
             eprintln!("client {}, {guard:?}: valid {late:?} after its deadline", self.number);
         }
-        stands
+        is_valid
     }
 
     async fn hold(&mut self, guard: Guard, lock: u32) {
         let mut ending = self.ending.clone();
         let (client, token) = (self.number, guard.token().get());
-        let length = self.length(lock);
+        let length = self.hold_time(lock);
         let mut until = guard.deadline();
         self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
         let (fenced, unfenced) = (&self.fenced[lock as usize], &self.unfenced[lock as usize]);
         let used = |at, fenced, accepted| {
-            self.recorder.then(at, Event::Used { client, lock, token, fenced, accepted });
+            self.recorder.at(at, Event::Used { client, lock, token, fenced, accepted });
         };
 
         let (at, read) = fenced.read_fenced(token);
         used(at, true, read.is_ok());
         let seen = unfenced.read_unfenced();
         let end = Moment::now() + length;
-        while self.stands(&guard) && !end.has_passed() && !self.is_ending() {
+        while self.check_guard(&guard) && !end.has_passed() && !self.is_ending() {
             tokio::select! {
                 _ = guard.lost() => {}
                 _ = ending.wait_for(|ending| *ending) => {}
-                () = sleep(end.remaining().min(LOOK)) => {}
+                () = sleep(end.remaining().min(DEADLINE_CHECK_INTERVAL)) => {}
             }
             let now = guard.deadline();
             let moved = now.since(until).max(until.since(now));
-            if self.stands(&guard) && moved > WOBBLE {
+            if self.check_guard(&guard) && moved > DEADLINE_TOLERANCE {
                 until = now;
                 self.recorder.now(Event::Valid { client, lock, token, until: nanos(until) });
             }
@@ -273,21 +278,21 @@ impl User {
             let (at, written) = fenced.write_fenced(token, read);
             used(at, true, written.is_ok());
         };
-        // As a careful program does; but nothing keeps it from being stopped
-        // between the look and the write.
-        if self.stands(&guard) {
-            let (sign, own) = &self.stop_sign;
-            if self.ttl() == TTL && fs::rename(sign, own).is_ok() {
+        // A correct client checks the guard before each write, but may still be
+        // paused between the check and the write.
+        if self.check_guard(&guard) {
+            let (request_file, own) = &self.pause_request;
+            if self.ttl() == TTL && fs::rename(request_file, own).is_ok() {
                 raise(Signal::SIGSTOP).unwrap();
             }
             read.into_iter().for_each(write);
             used(unfenced.write_unfenced(seen), false, true);
         } else {
-            // With a token it may be as careless as it likes.
+            // With a token, the write is safe even without a check.
             read.into_iter().for_each(write);
         }
 
-        if !self.stands(&guard) {
+        if !self.check_guard(&guard) {
             self.recorder.now(Event::Lost { client, lock, token });
             return;
         }
@@ -296,24 +301,24 @@ impl User {
         match guard.release().await {
             Ok(()) => self.recorder.now(Event::Released { op }),
             Err(Error::Lost { .. } | Error::Unavailable { .. }) => {}
-            Err(error) => eprintln!("client {client} could not release: {error:?}"),
+            Err(error) => eprintln!("client {client} failed to release: {error:?}"),
         }
     }
 }
 
-/// Why a lock was not granted.
+/// Reason why a lock was not granted.
 struct Refusal {
-    /// Short, so that refusals can be counted by it.
+    /// Short name by which refusals are counted.
     why: &'static str,
     /// See [`Event::Refused`].
     faulty: bool,
-    /// Nothing that is done here brings it about.
-    beyond_excuse: bool,
+    /// True if no injected fault can cause it.
+    is_unexpected: bool,
 }
 
 impl Refusal {
     fn of(error: &Error) -> Self {
-        let (why, faulty, beyond_excuse) = match error {
+        let (why, faulty, is_unexpected) = match error {
             Error::NotGranted { reason: Reason::Held, .. } => ("held", false, false),
             Error::NotGranted { .. } => ("timed out", false, false),
             Error::Unavailable { message, .. }
@@ -326,6 +331,6 @@ impl Refusal {
             Error::Invalid { .. } => ("invalid", true, true),
             _ => ("other", true, true),
         };
-        Self { why, faulty, beyond_excuse }
+        Self { why, faulty, is_unexpected }
     }
 }

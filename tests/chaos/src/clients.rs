@@ -1,4 +1,4 @@
-//! The processes that clients live in.
+//! Client processes.
 
 use std::{
     env,
@@ -19,17 +19,17 @@ use nix::{
 };
 
 use crate::{
-    client::Orders,
+    client::ClientConfig,
     link::Link,
     options::Options,
     watchdog,
     world::{CLIENTS_PER_PROCESS, DAEMONS},
 };
 
-/// The argument that makes this program a process of clients.
+/// Argument that makes this program a client process.
 pub(crate) const SUBCOMMAND: &str = "client";
 
-/// The place of a process of clients.
+/// Slot of a client process.
 pub(crate) struct Clients {
     process: usize,
     dir: PathBuf,
@@ -37,13 +37,13 @@ pub(crate) struct Clients {
     fence: bool,
     daemons: Vec<(u32, String)>,
     running: Mutex<Option<Running>>,
-    /// What ended otherwise than it was made to.
-    complaints: Mutex<Vec<String>>,
+    /// Unexpected exits since the last report.
+    unexpected_exits: Mutex<Vec<String>>,
 }
 
 struct Running {
     child: Child,
-    /// Its clients' numbers begin with this.
+    /// Number of its first client.
     first: u32,
 }
 
@@ -54,39 +54,40 @@ impl Clients {
             .map(|slot| (slot as u32, links[slot].endpoint.clone()))
             .collect();
         let (dir, seed, fence) = (dir.to_owned(), options.seed, options.fence);
-        let (running, complaints) = Default::default();
-        Self { process, dir, seed, fence, daemons, running, complaints }
+        let (running, unexpected_exits) = Default::default();
+        Self { process, dir, seed, fence, daemons, running, unexpected_exits }
     }
 
-    /// Starts one; its clients have new numbers.
+    /// Starts a process; its clients get new numbers.
     pub(crate) fn start(&self) {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let first = NUMBERS.fetch_add(CLIENTS_PER_PROCESS as u32, Relaxed);
-        let orders = Orders {
+        let config = ClientConfig {
             seed: self.seed,
             fence: self.fence,
             dir: self.dir.clone(),
-            page: format!("clients-{first:05}"),
+            recording: format!("clients-{first:05}"),
             first,
             daemons: self.daemons.clone(),
-            stop_sign: (stop_sign(&self.dir), self.stopped()),
+            pause_request: (pause_request(&self.dir), self.pause_file()),
         };
-        let log = File::create(self.dir.join(&orders.page).with_extension("log")).unwrap();
+        let log = File::create(self.dir.join(&config.recording).with_extension("log")).unwrap();
         let mut command = Command::new(env::current_exe().unwrap());
-        command.arg(SUBCOMMAND).arg(serde_json::to_string(&orders).unwrap());
+        command.arg(SUBCOMMAND).arg(serde_json::to_string(&config).unwrap());
         command.stdin(Stdio::piped()).stderr(log).process_group(0);
         let child = watchdog::start(|| command.spawn().unwrap(), Child::id);
         *self.running.lock().unwrap() = Some(Running { child, first });
     }
 
-    /// What becomes of the stop sign when one of these clients has found it.
-    fn stopped(&self) -> PathBuf {
-        self.dir.join(format!("stopped-{}", self.process))
+    /// Returns the file to which a client of this process renames the pause
+    /// request.
+    fn pause_file(&self) -> PathBuf {
+        self.dir.join(format!("paused-{}", self.process))
     }
 
-    /// Whether the process has stopped itself since the last call.
-    pub(crate) fn has_stopped_itself(&self) -> bool {
-        fs::remove_file(self.stopped()).is_ok()
+    /// Returns whether the process has paused itself since the last call.
+    pub(crate) fn has_paused_itself(&self) -> bool {
+        fs::remove_file(self.pause_file()).is_ok()
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> bool {
@@ -95,11 +96,12 @@ impl Clients {
         kill(Pid::from_raw(running.child.id() as i32), signal).is_ok()
     }
 
-    pub(crate) fn carry_on(&self) {
+    pub(crate) fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// The numbers of those who live, with their slots.
+    /// Returns the numbers of the running clients, with the slots of their
+    /// daemons.
     pub(crate) fn living(&self) -> Vec<(u32, u32)> {
         let running = self.running.lock().unwrap();
         let first = running.as_ref().map(|running| running.first);
@@ -107,57 +109,61 @@ impl Clients {
         first.map_or_else(Vec::new, |first| (first..).zip(slots()).collect())
     }
 
-    /// Kills it, if there is one, and gives its clients' numbers.
+    /// Kills the process, if it is running, and returns the numbers of its
+    /// clients.
     pub(crate) fn kill(&self) -> Option<Vec<u32>> {
         let mut running = self.running.lock().unwrap().take()?;
         watchdog::forget(running.child.id());
-        // If it was dead already, this changes nothing.
+        // No effect if it has already exited.
         _ = running.child.kill();
         let status = running.child.wait().unwrap();
         if status.signal() != Some(Signal::SIGKILL as i32) {
-            self.complain(&format!("ended by itself: {status}"));
+            self.record_exit(&format!("exited unexpectedly: {status}"));
         }
         Some((running.first..).take(CLIENTS_PER_PROCESS).collect())
     }
 
-    /// Asks it to come to an end.
+    /// Asks the process to exit.
     pub(crate) fn finish(&self) {
         if let Some(running) = self.running.lock().unwrap().as_mut() {
             drop(running.child.stdin.take());
         }
     }
 
-    /// Whether it has come to its end after [`Self::finish`], as it should.
+    /// Returns whether it has exited after [`Self::finish`]. Records a failure.
     pub(crate) fn has_finished(&self) -> bool {
-        let mut place = self.running.lock().unwrap();
-        let Some(running) = place.as_mut() else { return true };
+        let mut slot = self.running.lock().unwrap();
+        let Some(running) = slot.as_mut() else { return true };
         let Some(status) = running.child.try_wait().unwrap() else { return false };
         watchdog::forget(running.child.id());
-        *place = None;
+        *slot = None;
         if !status.success() {
-            self.complain(&format!("did not come to a good end: {status}"));
+            self.record_exit(&format!("exited with an error: {status}"));
         }
         true
     }
 
-    fn complain(&self, what: &str) {
-        self.complaints.lock().unwrap().push(format!("process {} of clients {what}", self.process));
+    fn record_exit(&self, what: &str) {
+        self.unexpected_exits
+            .lock()
+            .unwrap()
+            .push(format!("client process {} {what}", self.process));
     }
 
-    /// What there is to complain of since the last call.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    /// Returns the unexpected exits since the last call.
+    pub(crate) fn unexpected_exits(&self) -> Vec<String> {
         let mut running = self.running.lock().unwrap();
         let ended = running.as_mut().and_then(|running| running.child.try_wait().unwrap());
         drop(running);
         if ended.is_some() {
             self.kill();
         }
-        mem::take(&mut self.complaints.lock().unwrap())
+        mem::take(&mut self.unexpected_exits.lock().unwrap())
     }
 }
 
-/// See [`Orders::stop_sign`].
-pub(crate) fn stop_sign(dir: &Path) -> PathBuf {
+/// Returns the file that requests a pause; see [`ClientConfig::pause_request`].
+pub(crate) fn pause_request(dir: &Path) -> PathBuf {
     dir.join("stop")
 }
 

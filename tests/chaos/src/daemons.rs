@@ -1,4 +1,4 @@
-//! The daemons: one at a time in each slot, each with a number of its own.
+//! Daemons: one at a time in each slot, each with its own number.
 
 use std::{
     fs::File,
@@ -22,23 +22,23 @@ use crate::{
     world::{CONTAINER, DAEMONS, LEASE, POLL},
 };
 
-/// On how many threads the daemon of each slot serves its clients.
+/// Number of threads of the daemon in each slot.
 const THREADS: [&str; DAEMONS] = ["1", "1", "3"];
 
-/// A daemon's time.
+/// Lifetime of a daemon.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
+pub(crate) struct Lifetime {
     pub(crate) slot: usize,
-    /// As in the history.
+    /// Number in the history.
     pub(crate) number: u32,
-    /// When it was begun, before it could be reached.
+    /// Time of its start.
     pub(crate) from: Moment,
-    /// From when on it could be reached.
+    /// Time from which it listens.
     pub(crate) listens: Moment,
     pub(crate) to: Option<Moment>,
 }
 
-/// The place of a daemon, with its own way to the storage.
+/// Slot of a daemon, with its own proxy to the storage.
 pub(crate) struct Slot {
     pub(crate) proxy: Proxy,
     slot: usize,
@@ -46,14 +46,14 @@ pub(crate) struct Slot {
     connection: String,
     target: Target,
     running: Mutex<Option<Daemon>>,
-    lives: Mutex<Vec<Life>>,
-    /// What ended otherwise than it was made to.
-    complaints: Mutex<Vec<String>>,
+    lifetimes: Mutex<Vec<Lifetime>>,
+    /// Unexpected exits since the last report.
+    unexpected_exits: Mutex<Vec<String>>,
 }
 
 struct Daemon {
     process: Running,
-    told_to_end: bool,
+    is_terminating: bool,
 }
 
 impl Slot {
@@ -61,22 +61,22 @@ impl Slot {
         let proxy = Proxy::start(azurite.port());
         let connection = azurite.connection_string_via(proxy.port());
         let dir = dir.to_owned();
-        let (target, running, lives, complaints) = Default::default();
-        Self { proxy, slot, dir, connection, target, running, lives, complaints }
+        let (target, running, lifetimes, unexpected_exits) = Default::default();
+        Self { proxy, slot, dir, connection, target, running, lifetimes, unexpected_exits }
     }
 
-    /// Where clients find it.
+    /// Returns the address at which clients reach it.
     pub(crate) fn target(&self) -> Target {
         Arc::clone(&self.target)
     }
 
-    /// As for `--endpoint`; none while it is not there.
+    /// Returns the URL for `--endpoint`; `None` while no daemon is running.
     pub(crate) fn endpoint(&self) -> Option<String> {
         self.target.lock().unwrap().map(|address| format!("http://{address}"))
     }
 
-    /// Starts one and waits until it listens. False if it ends instead: it may
-    /// have found its storage out of reach.
+    /// Starts a daemon and waits until it listens. Returns false if it exits
+    /// instead, for example because its storage is unreachable.
     pub(crate) fn start(&self) -> bool {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
@@ -97,91 +97,92 @@ impl Slot {
             watchdog::forget(process.pid());
             let status = process.end();
             if status.code().is_none_or(|code| code == 0) {
-                self.complain(number, "did not listen and ended by itself", status);
+                self.record_exit(number, "exited unexpectedly before it listened", status);
             }
             return false;
         };
         let (slot, listens) = (self.slot, Moment::now());
-        self.lives.lock().unwrap().push(Life { slot, number, from, listens, to: None });
+        self.lifetimes.lock().unwrap().push(Lifetime { slot, number, from, listens, to: None });
         *self.target.lock().unwrap() = Some(address.parse().unwrap());
-        *self.running.lock().unwrap() = Some(Daemon { process, told_to_end: false });
+        *self.running.lock().unwrap() = Some(Daemon { process, is_terminating: false });
         true
     }
 
-    /// Whether there was one to be signalled.
+    /// Sends a signal. Returns whether a daemon is running.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let running = self.running.lock().unwrap();
         running.as_ref().inspect(|running| running.process.signal(signal)).is_some()
     }
 
-    /// By SIGTERM. From now on it may end, if it says that all is well.
-    pub(crate) fn tell_to_end(&self) -> bool {
+    /// Sends SIGTERM. From now on, a successful exit is expected.
+    pub(crate) fn terminate(&self) -> bool {
         let mut running = self.running.lock().unwrap();
         let Some(daemon) = running.as_mut() else { return false };
-        daemon.told_to_end = true;
+        daemon.is_terminating = true;
         daemon.process.signal(Signal::SIGTERM);
         true
     }
 
-    /// The one that runs.
+    /// Returns the number of the running daemon.
     pub(crate) fn number(&self) -> Option<u32> {
         let running = self.running.lock().unwrap();
-        running.as_ref().and_then(|_| self.lives().last().map(|life| life.number))
+        running.as_ref().and_then(|_| self.lifetimes().last().map(|lifetime| lifetime.number))
     }
 
-    /// Goes on if it was stopped.
-    pub(crate) fn carry_on(&self) {
+    /// Ends a pause.
+    pub(crate) fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Kills it, if there is one, and gives its number and when it was dead.
+    /// Kills the daemon, if it is running, and returns its number and the time
+    /// of its exit.
     pub(crate) fn kill(&self) -> Option<(u32, Moment)> {
         let mut daemon = self.running.lock().unwrap().take()?;
         watchdog::forget(daemon.process.pid());
-        // If it was dead already, this changes nothing.
+        // No effect if it has already exited.
         _ = daemon.process.child.kill();
         let status = daemon.process.end();
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
-        Some(self.ended(status, killed || daemon.told_to_end && status.success()))
+        Some(self.record_end(status, killed || daemon.is_terminating && status.success()))
     }
 
-    /// Looks whether it has ended without having been killed.
-    pub(crate) fn has_ended(&self) -> Option<(u32, Moment)> {
+    /// Returns the daemon and time if it has exited without having been killed.
+    pub(crate) fn poll_exit(&self) -> Option<(u32, Moment)> {
         let mut running = self.running.lock().unwrap();
         let status = running.as_mut()?.process.child.try_wait().unwrap()?;
         let daemon = running.take()?;
         watchdog::forget(daemon.process.pid());
-        Some(self.ended(status, daemon.told_to_end && status.success()))
+        Some(self.record_end(status, daemon.is_terminating && status.success()))
     }
 
-    fn ended(&self, status: ExitStatus, as_it_should: bool) -> (u32, Moment) {
+    fn record_end(&self, status: ExitStatus, is_expected: bool) -> (u32, Moment) {
         *self.target.lock().unwrap() = None;
-        let (mut lives, at) = (self.lives.lock().unwrap(), Moment::now());
-        let life = lives.last_mut().unwrap();
-        life.to = Some(at);
-        if !as_it_should {
-            self.complain(life.number, "ended by itself", status);
+        let (mut lifetimes, at) = (self.lifetimes.lock().unwrap(), Moment::now());
+        let lifetime = lifetimes.last_mut().unwrap();
+        lifetime.to = Some(at);
+        if !is_expected {
+            self.record_exit(lifetime.number, "exited unexpectedly", status);
         }
-        (life.number, at)
+        (lifetime.number, at)
     }
 
-    fn complain(&self, number: u32, what: &str, status: ExitStatus) {
+    fn record_exit(&self, number: u32, what: &str, status: ExitStatus) {
         let what = format!("daemon {number} in slot {} {what}: {status}", self.slot);
-        self.complaints.lock().unwrap().push(what);
+        self.unexpected_exits.lock().unwrap().push(what);
     }
 
-    /// What there is to complain of since the last call.
-    pub(crate) fn complaints(&self) -> Vec<String> {
-        mem::take(&mut self.complaints.lock().unwrap())
+    /// Returns the unexpected exits since the last call.
+    pub(crate) fn unexpected_exits(&self) -> Vec<String> {
+        mem::take(&mut self.unexpected_exits.lock().unwrap())
     }
 
-    /// Which daemon it was at a moment.
-    pub(crate) fn life_at(&self, at: Moment) -> Life {
-        let lives = self.lives.lock().unwrap();
-        *lives.iter().rfind(|life| life.from <= at).unwrap_or(&lives[0])
+    /// Returns the lifetime of the daemon at this time.
+    pub(crate) fn lifetime_at(&self, at: Moment) -> Lifetime {
+        let lifetimes = self.lifetimes.lock().unwrap();
+        *lifetimes.iter().rfind(|lifetime| lifetime.from <= at).unwrap_or(&lifetimes[0])
     }
 
-    pub(crate) fn lives(&self) -> Vec<Life> {
-        self.lives.lock().unwrap().clone()
+    pub(crate) fn lifetimes(&self) -> Vec<Lifetime> {
+        self.lifetimes.lock().unwrap().clone()
     }
 }

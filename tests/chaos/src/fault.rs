@@ -1,79 +1,79 @@
-//! What is done to the processes, the ways between them and the storage.
+//! Faults of processes, links and the storage.
 
 use leasehold_test_support::proxy::{self, Kind};
 use std::{fmt, time::Duration};
 
 use crate::{link::Passage, locks};
 
-/// Something that is done, for as long as the plan says.
+/// Fault; the plan states its duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// kill -9, and another in its place afterwards.
+    /// `kill -9`, then a new daemon.
     KillDaemon {
         slot: usize,
     },
-    /// The same with all of them at once.
+    /// All daemons killed at once.
     KillAll,
-    /// SIGTERM, and another in its place when it has ended.
+    /// SIGTERM, then a new daemon after it has exited.
     DrainDaemon {
         slot: usize,
     },
-    StopDaemon {
+    PauseDaemon {
         slot: usize,
     },
-    /// A process of clients, as the following.
+    /// Client process killed, then a new one.
     KillClients {
         process: usize,
     },
-    StopClients {
+    PauseClients {
         process: usize,
     },
-    /// The first process of clients of which one is between its last look at
-    /// its guard and its write.
-    StopInside,
-    StopBoth {
+    /// Pause of the first client process in which a client is between its last
+    /// check of the guard and its write.
+    PauseBeforeWrite,
+    PauseBoth {
         slot: usize,
         process: usize,
     },
     Storage {
         slot: usize,
-        way: Way,
+        cut: StorageCut,
     },
-    /// No daemon reaches its storage.
+    /// Storage cut off for all daemons.
     Outage {
-        way: Way,
+        cut: StorageCut,
     },
-    /// Some calls of a daemon to its storage: `None`, of any kind.
+    /// Fault of some storage calls of a daemon; `kind: None` means any kind.
     Calls {
         slot: usize,
         kind: Option<Kind>,
         fault: proxy::Fault,
         times: usize,
     },
-    /// The way from one process of clients, or all, to a daemon. At its end,
-    /// what was on the way arrives late or, with `reset`, never.
+    /// Cut of the link from one client process, or all, to a daemon.
+    /// Afterwards, data in flight arrives late or, with `reset`, is lost.
     Link {
         slot: usize,
         process: Option<usize>,
         passage: Passage,
         reset: bool,
     },
-    /// By an operator, through any daemon.
+    /// Break by an operator, through any daemon.
     Break {
         slot: usize,
         lock: u32,
     },
-    /// A lock's blob, while nobody has leased it.
+    /// Deletion of a lock's blob while it is not leased.
     DeleteIdle {
         lock: u32,
     },
-    /// A lock's blob with the lease that is on it.
+    /// Break of a lease and deletion of its blob.
     DeleteHeld,
 }
 
-/// How a daemon is cut off from its storage.
+/// Kind of a cut between a daemon and its storage.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum StorageCut {
     Refused,
     Silent,
     RequestsLost,
@@ -81,31 +81,31 @@ pub(crate) enum Way {
 }
 
 impl Fault {
-    /// As it is counted.
+    /// Returns the name under which the fault is counted.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::KillDaemon { .. } => "daemon killed",
             Self::KillAll => "all daemons killed",
-            Self::DrainDaemon { .. } => "daemon told to end",
-            Self::StopDaemon { .. } => "daemon stopped",
+            Self::DrainDaemon { .. } => "daemon shut down",
+            Self::PauseDaemon { .. } => "daemon paused",
             Self::KillClients { .. } => "clients killed",
-            Self::StopClients { .. } => "clients stopped",
-            Self::StopInside => "client stopped between look and write",
-            Self::StopBoth { .. } => "daemon and clients stopped",
-            Self::Storage { way, .. } => match way {
-                Way::Refused => "storage: connections refused",
-                Way::Silent => "storage: silent both ways",
-                Way::RequestsLost => "storage: requests lost",
-                Way::AnswersLost => "storage: answers lost, requests applied",
+            Self::PauseClients { .. } => "clients paused",
+            Self::PauseBeforeWrite => "client paused between check and write",
+            Self::PauseBoth { .. } => "daemon and clients paused",
+            Self::Storage { cut, .. } => match cut {
+                StorageCut::Refused => "storage: connections refused",
+                StorageCut::Silent => "storage: silent in both directions",
+                StorageCut::RequestsLost => "storage: requests lost",
+                StorageCut::AnswersLost => "storage: answers lost, requests applied",
             },
-            Self::Outage { way, .. } => match way {
-                Way::Refused => "storage of all: connections refused",
-                _ => "storage of all: silent both ways",
+            Self::Outage { cut, .. } => match cut {
+                StorageCut::Refused => "storage of all daemons: connections refused",
+                _ => "storage of all daemons: silent",
             },
-            Self::Calls { fault, .. } => return format!("call: {}", shown(fault)),
+            Self::Calls { fault, .. } => return format!("call: {}", call_fault_name(fault)),
             Self::Link { passage, .. } => match passage {
                 Passage::Closed => "clients ↔ daemon: connections refused",
-                Passage::Frozen | Passage::Open => "clients ↔ daemon: silent both ways",
+                Passage::Frozen | Passage::Open => "clients ↔ daemon: silent in both directions",
                 Passage::ToDaemon => "clients ↔ daemon: answers lost",
                 Passage::ToClients => "clients ↔ daemon: requests lost",
             },
@@ -116,13 +116,13 @@ impl Fault {
         .to_owned()
     }
 
-    /// How much longer than planned its effects may come.
-    pub(crate) fn aftermath(&self) -> Duration {
+    /// Returns how long effects may follow after the planned end.
+    pub(crate) fn late_effects(&self) -> Duration {
         match self {
             Self::Calls {
                 fault:
                     proxy::Fault::Delay(length)
-                    | proxy::Fault::DelayAnswer(length)
+                    | proxy::Fault::DelayResponse(length)
                     | proxy::Fault::Duplicate { after: length },
                 ..
             } => *length,
@@ -137,12 +137,12 @@ impl fmt::Display for Fault {
         match self {
             Self::KillDaemon { slot }
             | Self::DrainDaemon { slot }
-            | Self::StopDaemon { slot }
+            | Self::PauseDaemon { slot }
             | Self::Storage { slot, .. } => write!(f, " (daemon {slot})"),
-            Self::KillClients { process } | Self::StopClients { process } => {
+            Self::KillClients { process } | Self::PauseClients { process } => {
                 write!(f, " (process {process})")
             }
-            Self::StopBoth { slot, process } => write!(f, " (daemon {slot}, process {process})"),
+            Self::PauseBoth { slot, process } => write!(f, " (daemon {slot}, process {process})"),
             Self::Calls { slot, kind, times, .. } => match kind {
                 Some(kind) => write!(f, " (daemon {slot}, {times} × {kind:?})"),
                 None => write!(f, " (daemon {slot}, {times} of any kind)"),
@@ -158,20 +158,22 @@ impl fmt::Display for Fault {
                 write!(f, " ({} through daemon {slot})", locks::name(*lock))
             }
             Self::DeleteIdle { lock } => write!(f, " ({})", locks::name(*lock)),
-            Self::KillAll | Self::Outage { .. } | Self::StopInside | Self::DeleteHeld => Ok(()),
+            Self::KillAll | Self::Outage { .. } | Self::PauseBeforeWrite | Self::DeleteHeld => {
+                Ok(())
+            }
         }
     }
 }
 
-fn shown(fault: &proxy::Fault) -> String {
+fn call_fault_name(fault: &proxy::Fault) -> String {
     match fault {
         proxy::Fault::Delay(_) => "applied late".to_owned(),
-        proxy::Fault::DelayAnswer(_) => "answered late".to_owned(),
-        proxy::Fault::DropAnswer => "applied, connection closed".to_owned(),
+        proxy::Fault::DelayResponse(_) => "answered late".to_owned(),
+        proxy::Fault::DropResponse => "applied, connection closed".to_owned(),
         proxy::Fault::Reset => "connection reset".to_owned(),
         proxy::Fault::Swallow => "never answered".to_owned(),
-        proxy::Fault::Answer(refusal) => format!("{} {}", refusal.status, refusal.code),
-        proxy::Fault::ApplyThenAnswer(refusal) => format!("applied, but {}", refusal.status),
+        proxy::Fault::Refuse(refusal) => format!("{} {}", refusal.status, refusal.code),
+        proxy::Fault::ApplyThenRefuse(refusal) => format!("applied, but {}", refusal.status),
         proxy::Fault::Duplicate { .. } => "applied twice".to_owned(),
         other => format!("{other:?}"),
     }

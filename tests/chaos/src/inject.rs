@@ -1,4 +1,4 @@
-//! Does what the plan says.
+//! Injection of the planned faults.
 
 use std::{fs, process::Stdio, sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use nix::sys::signal::Signal;
 use tokio::task::JoinSet;
 
 use crate::{
-    clients::{Clients, stop_sign},
+    clients::{Clients, pause_request},
     daemons::Slot,
-    fault::{Fault, Way},
+    fault::{Fault, StorageCut},
     link::{Link, Passage},
     locks,
     plan::Planned,
@@ -20,53 +20,53 @@ use crate::{
     world::{DAEMONS, LEASE, World, until},
 };
 
-/// A daemon that was told to end waits for its holders (3 s) and releases its
-/// leases; with its storage out of reach that takes until they have run out.
-const DRAIN: Duration = Duration::from_secs(60);
+/// Timeout of a shutdown: a daemon waits for its holders (3 s) and releases its
+/// leases; with its storage unreachable, until they have expired.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// When a fault is over, connections come back and sessions are taken up again.
-pub(crate) const SETTLE: Duration = Duration::from_secs(3);
+/// Time after a fault in which connections are restored and sessions resumed.
+pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(3);
 
-/// Until a holder gets between its look and its write: they can be rare while
-/// many things fail at once.
-const INSIDE: Duration = Duration::from_secs(5);
+/// Timeout for a holder to get between its check and its write: holders can be
+/// rare during many faults.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became of a fault.
+/// Outcome of a fault.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done,
-    /// It was done to so many calls; if to none, it was missed.
+    /// Number of affected calls; none means that the fault missed.
     Calls(usize),
-    /// There was nothing to do it to.
+    /// The fault had no target.
     Missed,
-    /// Something did not come back.
+    /// A process did not recover.
     Failed(String),
 }
 
-/// Waits until it is time, and does one fault from its beginning to its end.
+/// Waits for the start of a fault, and injects it until its end.
 pub(crate) async fn inject(world: Arc<World>, round: Moment, planned: Planned) -> Outcome {
     sleep_until(round + planned.from).await;
     let what = planned.to_string();
     world.recorder.now(Event::Disturbed { what: what.clone() });
-    let end = Moment::now() + planned.lasts;
-    let outcome = make(&world, &planned.fault, end).await;
-    sleep_until(end.max(Moment::now()) + planned.fault.aftermath() + SETTLE).await;
+    let end = Moment::now() + planned.duration;
+    let outcome = apply(&world, &planned.fault, end).await;
+    sleep_until(end.max(Moment::now()) + planned.fault.late_effects() + SETTLE_TIME).await;
     world.recorder.now(Event::Undisturbed { what });
     outcome
 }
 
-async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
+async fn apply(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
     match *fault {
         Fault::KillDaemon { slot } => {
             let Some((daemon, at)) = world.slots[slot].kill() else { return Outcome::Missed };
-            world.recorder.then(at, Event::DaemonDied { daemon });
+            world.recorder.at(at, Event::DaemonDied { daemon });
             sleep_until(end).await;
             restart(world, slot).await
         }
         Fault::DrainDaemon { slot } => drain(world, slot, end).await,
-        Fault::StopDaemon { slot } => {
+        Fault::PauseDaemon { slot } => {
             let daemon = &world.slots[slot];
-            stopped(|signal| daemon.signal(signal), end).await
+            pause(|signal| daemon.signal(signal), end).await
         }
         Fault::KillClients { process } => {
             if !kill_clients(world, process) {
@@ -76,24 +76,24 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
             world.clients[process].start();
             Outcome::Done
         }
-        Fault::StopClients { process } => {
+        Fault::PauseClients { process } => {
             let clients = &world.clients[process];
-            stopped(|signal| clients.signal(signal), end).await
+            pause(|signal| clients.signal(signal), end).await
         }
-        Fault::StopInside => {
-            let lasts = end.remaining();
-            let Some(process) = stop_inside(world).await else { return Outcome::Missed };
-            sleep(lasts).await;
-            world.clients[process].carry_on();
+        Fault::PauseBeforeWrite => {
+            let duration = end.remaining();
+            let Some(process) = pause_before_write(world).await else { return Outcome::Missed };
+            sleep(duration).await;
+            world.clients[process].resume();
             Outcome::Done
         }
-        Fault::StopBoth { slot, process } => {
+        Fault::PauseBoth { slot, process } => {
             let (daemon, clients) = (&world.slots[slot], &world.clients[process]);
-            stopped(|signal| daemon.signal(signal) | clients.signal(signal), end).await
+            pause(|signal| daemon.signal(signal) | clients.signal(signal), end).await
         }
         Fault::KillAll => kill_all(world, end).await,
-        Fault::Storage { slot, way } => cut_off(&world.slots[slot..=slot], way, end).await,
-        Fault::Outage { way } => cut_off(&world.slots, way, end).await,
+        Fault::Storage { slot, cut } => cut_off(&world.slots[slot..=slot], cut, end).await,
+        Fault::Outage { cut } => cut_off(&world.slots, cut, end).await,
         Fault::Calls { slot, kind, fault, times } => {
             let proxy = &world.slots[slot].proxy;
             let what = kind.map_or_else(Match::any, Match::from);
@@ -103,10 +103,10 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
             Outcome::Calls(proxy.used(rule))
         }
         Fault::Link { slot, process, passage, reset } => {
-            let ways = world.links.iter().enumerate();
-            let links: Vec<&Link> = ways
+            let links = world.links.iter().enumerate();
+            let links: Vec<&Link> = links
                 .filter(|(from, _)| process.is_none_or(|process| process == *from))
-                .map(|(_, ways)| &ways[slot])
+                .map(|(_, links)| &links[slot])
                 .collect();
             links.iter().for_each(|link| link.set(passage));
             sleep_until(end).await;
@@ -124,8 +124,8 @@ async fn make(world: &Arc<World>, fault: &Fault, end: Moment) -> Outcome {
     }
 }
 
-/// SIGSTOP, and SIGCONT at the end.
-async fn stopped(signal: impl Fn(Signal) -> bool, end: Moment) -> Outcome {
+/// Pauses a process with SIGSTOP, and resumes it with SIGCONT at the end.
+async fn pause(signal: impl Fn(Signal) -> bool, end: Moment) -> Outcome {
     if !signal(Signal::SIGSTOP) {
         return Outcome::Missed;
     }
@@ -134,17 +134,17 @@ async fn stopped(signal: impl Fn(Signal) -> bool, end: Moment) -> Outcome {
     Outcome::Done
 }
 
-/// Lets a process of clients be stopped while one of them holds a lock, between
-/// its last look at its guard and its write. None if nobody gets there.
-pub(crate) async fn stop_inside(world: &World) -> Option<usize> {
-    let _one_at_a_time = world.stop_sign.lock().await;
-    let sign = stop_sign(&world.dir);
-    fs::write(&sign, "").unwrap();
-    let limit = Moment::now() + INSIDE;
+/// Pauses a client process while a client holds a lock, between its last check
+/// of the guard and its write. Returns `None` if no client gets there.
+pub(crate) async fn pause_before_write(world: &World) -> Option<usize> {
+    let _one_at_a_time = world.pause_request.lock().await;
+    let request = pause_request(&world.dir);
+    fs::write(&request, "").unwrap();
+    let limit = Moment::now() + PAUSE_TIMEOUT;
     loop {
-        let too_late = limit.has_passed() && fs::remove_file(&sign).is_ok();
-        let found = world.clients.iter().position(Clients::has_stopped_itself);
-        if found.is_some() || too_late {
+        let is_canceled = limit.has_passed() && fs::remove_file(&request).is_ok();
+        let found = world.clients.iter().position(Clients::has_paused_itself);
+        if found.is_some() || is_canceled {
             return found;
         }
         sleep(Duration::from_millis(5)).await;
@@ -152,12 +152,12 @@ pub(crate) async fn stop_inside(world: &World) -> Option<usize> {
 }
 
 async fn kill_all(world: &Arc<World>, end: Moment) -> Outcome {
-    // One may just be on its way back.
-    until(SETTLE, || world.slots.iter().all(|slot| slot.number().is_some())).await;
+    // A daemon may be restarting.
+    until(SETTLE_TIME, || world.slots.iter().all(|slot| slot.number().is_some())).await;
     let mut killed = Vec::new();
     for (number, slot) in world.slots.iter().enumerate() {
         if let Some((daemon, at)) = slot.kill() {
-            world.recorder.then(at, Event::DaemonDied { daemon });
+            world.recorder.at(at, Event::DaemonDied { daemon });
             killed.push(number);
         }
     }
@@ -173,59 +173,63 @@ async fn kill_all(world: &Arc<World>, end: Moment) -> Outcome {
     failed.unwrap_or(done)
 }
 
-/// Daemons are cut off from their storage.
-async fn cut_off(slots: &[Slot], way: Way, end: Moment) -> Outcome {
+/// Cuts daemons off from their storage.
+async fn cut_off(slots: &[Slot], cut: StorageCut, end: Moment) -> Outcome {
     let start = Moment::now();
     for proxy in slots.iter().map(|slot| &slot.proxy) {
-        match way {
-            // It waits for the proxy, though not for long.
-            Way::Refused => tokio::task::block_in_place(|| proxy.cut()),
-            Way::Silent => proxy.freeze(),
-            Way::RequestsLost => proxy.freeze_requests(),
-            Way::AnswersLost => proxy.freeze_answers(),
+        match cut {
+            // Blocks briefly on the proxy.
+            StorageCut::Refused => tokio::task::block_in_place(|| proxy.cut()),
+            StorageCut::Silent => proxy.stall(),
+            StorageCut::RequestsLost => proxy.stall_requests(),
+            StorageCut::AnswersLost => proxy.stall_responses(),
         }
     }
     sleep_until(end).await;
-    let mut met = 0;
+    let mut affected = 0;
     for proxy in slots.iter().map(|slot| &slot.proxy) {
         tokio::task::block_in_place(|| proxy.open());
-        met += proxy.calls().iter().filter(|call| call.came >= start && call.came < end).count();
+        affected += proxy
+            .calls()
+            .iter()
+            .filter(|call| call.received_at >= start && call.received_at < end)
+            .count();
     }
-    // Who is refused a connection makes no call that could be counted.
-    if matches!(way, Way::Refused) { Outcome::Done } else { Outcome::Calls(met) }
+    // A refused connection carries no call that could be counted.
+    if matches!(cut, StorageCut::Refused) { Outcome::Done } else { Outcome::Calls(affected) }
 }
 
 async fn restart(world: &Arc<World>, slot: usize) -> Outcome {
     if world.start_daemon(slot).await {
         return Outcome::Done;
     }
-    Outcome::Failed(format!("daemon {slot} did not start again"))
+    Outcome::Failed(format!("daemon {slot} did not restart"))
 }
 
 async fn drain(world: &Arc<World>, slot: usize, end: Moment) -> Outcome {
     let daemon = &world.slots[slot];
-    let told = daemon.number();
-    if told.is_none() || !daemon.tell_to_end() {
+    let number = daemon.number();
+    if number.is_none() || !daemon.terminate() {
         return Outcome::Missed;
     }
-    let limit = Moment::now() + DRAIN;
+    let limit = Moment::now() + SHUTDOWN_TIMEOUT;
     let ended = loop {
-        match daemon.has_ended() {
+        match daemon.poll_exit() {
             Some(ended) => break ended,
-            // Killed meanwhile, by one who starts the next.
-            None if daemon.number() != told => return Outcome::Done,
+            // Killed by another fault, which starts the next daemon.
+            None if daemon.number() != number => return Outcome::Done,
             None if limit.has_passed() => {
-                return Outcome::Failed(format!("daemon {slot} was told to end and did not"));
+                return Outcome::Failed(format!("daemon {slot} did not exit after SIGTERM"));
             }
             None => sleep(Duration::from_millis(20)).await,
         }
     };
-    world.recorder.then(ended.1, Event::DaemonDied { daemon: ended.0 });
+    world.recorder.at(ended.1, Event::DaemonDied { daemon: ended.0 });
     sleep_until(end).await;
     restart(world, slot).await
 }
 
-/// Kills a process of clients, and writes down who died.
+/// Kills a client process, and records the deaths of its clients.
 pub(crate) fn kill_clients(world: &World, process: usize) -> bool {
     let Some(clients) = world.clients[process].kill() else { return false };
     for client in clients {
@@ -234,7 +238,7 @@ pub(crate) fn kill_clients(world: &World, process: usize) -> bool {
     true
 }
 
-/// As an operator does it: by the command line.
+/// Breaks a lock with the command line, as an operator does.
 async fn break_lock(world: &World, slot: usize, lock: u32, end: Moment) -> Outcome {
     let Some(endpoint) = world.slots[slot].endpoint() else { return Outcome::Missed };
     let mut command = tokio::process::Command::from(program());
@@ -242,7 +246,7 @@ async fn break_lock(world: &World, slot: usize, lock: u32, end: Moment) -> Outco
     command.args(["break", locks::name(lock), "--reason", "chaos"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let mut operator = command.spawn().unwrap();
-    // The daemon may be stopped.
+    // The daemon may be paused.
     let status = tokio::select! {
         status = operator.wait() => status.is_ok_and(|status| status.success()),
         () = sleep(LEASE) => false,
@@ -251,36 +255,38 @@ async fn break_lock(world: &World, slot: usize, lock: u32, end: Moment) -> Outco
     if status { Outcome::Done } else { Outcome::Missed }
 }
 
-/// Deletes a lock's blob: as soon as no lease protects it, or with its lease.
+/// Deletes a lock's blob: as soon as it is not leased, or together with its
+/// lease.
 async fn delete(world: &World, lock: u32, with_lease: bool, end: Moment) -> Outcome {
     let blob = world.blob(lock);
     while !end.has_passed() {
-        let may_be = !with_lease || take_lease(world, lock).await;
+        let may_be = !with_lease || break_lease(world, lock).await;
         let before = Moment::now();
         if may_be && blob.delete().await.is() == (202, "") {
-            world.recorder.then(before, Event::Deleted { lock });
+            world.recorder.at(before, Event::Deleted { lock });
             return Outcome::Done;
         }
-        // Most leases do not last for long.
+        // Most leases are short.
         sleep(Duration::from_millis(5)).await;
     }
     Outcome::Missed
 }
 
-/// Takes a lease away, if there is one. It is that of the record that was seen before, or of
-/// nobody who will be granted anything under it: the record is the same when
-/// the lease is broken, and can't be written without the lease afterwards.
-async fn take_lease(world: &World, lock: u32) -> bool {
+/// Breaks a lease, if the blob is leased. The ETag proves that the lease still
+/// belongs to the record that was read, or that no grant follows under it: the
+/// record is unchanged when the lease is broken, and can't be written without
+/// the lease afterwards.
+async fn break_lease(world: &World, lock: u32) -> bool {
     let blob = world.blob(lock);
-    let seen = blob.head().await;
-    if seen.header("x-ms-lease-state") != Some("leased") {
+    let found = blob.head().await;
+    if found.header("x-ms-lease-state") != Some("leased") {
         return false;
     }
     let before = Moment::now();
-    let broken = blob.break_lease(Some(0)).if_match(seen.etag()).await.is() == (202, "");
+    let broken = blob.break_lease(Some(0)).if_match(found.etag()).await.is() == (202, "");
     if broken {
         let until = nanos(Moment::now() + LEASE);
-        world.recorder.then(before, Event::Overruled { lock, until });
+        world.recorder.at(before, Event::Overruled { lock, until });
     }
     broken
 }

@@ -1,4 +1,4 @@
-//! The way from clients to a daemon: it can be cut, and frozen in one direction
+//! Link from clients to a daemon. It can be closed, or stalled in one direction
 //! or both.
 
 use std::{
@@ -15,20 +15,20 @@ use tokio::{
     sync::watch,
 };
 
-/// Where a daemon is now: a restarted one has another port.
+/// Current address of a daemon; changes with a restart.
 pub(crate) type Target = Arc<Mutex<Option<SocketAddr>>>;
 
-/// What passes.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Open,
-    /// Connections end at once.
+    /// Connections are closed immediately.
     Closed,
-    /// Nothing passes, not even the end of a connection.
+    /// No data passes, not even the end of a connection.
     Frozen,
-    /// Only what the daemon says passes.
+    /// Only data from the daemon passes.
     ToClients,
-    /// Only what clients say passes.
+    /// Only data from clients passes.
     ToDaemon,
 }
 
@@ -42,12 +42,12 @@ impl Passage {
     }
 }
 
-/// Listens for clients as long as the runtime lives.
+/// Proxy that listens for clients until the runtime ends.
 pub(crate) struct Link {
-    /// Where clients connect.
+    /// URL for clients.
     pub(crate) endpoint: String,
     passage: watch::Sender<Passage>,
-    /// Ends all connections when it changes.
+    /// Closes all connections when it changes.
     reset: watch::Sender<()>,
 }
 
@@ -64,7 +64,7 @@ impl Link {
                 let target = Arc::clone(&target);
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = carry(client, target, passage) => {}
+                        () = forward(client, target, passage) => {}
                         _ = reset.changed() => {}
                     }
                 });
@@ -80,13 +80,13 @@ impl Link {
         }
     }
 
-    /// Ends all present connections. What was on its way is gone.
+    /// Closes all current connections. Data in flight is lost.
     pub(crate) fn reset(&self) {
         self.reset.send_replace(());
     }
 }
 
-async fn carry(client: TcpStream, target: Target, mut passage: watch::Receiver<Passage>) {
+async fn forward(client: TcpStream, target: Target, mut passage: watch::Receiver<Passage>) {
     if *passage.borrow_and_update() == Passage::Closed {
         return;
     }
@@ -97,14 +97,15 @@ async fn carry(client: TcpStream, target: Target, mut passage: watch::Receiver<P
     _ = (client.set_nodelay(true), daemon.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_daemon, to_daemon) = daemon.into_split();
-    // Either end is the end of both: HTTP/2 has no use for half a connection.
+    // The end of one direction ends both: HTTP/2 does not use half-closed
+    // connections.
     tokio::select! {
         () = copy(from_client, to_daemon, passage.clone(), Passage::to_daemon) => {}
         () = copy(from_daemon, to_client, passage, Passage::to_clients) => {}
     }
 }
 
-/// Ends when the connection does, and only when that may pass.
+/// Copies one direction until the connection ends and its end may pass.
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

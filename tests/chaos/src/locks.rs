@@ -1,4 +1,4 @@
-//! The locks that all clients share.
+//! Locks shared by all clients.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use rand::{RngExt, rngs::StdRng};
 const NAMES: [&str; 8] =
     ["orders", "invoices", "stock", "prices", "mail", "audit", "quiet", "sabotaged"];
 
-/// Held for longer than the others.
+/// Lock that is held longer than the others.
 pub(crate) const LONG: u32 = 5;
 
-/// Wanted less often than the others, so that it is idle at times.
+/// Lock that is used less often than the others, so that it is sometimes idle.
 pub(crate) const QUIET: u32 = 6;
 
-/// Its blob is deleted while it is leased. After such an act of an operator
-/// only the token protects: there may be two holders until the first one's
-/// daemon has noticed.
+/// Lock whose blob is deleted while it is leased. After that, only the token
+/// protects the resource: there may be two holders until the first holder's
+/// daemon detects the deletion.
 pub(crate) const SABOTAGED: u32 = 7;
 
 pub(crate) fn all() -> Range<u32> {
@@ -26,18 +26,18 @@ pub(crate) fn name(lock: u32) -> &'static str {
     NAMES[lock as usize]
 }
 
-/// The lock that a blob stands for.
+/// Returns the lock of a blob.
 pub(crate) fn of_blob(path: &str) -> Option<u32> {
     let name = path.strip_prefix("locks/default/")?;
     NAMES.iter().position(|known| *known == name).map(|index| index as u32)
 }
 
-/// The path of its blob.
+/// Returns the path of a lock's blob.
 pub(crate) fn blob(lock: u32) -> String {
     format!("locks/default/{}", name(lock))
 }
 
-/// What a client wants next.
+/// Draws the next lock of a client.
 pub(crate) fn draw(chance: &mut StdRng) -> u32 {
     match chance.random_range(0..100) {
         0..6 => QUIET,

@@ -1,8 +1,8 @@
-//! Real processes under real faults: daemons and clients are killed, stopped
-//! and cut off, their storage fails in every way that it has, and an operator
-//! meddles, by a schedule that follows from a seed. What the clients saw is
-//! checked against what Leasehold guarantees, and what the locks protect against
-//! what was written to it.
+//! Real processes under real faults. Daemons and clients are killed, paused and
+//! cut off, their storage fails in many ways, and an operator breaks locks and
+//! deletes blobs, by a schedule derived from a seed. The recorded history is
+//! checked against Leasehold's guarantees, and the protected resources against
+//! what was written to them.
 //!
 //! ```text
 //! cargo build --release -p leasehold -p leasehold-chaos
@@ -13,13 +13,13 @@
 //!
 //! The daemon is the program `leasehold` in the directory of this program.
 //!
-//! The schedule follows from the seed, which is printed: 1, unless `--seed` or
-//! `LEASEHOLD_CHAOS_SEED` says something else.
+//! The schedule is derived from the seed, which is printed: 1, unless `--seed`
+//! or `LEASEHOLD_CHAOS_SEED` sets another.
 //!
-//! `plan` says what will be done, `world` has what it is done to, `inject` does
-//! it, `recover` sees to it that all goes on afterwards; `client` is what runs in
-//! the processes of clients; `history` puts their pages together, and `report`
-//! says what came of it. `watchdog` leaves nothing running.
+//! `plan` creates the schedule, `world` has the processes and links, `inject`
+//! injects the faults, and `recover` checks the recovery; `client` runs in the
+//! client processes; `history` merges their recordings, and `report` prints the
+//! results. `watchdog` ends all processes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
@@ -49,8 +49,8 @@ use options::Task;
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1).peekable();
     if arguments.next_if(|argument| argument == clients::SUBCOMMAND).is_some() {
-        let orders = arguments.next().expect("what the clients are to do");
-        client::run(&serde_json::from_str(&orders).unwrap());
+        let config = arguments.next().expect("the configuration of the clients");
+        client::run(&serde_json::from_str(&config).unwrap());
         return ExitCode::SUCCESS;
     }
     match options::read(arguments) {
@@ -59,11 +59,11 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Task::Run(options) => run::run(&options),
-        Task::Say(text) => {
+        Task::Print(text) => {
             println!("{text}");
             ExitCode::SUCCESS
         }
-        Task::Refuse(text) => {
+        Task::UsageError(text) => {
             eprintln!("{text}");
             ExitCode::from(64)
         }

@@ -1,48 +1,47 @@
-//! The command line.
+//! Command line of `leasehold-chaos`.
 
 use std::{env, time::Duration};
 
 const HELP: &str = "\
-Runs daemons and clients as processes, does to them what networks, storages and
-operators do, and checks what the clients saw.
+Runs daemons and clients as processes, injects faults of networks, storage and
+operators, and checks the recorded history.
 
-  --seed N       which schedule of faults; the same number, the same schedule (1,
-                 or what LEASEHOLD_CHAOS_SEED says)
-  --minutes N    for about how long faults are made (0.53)
-  --keep         keep the histories and logs also if all is well
+  --seed N       seed of the schedule [default: 1; env: LEASEHOLD_CHAOS_SEED]
+  --minutes N    approximate duration of the faults [default: 0.53]
+  --keep         keep recordings and logs even if the run succeeds
   --plan         only print the schedule
   --without-fence
-                 the fenced resources accept any token: to see that it is found";
+                 make the fenced resources accept any token; the run must fail";
 
-/// Chooses the seed where arguments can't be given.
+/// Environment variable for the seed, for runs without arguments.
 const SEED: &str = "LEASEHOLD_CHAOS_SEED";
 
-/// How long faults are made if nothing is said: with start and healing, about a
+/// Default duration of the faults: with start and recovery, a run takes about a
 /// minute.
-const SHORT: Duration = Duration::from_secs(32);
+const DEFAULT_DURATION: Duration = Duration::from_secs(32);
 
-/// What to do.
+/// Task of a command line.
 pub(crate) enum Task {
     Run(Options),
-    /// Print this and end well.
-    Say(String),
+    /// Print this and succeed.
+    Print(String),
     /// Print this and fail.
-    Refuse(String),
+    UsageError(String),
 }
 
-/// How a run is to be.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) length: Duration,
     pub(crate) keep: bool,
     pub(crate) only_plan: bool,
-    /// Whether what is called fenced looks at tokens. If not, a run must fail.
+    /// True if fenced resources check tokens. Otherwise, a run must fail.
     pub(crate) fence: bool,
 }
 
 impl Options {
-    /// The command that does the same again.
+    /// Returns the command that repeats the run.
     pub(crate) fn command(&self) -> String {
         let program = env::current_exe()
             .map_or_else(|_| "leasehold-chaos".to_owned(), |program| program.display().to_string());
@@ -54,11 +53,11 @@ impl Options {
 
 pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Task {
     let mut options =
-        Options { seed: 1, length: SHORT, keep: false, only_plan: false, fence: true };
+        Options { seed: 1, length: DEFAULT_DURATION, keep: false, only_plan: false, fence: true };
     if let Ok(seed) = env::var(SEED) {
         match seed.parse() {
             Ok(seed) => options.seed = seed,
-            Err(error) => return Task::Refuse(format!("{SEED} is to be a number: {error}")),
+            Err(error) => return Task::UsageError(format!("{SEED} must be a number: {error}")),
         }
     }
     while let Some(argument) = arguments.next() {
@@ -70,19 +69,21 @@ pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Task {
         match key.as_str() {
             "--seed" => match value().parse() {
                 Ok(seed) => options.seed = seed,
-                Err(error) => return Task::Refuse(format!("--seed needs a number: {error}")),
+                Err(error) => return Task::UsageError(format!("--seed needs a number: {error}")),
             },
             "--minutes" => match value().parse() {
                 Ok(minutes) if (0.2..=600.0).contains(&minutes) => {
                     options.length = Duration::from_secs_f64(60.0 * minutes);
                 }
-                _ => return Task::Refuse("--minutes needs a number from 0.2 to 600".to_owned()),
+                _ => {
+                    return Task::UsageError("--minutes needs a number from 0.2 to 600".to_owned());
+                }
             },
             "--keep" => options.keep = true,
             "--plan" => options.only_plan = true,
             "--without-fence" => options.fence = false,
-            "--help" | "-h" => return Task::Say(HELP.to_owned()),
-            other => return Task::Refuse(format!("unknown argument {other:?}; see --help")),
+            "--help" | "-h" => return Task::Print(HELP.to_owned()),
+            other => return Task::UsageError(format!("unknown argument {other:?}; see --help")),
         }
     }
     Task::Run(options)

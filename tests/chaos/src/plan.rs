@@ -1,4 +1,4 @@
-//! The schedule of faults. It follows from the seed alone.
+//! Schedule of faults, derived from the seed alone.
 
 use std::{fmt, time::Duration};
 
@@ -11,47 +11,48 @@ use rand::{
 
 use crate::{
     client::TTL,
-    fault::{Fault, Way},
+    fault::{Fault, StorageCut},
     link::Passage,
     locks,
     options::Options,
     world::{DAEMONS, LEASE, PROCESSES},
 };
 
-/// Faults are made for so long; then everything is healed and looked at.
+/// Approximate duration of a round of faults, after which all must recover.
 const ROUND: Duration = Duration::from_secs(60);
 
 pub(crate) struct Plan(pub(crate) Vec<Round>);
 
-/// Faults that overlap, until all are over.
+/// Overlapping faults.
 pub(crate) struct Round {
     pub(crate) length: Duration,
     pub(crate) faults: Vec<Planned>,
 }
 
-/// A fault, when it begins and for how long it lasts.
+/// Fault with its start and duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     pub(crate) number: usize,
     pub(crate) from: Duration,
-    pub(crate) lasts: Duration,
+    pub(crate) duration: Duration,
     pub(crate) fault: Fault,
 }
 
 impl Plan {
     pub(crate) fn new(options: &Options) -> Self {
-        let mut dealer = Dealer {
+        let mut scheduler = Scheduler {
             chance: StdRng::seed_from_u64(options.seed),
-            deck: Vec::new(),
-            dealt: 0,
+            remaining: Vec::new(),
+            planned_count: 0,
             busy: Vec::new(),
         };
         let rounds = (options.length.as_secs_f64() / ROUND.as_secs_f64()).round().max(1.0);
         let length = options.length.div_f64(rounds);
-        // Dense faults overlap more; between sparse ones more is granted.
+        // Frequent faults overlap more; between rare ones, more locks are
+        // granted.
         let paces = [1.0, 0.6, 1.6, 3.0];
         let paces = paces.into_iter().cycle().take(rounds as usize);
-        Self(paces.map(|pace| dealer.round(length, pace)).collect())
+        Self(paces.map(|pace| scheduler.round(length, pace)).collect())
     }
 }
 
@@ -69,24 +70,24 @@ impl fmt::Display for Plan {
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, from, lasts, fault } = self;
-        let (from, lasts) = (from.as_secs_f64(), lasts.as_secs_f64());
-        write!(f, "#{number} at {from:.2} s for {lasts:.2} s: {fault}")
+        let Self { number, from, duration, fault } = self;
+        let (from, duration) = (from.as_secs_f64(), duration.as_secs_f64());
+        write!(f, "#{number} at {from:.2} s for {duration:.2} s: {fault}")
     }
 }
 
-/// What a fault is made of, without its target.
+/// Kind of a fault, without its target.
 #[derive(Clone, Copy, Debug)]
-enum Card {
+enum FaultKind {
     KillDaemon,
     KillAll,
     DrainDaemon,
-    StopDaemon,
+    PauseDaemon,
     KillClients,
-    StopClients,
-    StopInside,
-    StopBoth,
-    Storage(Way),
+    PauseClients,
+    PauseBeforeWrite,
+    PauseBoth,
+    Storage(StorageCut),
     Outage,
     Calls,
     Link(Passage),
@@ -95,61 +96,61 @@ enum Card {
     DeleteHeld,
 }
 
-/// Each kind comes about that often before all have come.
-const DECK: [(Card, usize); 21] = [
-    (Card::KillDaemon, 2),
-    (Card::KillAll, 1),
-    (Card::DrainDaemon, 1),
-    (Card::StopDaemon, 3),
-    (Card::KillClients, 3),
-    (Card::StopClients, 3),
-    (Card::StopInside, 4),
-    (Card::StopBoth, 1),
-    (Card::Storage(Way::Refused), 1),
-    (Card::Storage(Way::Silent), 1),
-    (Card::Storage(Way::RequestsLost), 1),
-    (Card::Storage(Way::AnswersLost), 1),
-    (Card::Outage, 1),
-    (Card::Calls, 11),
-    (Card::Link(Passage::Closed), 2),
-    (Card::Link(Passage::Frozen), 1),
-    (Card::Link(Passage::ToDaemon), 1),
-    (Card::Link(Passage::ToClients), 1),
-    (Card::Break, 1),
-    (Card::DeleteIdle, 2),
-    (Card::DeleteHeld, 1),
+/// Number of occurrences of each kind in a shuffled cycle.
+const CYCLE: [(FaultKind, usize); 21] = [
+    (FaultKind::KillDaemon, 2),
+    (FaultKind::KillAll, 1),
+    (FaultKind::DrainDaemon, 1),
+    (FaultKind::PauseDaemon, 3),
+    (FaultKind::KillClients, 3),
+    (FaultKind::PauseClients, 3),
+    (FaultKind::PauseBeforeWrite, 4),
+    (FaultKind::PauseBoth, 1),
+    (FaultKind::Storage(StorageCut::Refused), 1),
+    (FaultKind::Storage(StorageCut::Silent), 1),
+    (FaultKind::Storage(StorageCut::RequestsLost), 1),
+    (FaultKind::Storage(StorageCut::AnswersLost), 1),
+    (FaultKind::Outage, 1),
+    (FaultKind::Calls, 11),
+    (FaultKind::Link(Passage::Closed), 2),
+    (FaultKind::Link(Passage::Frozen), 1),
+    (FaultKind::Link(Passage::ToDaemon), 1),
+    (FaultKind::Link(Passage::ToClients), 1),
+    (FaultKind::Break, 1),
+    (FaultKind::DeleteIdle, 2),
+    (FaultKind::DeleteHeld, 1),
 ];
 
-/// What only one fault at a time is done to.
+/// Target that only one fault at a time affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Daemon(usize),
-    /// A daemon's way to it.
+    /// Link of a daemon to the storage.
     Storage(usize),
     Process(usize),
     Links(usize),
 }
 
-struct Dealer {
+struct Scheduler {
     chance: StdRng,
-    deck: Vec<Card>,
-    dealt: usize,
-    /// Until when.
+    remaining: Vec<FaultKind>,
+    planned_count: usize,
+    /// Affected targets and the end of the fault.
     busy: Vec<(Subject, Duration)>,
 }
 
-impl Dealer {
-    /// `pace` is the mean time between two faults, in seconds.
+impl Scheduler {
+    /// Creates a round. `pace` is the mean time between two faults, in seconds.
     fn round(&mut self, length: Duration, pace: f64) -> Round {
         self.busy.clear();
         let mut faults = Vec::new();
         let mut from = Duration::from_millis(500);
-        // The shortest pause must fit.
+        // The shortest pause must fit in.
         while from + Duration::from_secs(2) < length {
             let room = length - from;
-            if let Some((fault, lasts)) = self.deal(from, room) {
-                faults.push(Planned { number: self.dealt, from, lasts, fault });
-                self.dealt += 1;
+            if let Some((fault, duration)) = self.next_fault(from, room) {
+                faults.push(Planned { number: self.planned_count, from, duration, fault });
+                self.planned_count += 1;
             }
             from += self.between(400, 1600).mul_f64(pace);
         }
@@ -160,91 +161,103 @@ impl Dealer {
         Duration::from_millis(self.chance.random_range(from..to))
     }
 
-    /// The next card that can be played now.
-    fn deal(&mut self, from: Duration, room: Duration) -> Option<(Fault, Duration)> {
-        if self.deck.is_empty() {
-            self.deck = DECK.iter().flat_map(|(card, count)| vec![*card; *count]).collect();
-            self.deck.shuffle(&mut self.chance);
+    /// Returns the next fault whose targets are free.
+    fn next_fault(&mut self, from: Duration, room: Duration) -> Option<(Fault, Duration)> {
+        if self.remaining.is_empty() {
+            self.remaining = CYCLE.iter().flat_map(|(kind, count)| vec![*kind; *count]).collect();
+            self.remaining.shuffle(&mut self.chance);
         }
-        for index in (0..self.deck.len()).rev() {
-            if let Some(played) = self.play(self.deck[index], from, room) {
-                self.deck.remove(index);
-                return Some(played);
+        for index in (0..self.remaining.len()).rev() {
+            if let Some(scheduled) = self.schedule(self.remaining[index], from, room) {
+                self.remaining.remove(index);
+                return Some(scheduled);
             }
         }
         None
     }
 
-    fn play(&mut self, card: Card, now: Duration, room: Duration) -> Option<(Fault, Duration)> {
+    fn schedule(
+        &mut self,
+        kind: FaultKind,
+        now: Duration,
+        room: Duration,
+    ) -> Option<(Fault, Duration)> {
         let down = self.between(100, 2500).min(room);
         let slot = self.chance.random_range(0..DAEMONS);
-        Some(match card {
-            Card::KillDaemon => (Fault::KillDaemon { slot: self.daemon(now, down)? }, down),
-            Card::KillAll => {
+        Some(match kind {
+            FaultKind::KillDaemon => (Fault::KillDaemon { slot: self.daemon(now, down)? }, down),
+            FaultKind::KillAll => {
                 self.all(Subject::Daemon, now, down)?;
                 (Fault::KillAll, down)
             }
-            Card::DrainDaemon => (Fault::DrainDaemon { slot: self.daemon(now, down)? }, down),
-            Card::StopDaemon => {
-                let lasts = self.pause(room);
-                (Fault::StopDaemon { slot: self.daemon(now, lasts)? }, lasts)
+            FaultKind::DrainDaemon => (Fault::DrainDaemon { slot: self.daemon(now, down)? }, down),
+            FaultKind::PauseDaemon => {
+                let duration = self.pause(room);
+                (Fault::PauseDaemon { slot: self.daemon(now, duration)? }, duration)
             }
-            Card::KillClients => (Fault::KillClients { process: self.process(now, down)? }, down),
-            Card::StopClients => {
-                let lasts = self.pause(room);
-                (Fault::StopClients { process: self.process(now, lasts)? }, lasts)
+            FaultKind::KillClients => {
+                (Fault::KillClients { process: self.process(now, down)? }, down)
             }
-            Card::StopInside => {
-                // Long enough for somebody else to be granted the lock.
-                (Fault::StopInside, self.pause(room).max(TTL * 3 / 2).min(room))
+            FaultKind::PauseClients => {
+                let duration = self.pause(room);
+                (Fault::PauseClients { process: self.process(now, duration)? }, duration)
             }
-            Card::StopBoth => {
-                let lasts = self.pause(room);
-                let process = self.process(now, lasts)?;
-                (Fault::StopBoth { slot: self.daemon(now, lasts)?, process }, lasts)
+            FaultKind::PauseBeforeWrite => {
+                // Long enough for another client to be granted the lock.
+                (Fault::PauseBeforeWrite, self.pause(room).max(TTL * 3 / 2).min(room))
             }
-            Card::Storage(way) => {
-                // A daemon that is cut off goes on for as long as its leases
-                // last: every other time it is for longer than that.
+            FaultKind::PauseBoth => {
+                let duration = self.pause(room);
+                let process = self.process(now, duration)?;
+                (Fault::PauseBoth { slot: self.daemon(now, duration)?, process }, duration)
+            }
+            FaultKind::Storage(cut) => {
+                // A daemon that is cut off continues while its leases last:
+                // half of the cuts are longer than that.
                 let beyond = LEASE + self.between(1000, 6000);
-                let lasts = self.pause(room);
-                let lasts = if self.chance.random() && beyond < room { beyond } else { lasts };
-                (Fault::Storage { slot: self.slot(Subject::Storage, now, lasts)?, way }, lasts)
+                let duration = self.pause(room);
+                let duration =
+                    if self.chance.random() && beyond < room { beyond } else { duration };
+                (
+                    Fault::Storage { slot: self.slot(Subject::Storage, now, duration)?, cut },
+                    duration,
+                )
             }
-            Card::Outage => {
-                // All lose what they hold, and all get it back.
-                let lasts = LEASE + self.between(1000, 6000);
-                if lasts > room {
+            FaultKind::Outage => {
+                // All holders lose their locks, and all daemons recover.
+                let duration = LEASE + self.between(1000, 6000);
+                if duration > room {
                     return None;
                 }
-                self.all(Subject::Storage, now, lasts)?;
-                let way = if self.chance.random() { Way::Refused } else { Way::Silent };
-                (Fault::Outage { way }, lasts)
+                self.all(Subject::Storage, now, duration)?;
+                let cut =
+                    if self.chance.random() { StorageCut::Refused } else { StorageCut::Silent };
+                (Fault::Outage { cut }, duration)
             }
-            Card::Calls => self.calls(slot, room),
-            Card::Link(passage) => {
-                let lasts = self.pause(room);
-                self.claim(Subject::Links(slot), now, lasts)?;
+            FaultKind::Calls => self.calls(slot, room),
+            FaultKind::Link(passage) => {
+                let duration = self.pause(room);
+                self.claim(Subject::Links(slot), now, duration)?;
                 let all = self.chance.random_bool(0.3);
                 let process = (!all).then(|| self.chance.random_range(0..PROCESSES));
                 let reset = self.chance.random();
-                (Fault::Link { slot, process, passage, reset }, lasts)
+                (Fault::Link { slot, process, passage, reset }, duration)
             }
-            Card::Break => {
+            FaultKind::Break => {
                 let lock = self.chance.random_range(0..locks::QUIET);
-                // A lease that another daemon has runs out.
+                // A lease of another daemon runs until its expiry.
                 (Fault::Break { slot, lock }, (LEASE + Duration::from_secs(1)).min(room))
             }
-            Card::DeleteIdle => {
+            FaultKind::DeleteIdle => {
                 let busy = self.chance.random_range(0..locks::QUIET);
                 let lock = if self.chance.random() { locks::QUIET } else { busy };
                 (Fault::DeleteIdle { lock }, Duration::from_secs(5).min(room))
             }
-            Card::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(12).min(room)),
+            FaultKind::DeleteHeld => (Fault::DeleteHeld, Duration::from_secs(12).min(room)),
         })
     }
 
-    /// Around the lengths at which something ends.
+    /// Returns a length close to a significant duration.
     fn pause(&mut self, room: Duration) -> Duration {
         let third = LEASE / 3;
         let deadline = LEASE - Duration::from_millis(1030);
@@ -261,22 +274,22 @@ impl Dealer {
             around(LEASE, 500),
             around(LEASE + Duration::from_secs(4), 3000),
         ];
-        let fit: Vec<_> = lengths.into_iter().filter(|(_, longest)| *longest <= room).collect();
-        let (shortest, longest) = *fit.choose(&mut self.chance).unwrap_or(&lengths[0]);
-        self.between(shortest.as_millis() as u64, longest.as_millis() as u64)
+        let fit: Vec<_> = lengths.into_iter().filter(|(_, max)| *max <= room).collect();
+        let (min, max) = *fit.choose(&mut self.chance).unwrap_or(&lengths[0]);
+        self.between(min.as_millis() as u64, max.as_millis() as u64)
     }
 
-    fn daemon(&mut self, now: Duration, lasts: Duration) -> Option<usize> {
-        self.slot(Subject::Daemon, now, lasts)
+    fn daemon(&mut self, now: Duration, duration: Duration) -> Option<usize> {
+        self.slot(Subject::Daemon, now, duration)
     }
 
-    /// A daemon that this can be done to, such that another one is left alone:
-    /// otherwise nothing would be granted for long.
+    /// Returns a daemon whose target is free, such that another daemon is
+    /// unaffected: otherwise no lock would be granted for a long time.
     fn slot(
         &mut self,
         subject: fn(usize) -> Subject,
         now: Duration,
-        lasts: Duration,
+        duration: Duration,
     ) -> Option<usize> {
         let untouched = |slot: &usize| {
             !self.is_busy(Subject::Daemon(*slot), now)
@@ -288,30 +301,35 @@ impl Dealer {
         };
         let slots: Vec<_> = (0..DAEMONS).filter(may_be).collect();
         let slot = *slots.choose(&mut self.chance)?;
-        self.claim(subject(slot), now, lasts)?;
+        self.claim(subject(slot), now, duration)?;
         Some(slot)
     }
 
-    /// All daemons, if this can be done to all.
-    fn all(&mut self, subject: fn(usize) -> Subject, now: Duration, lasts: Duration) -> Option<()> {
+    /// Claims all daemons, if the targets of all are free.
+    fn all(
+        &mut self,
+        subject: fn(usize) -> Subject,
+        now: Duration,
+        duration: Duration,
+    ) -> Option<()> {
         if (0..DAEMONS).any(|slot| self.is_busy(subject(slot), now)) {
             return None;
         }
-        (0..DAEMONS).try_for_each(|slot| self.claim(subject(slot), now, lasts))
+        (0..DAEMONS).try_for_each(|slot| self.claim(subject(slot), now, duration))
     }
 
-    fn process(&mut self, now: Duration, lasts: Duration) -> Option<usize> {
+    fn process(&mut self, now: Duration, duration: Duration) -> Option<usize> {
         let process = self.chance.random_range(0..PROCESSES);
-        self.claim(Subject::Process(process), now, lasts)?;
+        self.claim(Subject::Process(process), now, duration)?;
         Some(process)
     }
 
-    fn claim(&mut self, subject: Subject, now: Duration, lasts: Duration) -> Option<()> {
+    fn claim(&mut self, subject: Subject, now: Duration, duration: Duration) -> Option<()> {
         if self.is_busy(subject, now) {
             return None;
         }
-        // A start takes a moment.
-        self.busy.push((subject, now + lasts + Duration::from_secs(1)));
+        // A start takes time.
+        self.busy.push((subject, now + duration + Duration::from_secs(1)));
         Some(())
     }
 
@@ -326,7 +344,7 @@ impl Dealer {
         }
         let kind = *kinds.choose(&mut self.chance).unwrap_or(&None);
         let busy = Refusal::busy(Duration::from_secs(self.chance.random_range(1..4)));
-        // What a storage answers to such a call although it should not.
+        // A plausible but incorrect answer to such a call.
         let odd = match kind {
             Some(Kind::Acquire) => Refusal::new(409, "LeaseAlreadyPresent"),
             Some(Kind::Renew) => Refusal::new(409, "LeaseIdMismatchWithLeaseOperation"),
@@ -336,24 +354,25 @@ impl Dealer {
             Some(Kind::Read) => Refusal::new(404, "BlobNotFound"),
             _ => Refusal::FORBIDDEN,
         };
-        // Long enough to meet some: most locks are not held until a renewal.
-        let lasts = match kind {
+        // Long enough to affect some calls: most locks are not held until a
+        // renewal.
+        let duration = match kind {
             Some(Kind::Renew | Kind::Create) => self.between(8000, 20_000),
             _ => self.between(3000, 10_000),
         };
-        let lasts = lasts.min(room);
+        let duration = duration.min(room);
         let (late, later) = (self.between(200, 4000), self.between(4000, 17_000));
         let faults = [
-            proxy::Fault::Answer(Refusal::INTERNAL_ERROR),
-            proxy::Fault::Answer(busy),
-            proxy::Fault::Answer(odd),
-            proxy::Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR),
-            proxy::Fault::ApplyThenAnswer(busy),
-            proxy::Fault::ApplyThenAnswer(odd),
+            proxy::Fault::Refuse(Refusal::INTERNAL_ERROR),
+            proxy::Fault::Refuse(busy),
+            proxy::Fault::Refuse(odd),
+            proxy::Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR),
+            proxy::Fault::ApplyThenRefuse(busy),
+            proxy::Fault::ApplyThenRefuse(odd),
             proxy::Fault::Delay(late),
             proxy::Fault::Delay(later),
-            proxy::Fault::DelayAnswer(late),
-            proxy::Fault::DropAnswer,
+            proxy::Fault::DelayResponse(late),
+            proxy::Fault::DropResponse,
             proxy::Fault::Reset,
             proxy::Fault::Swallow,
             proxy::Fault::Duplicate { after: late },
@@ -361,7 +380,8 @@ impl Dealer {
         ];
         let times = self.chance.random_range(1..12);
         let faults = faults.map(|fault| Fault::Calls { slot, kind, fault, times });
-        let fit: Vec<_> = faults.iter().filter(|fault| lasts + fault.aftermath() <= room).collect();
-        (**fit.choose(&mut self.chance).unwrap_or(&&faults[0]), lasts)
+        let fit: Vec<_> =
+            faults.iter().filter(|fault| duration + fault.late_effects() <= room).collect();
+        (**fit.choose(&mut self.chance).unwrap_or(&&faults[0]), duration)
     }
 }

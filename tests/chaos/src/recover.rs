@@ -1,4 +1,4 @@
-//! Whether all goes on when nothing is disturbed any more.
+//! Check that all locks, daemons and clients recover after the faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,32 +17,35 @@ use crate::{
     world::{DAEMONS, LEASE, POLL, World},
 };
 
-/// Until a lock that was held when its holder's daemon was lost can be granted
-/// again, twice over, and some seconds for a machine that has a lot to do. No
-/// client waits for that long for one answer, unless nobody is granted the lock.
+/// Time until a lock of a lost daemon can be granted again, twice, plus some
+/// seconds for a busy machine. No wait limit of a client is longer, so a client
+/// that gets no answer in this time indicates an error.
 pub(crate) const RECOVERY: Duration =
     Duration::from_secs(2 * (LEASE.as_secs() + 2) + 2 * POLL.as_secs() + 10);
 
-/// So many clients must be granted each lock again.
-fn enough(lock: u32) -> usize {
+/// Returns how many clients must be granted a lock.
+fn required_clients(lock: u32) -> usize {
     if lock == locks::LONG { 1 } else { 3 }
 }
 
-/// Waits until, from now on, several clients were granted each lock, some were
-/// granted one by each daemon, and every client heard from its daemon.
+/// Waits until each lock has been granted to several clients, each daemon has
+/// granted a lock, and each client has received an answer, all after the call.
 pub(crate) async fn recover(world: &World, when: &str, report: &mut Report) {
     let start = Moment::now();
     let mut reader = Reader::default();
-    let mut seen = Recovered { start: nanos(start), ..Recovered::default() };
+    let mut recovered = Recovered { start: nanos(start), ..Recovered::default() };
     loop {
-        let mut news = reader.news(&world.dir);
-        news.sort_by_key(|entry| entry.at);
-        news.into_iter().for_each(|entry| seen.note(entry));
-        world.complaints().into_iter().for_each(|what| report.fail(format!("{when}: {what}")));
-        let missing = seen.missing(world);
+        let mut new_entries = reader.new_entries(&world.dir);
+        new_entries.sort_by_key(|entry| entry.at);
+        new_entries.into_iter().for_each(|entry| recovered.note(entry));
+        world
+            .unexpected_exits()
+            .into_iter()
+            .for_each(|what| report.fail(format!("{when}: {what}")));
+        let missing = recovered.missing(world);
         let took = Moment::now().since(start);
         if missing.is_empty() {
-            println!("{when}: all had recovered within {:.1} s", took.as_secs_f64());
+            println!("{when}: recovered within {:.1} s", took.as_secs_f64());
             return report.recovered(took);
         }
         if took > RECOVERY {
@@ -58,15 +61,15 @@ pub(crate) async fn recover(world: &World, when: &str, report: &mut Report) {
 #[derive(Default)]
 struct Recovered {
     start: Nanos,
-    /// By operation: which client, by which slot, for which lock.
-    asked: BTreeMap<u64, (u32, u32, u32)>,
-    /// By lock: who was granted it.
+    /// Client, slot and lock, by number of the operation.
+    requests: BTreeMap<u64, (u32, u32, u32)>,
+    /// Clients that were granted a lock, by lock.
     granted: BTreeMap<u32, BTreeSet<u32>>,
-    /// The slots whose daemons granted something.
+    /// Slots whose daemons granted a lock.
     granting: BTreeSet<u32>,
-    /// Who was answered by a daemon.
-    heard: BTreeSet<u32>,
-    /// By client: what it did or was told last.
+    /// Clients that received an answer.
+    answered: BTreeSet<u32>,
+    /// Last event, by client.
     last: BTreeMap<u32, Entry>,
 }
 
@@ -74,15 +77,15 @@ impl Recovered {
     fn note(&mut self, entry: Entry) {
         let client = match entry.event {
             Event::Acquire { op, client, daemon, lock } => {
-                self.asked.insert(op, (client, daemon, lock));
+                self.requests.insert(op, (client, daemon, lock));
                 client
             }
             Event::Release { op, client, lock, .. } => {
-                self.asked.insert(op, (client, 0, lock));
+                self.requests.insert(op, (client, 0, lock));
                 client
             }
             Event::Granted { op, .. } | Event::Refused { op, .. } | Event::Released { op } => {
-                self.asked[&op].0
+                self.requests[&op].0
             }
             Event::Lost { client, .. } => client,
             _ => return,
@@ -90,16 +93,16 @@ impl Recovered {
         if entry.at >= self.start {
             match &entry.event {
                 Event::Granted { op, .. } => {
-                    let (client, slot, lock) = self.asked[op];
+                    let (client, slot, lock) = self.requests[op];
                     self.granted.entry(lock).or_default().insert(client);
                     self.granting.insert(slot);
-                    self.heard.insert(client);
+                    self.answered.insert(client);
                 }
                 Event::Released { .. } => {
-                    self.heard.insert(client);
+                    self.answered.insert(client);
                 }
                 Event::Refused { why, .. } if why == "held" || why == "timed out" => {
-                    self.heard.insert(client);
+                    self.answered.insert(client);
                 }
                 _ => {}
             }
@@ -111,19 +114,19 @@ impl Recovered {
         let mut missing = Vec::new();
         for lock in locks::all() {
             let count = self.granted.get(&lock).map_or(0, BTreeSet::len);
-            if count < enough(lock) {
+            if count < required_clients(lock) {
                 let lock = locks::name(lock);
-                missing.push(format!("{lock} was granted to no more than {count} clients"));
+                missing.push(format!("{lock} was granted to only {count} clients"));
             }
         }
         for slot in (0..DAEMONS as u32).filter(|slot| !self.granting.contains(slot)) {
-            missing.push(format!("the daemon in slot {slot} granted nothing"));
+            missing.push(format!("the daemon in slot {slot} granted no lock"));
         }
         for (client, slot) in world.clients.iter().flat_map(Clients::living) {
-            if !self.heard.contains(&client) {
+            if !self.answered.contains(&client) {
                 let last = self.last.get(&client).map_or("nothing".to_owned(), Entry::to_string);
                 missing.push(format!(
-                    "client {client} was not answered by slot {slot}; the last of it: {last}"
+                    "client {client} received no answer from slot {slot}; its last event: {last}"
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! What came of it.
+//! Results of a run.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -10,49 +10,49 @@ use leasehold_checker::{Entry, Event, Nanos, Stats};
 
 use crate::{fault::Fault, inject::Outcome, locks, resource::State};
 
-/// Counted and found in a run.
+/// Counters and findings of a run.
 #[derive(Default)]
 pub(crate) struct Report {
-    /// By kind.
+    /// Faults, by kind.
     faults: BTreeMap<String, Made>,
-    /// By event, refusals by reason.
+    /// Events by name, refusals by reason.
     events: BTreeMap<String, usize>,
-    /// Grants that went to another daemon than the one before.
+    /// Grants at another daemon than the previous grant of the lock.
     moves: u32,
-    /// From the death of a holder or its daemon to the next grant.
+    /// Grants after the death of a holder or its daemon.
     takeovers: u32,
     longest_takeover: Nanos,
-    longest_recovery: Duration,
+    max_recovery: Duration,
     pub(crate) figures: Stats,
-    /// How many entries.
+    /// Number of checked entries.
     pub(crate) checked: usize,
-    /// By lock: fenced, unfenced.
+    /// Fenced and unfenced resource, by lock.
     resources: Vec<(u32, State, State)>,
-    /// By lock: the writes to the fenced resource that clients were told were
-    /// accepted.
+    /// Writes to the fenced resource that clients recorded as accepted, by
+    /// lock.
     accepted: HashMap<u32, u64>,
     failures: Vec<String>,
 }
 
-/// How often something was made.
+/// Counters of a kind of fault.
 #[derive(Clone, Copy, Default)]
 struct Made {
     done: u32,
     missed: u32,
-    /// The calls to the storage that met it, as far as they are seen.
+    /// Affected storage calls, as far as they are known.
     calls: usize,
 }
 
-/// Of what was tried so often, something must have been done. Most of what is
-/// aimed at calls of one kind misses at times: there was none.
-const TRIES: u32 = 8;
+/// Number of attempts after which a fault must have succeeded at least once.
+/// Faults of calls of one kind often miss because there was no such call.
+const MIN_ATTEMPTS: u32 = 8;
 
 impl Report {
     pub(crate) fn is_good(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Something that must not be.
+    /// Records a finding.
     pub(crate) fn fail(&mut self, what: String) {
         self.failures.push(what);
     }
@@ -70,40 +70,41 @@ impl Report {
         }
     }
 
-    /// Something of this kind was done, or missed what it was for.
+    /// Counts a fault of this kind that was injected, or missed.
     pub(crate) fn done(&mut self, kind: &str, done: bool) {
         let made = self.faults.entry(kind.to_owned()).or_default();
         *(if done { &mut made.done } else { &mut made.missed }) += 1;
     }
 
-    /// A run that is long enough has seen all that it is for. Otherwise it shows
-    /// nothing.
+    /// Checks that a long run has injected every kind of fault, and that the
+    /// faults had an effect. Otherwise the run proves nothing.
     pub(crate) fn expect_everything(&mut self) {
-        let in_vain = |made: &Made| made.done == 0 && made.missed >= TRIES;
-        let mut unseen: Vec<_> = (self.faults.iter().filter(|(_, made)| in_vain(made)))
-            .map(|(kind, made)| format!("missed each of {} times: {kind}", made.missed))
+        let never_made = |made: &Made| made.done == 0 && made.missed >= MIN_ATTEMPTS;
+        let mut missing: Vec<_> = (self.faults.iter().filter(|(_, made)| never_made(made)))
+            .map(|(kind, made)| format!("missed all {} times: {kind}", made.missed))
             .collect();
         if self.faults.values().all(|made| made.calls == 0) {
-            unseen.push("no call to the storage went wrong".to_owned());
+            missing.push("no storage call failed".to_owned());
         }
-        // Where an operator takes leases away, these say nothing of pauses.
-        let sound = || self.resources.iter().filter(|(lock, ..)| *lock != locks::SABOTAGED);
-        if sound().all(|(_, fenced, _)| fenced.refused == 0) {
-            unseen.push("no fence refused anything".to_owned());
+        // Where an operator breaks leases, refusals do not prove that pauses
+        // had an effect.
+        let regular = || self.resources.iter().filter(|(lock, ..)| *lock != locks::SABOTAGED);
+        if regular().all(|(_, fenced, _)| fenced.refused == 0) {
+            missing.push("no fence refused an access".to_owned());
         }
-        if sound().all(|(_, _, unfenced)| unfenced.lost() == 0) {
-            unseen.push("nothing was lost where the lock alone was trusted".to_owned());
+        if regular().all(|(_, _, unfenced)| unfenced.lost() == 0) {
+            missing.push("no unfenced resource lost an update".to_owned());
         }
-        self.failures.append(&mut unseen);
+        self.failures.append(&mut missing);
     }
 
     pub(crate) fn recovered(&mut self, took: Duration) {
-        self.longest_recovery = self.longest_recovery.max(took);
+        self.max_recovery = self.max_recovery.max(took);
     }
 
     pub(crate) fn count(&mut self, entries: &[Entry]) {
-        let mut asked = HashMap::new();
-        // Who had each lock last, and when that one died with it.
+        let mut acquires = HashMap::new();
+        // Last holder of each lock, and its time of death while it held it.
         let mut last: HashMap<u32, Holder> = HashMap::new();
         let mut reads = HashSet::new();
         for Entry { at, event } in entries {
@@ -111,10 +112,10 @@ impl Report {
             *self.events.entry(name).or_default() += 1;
             match event {
                 Event::Acquire { op, client, daemon, lock } => {
-                    asked.insert(*op, (*client, *daemon, *lock));
+                    acquires.insert(*op, (*client, *daemon, *lock));
                 }
                 Event::Granted { op, .. } => {
-                    let (client, daemon, lock) = asked[op];
+                    let (client, daemon, lock) = acquires[op];
                     let holder = Holder { client, daemon, holds: true, died: None };
                     if let Some(before) = last.insert(lock, holder) {
                         self.moves += u32::from(before.daemon != daemon);
@@ -135,7 +136,7 @@ impl Report {
                 Event::DaemonDied { daemon: dead } => {
                     last.values_mut().filter(|last| last.daemon == *dead).for_each(|h| h.die(*at));
                 }
-                // Of each grant, the first access is the read.
+                // The first access of each grant is the read.
                 Event::Used { lock, token, fenced: true, accepted: true, .. }
                     if !reads.insert((*lock, *token)) =>
                 {
@@ -151,10 +152,12 @@ impl Report {
         if fenced.lost() > 0 || fenced.overwritten > 0 {
             self.fail(format!("the fenced resource of {name} lost an update: {fenced:?}"));
         }
-        // Whoever was killed may have written without having said so.
+        // A killed client may have written without a record of it.
         let accepted = self.accepted.get(&lock).copied().unwrap_or_default();
         if accepted > fenced.counter {
-            self.fail(format!("{name}: {accepted} writes were accepted, but there is {fenced:?}"));
+            self.fail(format!(
+                "{name}: {accepted} writes were accepted, but the file has {fenced:?}"
+            ));
         }
         self.resources.push((lock, fenced, unfenced));
     }
@@ -175,16 +178,16 @@ impl Holder {
     }
 }
 
-/// What it is counted as, if it is something that a client did or was told.
+/// Returns the name under which an event is counted, if it is counted.
 fn name(event: &Event) -> Option<String> {
     let name = match event {
-        Event::Acquire { .. } => "asked",
+        Event::Acquire { .. } => "acquire",
         Event::Queued { .. } => "queued",
         Event::Granted { .. } => "granted",
         Event::Refused { why, .. } => return Some(format!("refused: {why}")),
         Event::Valid { .. } => "valid until",
-        Event::Release { .. } => "let go",
-        Event::Released { .. } => "let go, confirmed",
+        Event::Release { .. } => "release",
+        Event::Released { .. } => "release, confirmed",
         Event::Lost { .. } => "lost",
         Event::Used { fenced: true, accepted: true, .. } => "fenced access, accepted",
         Event::Used { fenced: true, accepted: false, .. } => "fenced access, refused",
@@ -193,7 +196,7 @@ fn name(event: &Event) -> Option<String> {
         Event::DaemonDied { .. } => "daemon died",
         Event::Stored { .. } => "stored",
         Event::Deleted { .. } => "blob deleted",
-        Event::Overruled { .. } => "lease taken away",
+        Event::Overruled { .. } => "lease broken by an operator",
         _ => return None,
     };
     Some(name.to_owned())
@@ -204,7 +207,7 @@ impl fmt::Display for Report {
         writeln!(f, "\nfaults{:>42} {:>7} {:>7}", "made", "missed", "calls")?;
         let mut all = Made::default();
         for (kind, Made { done, missed, calls }) in &self.faults {
-            // Not all characters of a kind are one byte.
+            // A kind may contain characters of several bytes.
             let space = 40_usize.saturating_sub(kind.chars().count());
             writeln!(f, "  {kind}{:space$} {done:>5} {missed:>7} {calls:>7}", "")?;
             all.done += done;
@@ -213,26 +216,26 @@ impl fmt::Display for Report {
         }
         let Made { done, missed, calls } = all;
         writeln!(f, "  {:40} {done:>5} {missed:>7} {calls:>7}", "all")?;
-        writeln!(f, "\nwhat the clients did and were told, and what was kept")?;
+        writeln!(f, "\nrecorded events")?;
         for (event, count) in &self.events {
             writeln!(f, "  {event:40} {count:>7}")?;
         }
         writeln!(f, "  {:40} {:>7}", "grants at another daemon than before", self.moves)?;
-        writeln!(f, "  {:40} {:>7}", "taken over from the dead", self.takeovers)?;
+        writeln!(f, "  {:40} {:>7}", "takeovers after a death", self.takeovers)?;
         let Stats { calm, longest_takeover, longest_wait, .. } = self.figures;
         for (what, length) in [
-            ("longest of these, faults included", self.longest_takeover),
-            ("longest of these in calm", longest_takeover),
-            ("longest hand-over in calm, same daemon", self.figures.longest_local_handover),
-            ("longest hand-over in calm, another one", self.figures.longest_remote_handover),
-            ("longest recovery of all locks", self.longest_recovery.as_nanos() as Nanos),
-            ("longest wait that ended with a grant", longest_wait),
+            ("longest takeover, faults included", self.longest_takeover),
+            ("longest takeover in calm", longest_takeover),
+            ("longest handoff in calm, same daemon", self.figures.longest_local_handover),
+            ("longest handoff in calm, other daemon", self.figures.longest_remote_handover),
+            ("longest recovery of all locks", self.max_recovery.as_nanos() as Nanos),
+            ("longest wait before a grant", longest_wait),
             ("calm", calm),
         ] {
             let seconds = Duration::from_nanos(length).as_secs_f64();
             writeln!(f, "  {what:40} {seconds:>7.2} s")?;
         }
-        writeln!(f, "\n{:12} {:>27} {:>35}", "resources", "fenced", "trusting the lock alone")?;
+        writeln!(f, "\n{:12} {:>27} {:>35}", "resources", "fenced", "unfenced")?;
         writeln!(
             f,
             "  {:10} {:>9} {:>8} {:>8} {:>9} {:>12} {:>12}",

@@ -1,10 +1,10 @@
-//! What the locks protect: for each a counter in a file, once with a fence and
-//! once without.
+//! Protected resources: for each lock a counter in a file, once with a fence
+//! and once without.
 //!
-//! Who uses it reads the counter, takes its time, and writes back one more. So
-//! an update is lost if two do that at a time. The fenced file is told the
-//! token with each access, reads included, and refuses a token that is lower
-//! than one that it was told before; the other one trusts the lock alone.
+//! A client reads the counter, waits, and writes the incremented value. An
+//! update is lost if two clients do so at the same time. The fenced file checks
+//! the token of each access, reads included, and refuses a token lower than the
+//! highest one seen; the other file relies on the lock alone.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,24 +14,24 @@ use std::{
 
 use leasehold_time::Moment;
 
-/// What is in a file: as text, in one write of always the same length, so that
-/// a kill can't tear it.
+/// Contents of a file: text of constant length, written in one call, so that a
+/// kill can't tear it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// The greatest token that was ever shown; none of them is lower.
-    pub(crate) greatest: u64,
-    /// What its users wrote.
+    /// Highest token seen.
+    pub(crate) highest_token: u64,
+    /// Counter that clients write.
     pub(crate) counter: u64,
-    /// How many writes were accepted, counted by the file itself.
+    /// Number of accepted writes, counted by the file itself.
     pub(crate) writes: u64,
-    /// How many of them wrote over what their writer had not read.
+    /// Number of accepted writes over a value that the writer had not read.
     pub(crate) overwritten: u64,
-    /// How many accesses were refused for a token that was too low.
+    /// Number of accesses refused because of a low token.
     pub(crate) refused: u64,
 }
 
 impl State {
-    /// Updates that were accepted and are not there any more.
+    /// Returns the number of accepted updates that were lost.
     pub(crate) fn lost(&self) -> u64 {
         self.writes.saturating_sub(self.counter)
     }
@@ -40,7 +40,7 @@ impl State {
         let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
         let mut next = || numbers.next().unwrap_or_default();
         Self {
-            greatest: next(),
+            highest_token: next(),
             counter: next(),
             writes: next(),
             overwritten: next(),
@@ -49,16 +49,16 @@ impl State {
     }
 
     fn text(&self) -> String {
-        let Self { greatest, counter, writes, overwritten, refused } = self;
-        format!("{greatest:>20} {counter:>20} {writes:>20} {overwritten:>20} {refused:>20}\n")
+        let Self { highest_token, counter, writes, overwritten, refused } = self;
+        format!("{highest_token:>20} {counter:>20} {writes:>20} {overwritten:>20} {refused:>20}\n")
     }
 
-    fn shown(&mut self, token: u64, fence: bool) -> Result<(), Stale> {
-        if token < self.greatest && fence {
+    fn check_token(&mut self, token: u64, fence: bool) -> Result<(), Stale> {
+        if token < self.highest_token && fence {
             self.refused += 1;
             return Err(Stale);
         }
-        self.greatest = self.greatest.max(token);
+        self.highest_token = self.highest_token.max(token);
         Ok(())
     }
 
@@ -69,19 +69,19 @@ impl State {
     }
 }
 
-/// A greater token was seen.
+/// Error: a higher token was seen.
 #[derive(Debug)]
 pub(crate) struct Stale;
 
-/// One of the files.
+/// File of a resource.
 pub(crate) struct Resource {
     file: File,
-    /// Whether tokens are looked at.
+    /// True if tokens are checked.
     fence: bool,
 }
 
 impl Resource {
-    /// Without `fence` it only looks like one.
+    /// Opens the fenced file; without `fence`, it accepts any token.
     pub(crate) fn fenced(dir: &Path, lock: u32, fence: bool) -> Self {
         Self::open(&dir.join(format!("fenced-{lock}")), fence)
     }
@@ -96,14 +96,14 @@ impl Resource {
         Self { file: options.open(path).unwrap(), fence }
     }
 
-    /// Reads the counter, and says when that was.
+    /// Returns the counter and the time of the read.
     pub(crate) fn read_fenced(&self, token: u64) -> (Moment, Result<u64, Stale>) {
-        self.access(|state| state.shown(token, self.fence).map(|()| state.counter))
+        self.access(|state| state.check_token(token, self.fence).map(|()| state.counter))
     }
 
-    /// Writes one more than what was read.
+    /// Writes the incremented counter.
     pub(crate) fn write_fenced(&self, token: u64, read: u64) -> (Moment, Result<(), Stale>) {
-        self.access(|state| state.shown(token, self.fence).map(|()| state.write(read)))
+        self.access(|state| state.check_token(token, self.fence).map(|()| state.write(read)))
     }
 
     pub(crate) fn read_unfenced(&self) -> u64 {
@@ -118,9 +118,9 @@ impl Resource {
         self.access(|state| *state).1
     }
 
-    /// Under the operating system's lock. The moment is taken inside of it: so
-    /// accesses are recorded in the order in which they took effect, even if
-    /// their processes are stopped before they have written that down.
+    /// Accesses the file under the operating system's lock. The time is taken
+    /// under that lock, so that accesses are recorded in the order in which
+    /// they took effect, even if a process is paused before it records them.
     fn access<T>(&self, change: impl FnOnce(&mut State) -> T) -> (Moment, T) {
         self.file.lock().unwrap();
         let mut text = [0; 105];

@@ -1,4 +1,4 @@
-//! A run: rounds of faults, each followed by a time in which all must recover.
+//! Run: rounds of faults, each followed by a recovery.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     history,
-    inject::{Outcome, inject, kill_clients, stop_inside},
+    inject::{Outcome, inject, kill_clients, pause_before_write},
     options::Options,
     plan::{Plan, Planned, Round},
     recover::{RECOVERY, recover},
@@ -24,8 +24,8 @@ use crate::{
     world::{DAEMONS, PROCESSES, World},
 };
 
-/// In so many rounds everything must have been seen that is made here.
-const MANY: usize = 3;
+/// Number of rounds after which every kind of fault must have had an effect.
+const MIN_FULL_ROUNDS: usize = 3;
 
 pub(crate) fn run(options: &Options) -> ExitCode {
     let plan = Plan::new(options);
@@ -37,8 +37,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let carried_out = || runtime.block_on(carry_out(&plan, dir.path(), options));
     let Ok(report) = catch_unwind(AssertUnwindSafe(carried_out)) else {
-        // The rest of it is not waited for, since it may be stuck.
-        watchdog::end("it panicked", &dir.keep());
+        // The other tasks are not awaited because they may be stuck.
+        watchdog::end("a task panicked", &dir.keep());
     };
     runtime.shutdown_background();
     println!("{report}");
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if report.is_good() {
         return ExitCode::SUCCESS;
     }
-    println!("the same schedule again: {}", options.command());
+    println!("to repeat this schedule: {}", options.command());
     ExitCode::FAILURE
 }
 
@@ -58,40 +58,41 @@ async fn carry_out(plan: &Plan, dir: &std::path::Path, options: &Options) -> Rep
     for (number, round) in plan.0.iter().enumerate() {
         make_faults(&world, round, &mut report).await;
         recover(&world, &format!("after the faults of round {number}"), &mut report).await;
-        // In calm, so that it is known how long the others had to wait.
-        let inside = stop_inside(&world).await;
+        // Killed in calm, so that the takeover time is measurable.
+        let inside = pause_before_write(&world).await;
         let process = inside.unwrap_or(number % PROCESSES);
         kill_clients(&world, process);
         world.clients[process].start();
         report.done(HOLDER_KILLED, inside.is_some());
-        let who = if inside.is_some() { "a holder was" } else { "clients were" };
-        recover(&world, &format!("after {who} killed in calm"), &mut report).await;
+        let killed = if inside.is_some() { "a holder was" } else { "clients were" };
+        recover(&world, &format!("after {killed} killed in calm"), &mut report).await;
         if plan.0.len() > 1 {
             let slot = number % DAEMONS;
             if let Some((daemon, at)) = world.slots[slot].kill() {
-                world.recorder.then(at, Event::DaemonDied { daemon });
+                world.recorder.at(at, Event::DaemonDied { daemon });
             }
             if !world.start_daemon(slot).await {
-                report.fail(format!("daemon {slot} did not start again"));
+                report.fail(format!("daemon {slot} did not restart"));
             }
             recover(&world, "after a daemon was killed in calm", &mut report).await;
         }
     }
-    let stayed = world.end().await;
-    for what in stayed.into_iter().chain(world.complaints()).chain(world.outcries()) {
+    let still_running = world.end().await;
+    for what in still_running.into_iter().chain(world.unexpected_exits()).chain(world.log_errors())
+    {
         report.fail(what);
     }
     history::assemble(&world, &mut report);
-    if plan.0.len() >= MANY {
+    if plan.0.len() >= MIN_FULL_ROUNDS {
         report.expect_everything();
     }
     report
 }
 
-/// As it is counted.
+/// Name under which these kills are counted.
 const HOLDER_KILLED: &str = "holder killed in calm";
 
-/// Until all faults of a round are over and settled.
+/// Injects the faults of a round, and waits until they have settled.
 async fn make_faults(world: &Arc<World>, round: &Round, report: &mut Report) {
     let start = Moment::now();
     let mut faults = JoinSet::new();
@@ -106,8 +107,8 @@ async fn make_faults(world: &Arc<World>, round: &Round, report: &mut Report) {
         report.fault(&planned.fault, outcome);
     }
     world.heal();
-    world.complaints().into_iter().for_each(|what| report.fail(what));
-    // Where one ended by itself: what the others do is still of interest.
+    world.unexpected_exits().into_iter().for_each(|what| report.fail(what));
+    // Replace daemons that exited unexpectedly, so that the run can continue.
     for number in 0..DAEMONS {
         if world.slots[number].number().is_none() {
             world.start_daemon(number).await;

@@ -1,8 +1,8 @@
-//! Nothing outlives the harness, and the harness does not last for ever.
+//! Watchdog: no process outlives the harness, and the harness has a time limit.
 //!
-//! Daemons and clients are in process groups of their own: what a terminal
-//! sends to all is not what ends them. They are killed here, stopped or not,
-//! whether the harness is told to end, has panicked, or is stuck.
+//! Daemons and clients run in separate process groups, so that signals from a
+//! terminal do not reach them. They are killed here, paused or not, when the
+//! harness is terminated, has panicked, or is stuck.
 
 use std::{
     collections::BTreeSet,
@@ -26,8 +26,8 @@ fn known() -> MutexGuard<'static, BTreeSet<u32>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a process that is killed at the end. Under the lock: nothing is
-/// started that the end does not know of.
+/// Starts a process that is killed at the end. Holds the lock, so that no
+/// process is started without being registered.
 pub(crate) fn start<T>(start: impl FnOnce() -> T, pid: impl FnOnce(&T) -> u32) -> T {
     let mut known = known();
     let started = start();
@@ -35,12 +35,12 @@ pub(crate) fn start<T>(start: impl FnOnce() -> T, pid: impl FnOnce(&T) -> u32) -
     started
 }
 
-/// It is about to be waited for, and its number may be somebody else's then.
+/// Removes a process before it is reaped, because its ID may be reused then.
 pub(crate) fn forget(pid: u32) {
     known().remove(&pid);
 }
 
-/// Ends the harness when it was told to, or after this time.
+/// Ends the harness on a signal, or after this time.
 pub(crate) fn watch(limit: Duration, dir: &Path) {
     let dir = dir.to_owned();
     thread::spawn(move || {
@@ -50,17 +50,17 @@ pub(crate) fn watch(limit: Duration, dir: &Path) {
                 [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
                     .map(|kind| signal(kind).unwrap());
             tokio::select! {
-                _ = terminate.recv() => "it was told to end".to_owned(),
-                _ = interrupt.recv() => "it was interrupted".to_owned(),
-                _ = hang_up.recv() => "its terminal is gone".to_owned(),
-                () = sleep(limit) => format!("it is stuck: not done after {} s", limit.as_secs()),
+                _ = terminate.recv() => "terminated".to_owned(),
+                _ = interrupt.recv() => "interrupted".to_owned(),
+                _ = hang_up.recv() => "terminal closed".to_owned(),
+                () = sleep(limit) => format!("not finished after {} s", limit.as_secs()),
             }
         });
         end(&why, &dir);
     });
 }
 
-/// Kills all that was started, and fails.
+/// Kills all processes, and exits with a failure.
 pub(crate) fn end(why: &str, dir: &Path) -> ! {
     let known = known();
     eprintln!("chaos ends early: {why}\nhistories and logs: {}", dir.display());

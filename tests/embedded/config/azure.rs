@@ -177,12 +177,12 @@ fn a_mistake_in_a_secret_does_not_quote_it() {
 fn a_file_with_mistakes_is_not_quoted_where_a_secret_may_be() {
     for (text, hint) in [
         ("azure_acount_key = \"hush-hush\"", "azure_account_key?"),
-        ("storage_password = \"hush-hush\"", "no such setting"),
-        ("pin = \"hush-hush\"", "no such setting"),
+        ("storage_password = \"hush-hush\"", "unknown setting"),
+        ("pin = \"hush-hush\"", "unknown setting"),
         ("lisen = [\"hush-hush\"]", "did you mean listen?"),
         ("[store.azure]\nwhatever = \"hush-hush\"", "must be"),
         ("[[listen]]\nwhatever = \"hush-hush\"", "must be"),
-        ("[vault]\nwhatever = \"hush-hush\"", "no such setting"),
+        ("[vault]\nwhatever = \"hush-hush\"", "unknown setting"),
         ("azure_account_key = 5\nazure_sas = [\"hush-hush\"]", "must be"),
         ("log = \"info\"\nazure_account_key = hush-hush", "line 2"),
     ] {

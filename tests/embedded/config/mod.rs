@@ -48,7 +48,7 @@ fn nothing_given_means_the_defaults() {
 fn every_default_is_allowed() {
     let default = Config::default();
     for setting in SETTINGS {
-        let shown = match setting.show(&default) {
+        let shown = match setting.value(&default) {
             toml::Value::String(text) => text,
             toml::Value::Array(parts) => {
                 parts.first().map_or("", |part| part.as_str().unwrap()).to_owned()
@@ -62,7 +62,7 @@ fn every_default_is_allowed() {
 
 #[test]
 fn flags_beat_the_environment_which_beats_the_file() {
-    let (_file, layer) = file("threads = 2\ndrain = \"1s\"\nlog = \"warn\"\n");
+    let (_file, layer) = file("threads = 2\ndrain_timeout = \"1s\"\nlog = \"warn\"\n");
     let effective = load(vec![
         layer,
         environment(&[("LEASEHOLD_THREADS", "3"), ("LEASEHOLD_DRAIN_TIMEOUT", "2s")]),
@@ -127,7 +127,7 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("http_listen", "nowhere", "IP:PORT"),
         ("http_listen", "unix:", "unix:/PATH"),
         ("http_listen", "127.0.0.1:5,127.0.0.1:5", "twice"),
-        ("http_listen", "127.0.0.1:7420", "where gRPC is served"),
+        ("http_listen", "127.0.0.1:7420", "already serves gRPC"),
         ("allow_remote", "perhaps", "true or false"),
         ("socket_mode", "0999", "octal"),
         ("socket_mode", "07777", "0777"),
@@ -186,7 +186,7 @@ fn a_listener_for_other_machines_needs_a_word() {
     assert!(load(vec![allowed]).is_ok());
 
     let message = mistake("http_listen", "0.0.0.0:8080");
-    assert!(message.contains("can see who leads"), "{message}");
+    assert!(message.contains("can read leaders"), "{message}");
     assert!(message.contains("allow_remote"), "{message}");
     let allowed = flags(&[("http_listen", "0.0.0.0:8080"), ("allow_remote", "true")]);
     assert!(load(vec![allowed]).is_ok());
@@ -208,7 +208,7 @@ fn the_default_ttl_stays_within_the_longest() {
     let lowered = load(vec![flags(&[("max_ttl", "5s")])]).unwrap().config;
     assert_eq!(lowered.default_ttl, Duration::from_secs(5));
     let found = mistakes(load(vec![flags(&[("max_ttl", "5s"), ("default_ttl", "6s")])]));
-    assert!(found[0].contains("max_ttl, which is 5s"), "{found:?}");
+    assert!(found[0].contains("max_ttl (5s)"), "{found:?}");
 }
 
 #[test]
@@ -221,12 +221,10 @@ fn all_mistakes_are_reported_at_once_each_with_its_source() {
     ]));
     let path = path.path().display();
     let expected = [
-        format!(
-            "lisen = \"REDACTED\" (file {path}): there is no such setting; did you mean listen?"
-        ),
+        format!("lisen = \"REDACTED\" (file {path}): unknown setting; did you mean listen?"),
         format!("threads = \"2\" (file {path}): must be a whole number"),
         format!("socket_mode = \"384\" (file {path}): must be an octal number"),
-        "drain_timeout = \"soon\" (environment variable LEASEHOLD_DRAIN_TIMEOUT): must be a length"
+        "drain_timeout = \"soon\" (environment variable LEASEHOLD_DRAIN_TIMEOUT): must be a duration"
             .to_owned(),
         "log_format = \"xml\" (flag --log-format): must be".to_owned(),
         "listen = \"10.0.0.1:1\" (flag --listen): 10.0.0.1:1 can be reached".to_owned(),
@@ -266,8 +264,11 @@ fn unknown_variables_are_warnings() {
     assert_eq!(warnings(&["LEASEHOLD_PORT_7420_TCP", "LEASEHOLD_A_PORT_1_UDP_ADDR"]), [""; 0]);
     let found = warnings(&["LEASEHOLD_listen", "LEASEHOLD_ALOW_REMOTE", "LEASEHOLD_"]);
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found[1].ends_with("no setting; did you mean LEASEHOLD_ALLOW_REMOTE?"), "{found:?}");
-    assert!(found[2].ends_with("no setting; did you mean LEASEHOLD_LISTEN?"), "{found:?}");
+    assert!(
+        found[1].ends_with("LEASEHOLD_ALOW_REMOTE; did you mean LEASEHOLD_ALLOW_REMOTE?"),
+        "{found:?}"
+    );
+    assert!(found[2].ends_with("LEASEHOLD_listen; did you mean LEASEHOLD_LISTEN?"), "{found:?}");
 }
 
 #[test]
@@ -277,7 +278,7 @@ fn a_file_that_cannot_be_used_is_a_mistake() {
     assert!(found[0].starts_with("config = \"no/such/file\" (flag --config): can't be read"));
     let (_file, garbage) = file("threads = = 3");
     let found = mistakes(load(vec![garbage]));
-    assert!(found[0].contains("is not TOML"), "{found:?}");
+    assert!(found[0].contains("invalid TOML"), "{found:?}");
 }
 
 #[test]

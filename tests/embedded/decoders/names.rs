@@ -3,8 +3,8 @@
 use leasehold_fuzz::Fuzz;
 use leasehold_types::{
     Holder, LockName, Namespace,
-    holder::LARGEST,
-    name::{InvalidName, LONGEST_NAME},
+    holder::MAX_HOLDER_BYTES,
+    name::{InvalidName, MAX_NAME_BYTES},
 };
 
 /// An error names the field, and fits on a screen that obeys nothing.
@@ -21,7 +21,7 @@ fn is_clean(text: &str) -> bool {
 
 #[test]
 fn names_are_what_they_must_be_fuzzed() {
-    Fuzz::new("name").longest(600).run(|input| {
+    Fuzz::new("name").max_bytes(600).run(|input| {
         let text = String::from_utf8_lossy(input);
         let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
         if let Ok(namespace) = Namespace::parse(namespace) {
@@ -32,7 +32,7 @@ fn names_are_what_they_must_be_fuzzed() {
         }
         match LockName::parse(namespace, name) {
             Ok(lock) => {
-                assert!((1..=LONGEST_NAME).contains(&name.len()) && is_clean(name), "{name:?}");
+                assert!((1..=MAX_NAME_BYTES).contains(&name.len()) && is_clean(name), "{name:?}");
                 assert_eq!(lock.name(), name);
                 let expected = if namespace.is_empty() { "default" } else { namespace };
                 assert_eq!(lock.namespace(), expected);
@@ -47,7 +47,7 @@ fn names_are_what_they_must_be_fuzzed() {
 
 #[test]
 fn holders_are_what_they_must_be_fuzzed() {
-    Fuzz::new("holder").longest(2 * LARGEST).run(|input| {
+    Fuzz::new("holder").max_bytes(2 * MAX_HOLDER_BYTES).run(|input| {
         let text = String::from_utf8_lossy(input);
         let mut lines = text.split('\n');
         let mut next = || lines.next().unwrap_or_default();
@@ -61,7 +61,7 @@ fn holders_are_what_they_must_be_fuzzed() {
                 let labels: Vec<_> = holder.labels().collect();
                 let labels: Vec<&str> = labels.iter().flat_map(|(k, v)| [*k, *v]).collect();
                 let texts = [vec![holder.client(), holder.host(), holder.pod()], labels].concat();
-                assert!(texts.iter().map(|text| text.len()).sum::<usize>() <= LARGEST);
+                assert!(texts.iter().map(|text| text.len()).sum::<usize>() <= MAX_HOLDER_BYTES);
                 assert!(texts.iter().all(|text| is_clean(text)) && is_clean(&holder.to_string()));
                 format!("{} {} {}", pid > 0, pod.is_empty(), texts.len().min(9))
             }

@@ -115,7 +115,7 @@ fn http_requests_are_answered_or_refused_fuzzed() {
     let mut logged = Logged::start(&["--http-listen", "127.0.0.1:0"]);
     let line = logged.daemon.process.line();
     let address = line.strip_prefix("listening for HTTP on ").unwrap().to_owned();
-    Fuzz::new("http-request").words(HTTP_WORDS).longest(20_000).run(|input| {
+    Fuzz::new("http-request").words(HTTP_WORDS).max_bytes(20_000).run(|input| {
         let answer = exchange(&address, input, MOMENT);
         let text = String::from_utf8(answer).expect("it is text");
         if text.is_empty() {
@@ -155,7 +155,7 @@ fn http_requests_are_answered_or_refused_fuzzed() {
 fn a_daemon_outlives_all_that_is_no_grpc_fuzzed() {
     let logged = Logged::start(&[]);
     let address = logged.daemon.address().to_owned();
-    Fuzz::new("grpc-connection").longest(20_000).run(|input| {
+    Fuzz::new("grpc-connection").max_bytes(20_000).run(|input| {
         let answer = exchange(&address, input, MOMENT);
         // The kinds of the frames that come back.
         let mut kinds = String::new();

@@ -1,4 +1,4 @@
-//! Inputs in files.
+//! Input files.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// All inputs that are kept for a target, in the order of their names.
+/// Returns the corpus of a target, in the order of file names.
 pub(crate) fn read(target: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(target);
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
@@ -18,14 +18,14 @@ pub(crate) fn read(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Keeps an input that led to something new, if that was asked for.
+/// Writes an input with a new kind of outcome to a file, if `FUZZ_KEEP` is set.
 pub(crate) fn keep(target: &str, input: &[u8]) {
     if let Some(directory) = std::env::var_os("FUZZ_KEEP") {
         write(&Path::new(&directory).join(target), input);
     }
 }
 
-/// Keeps an input that failed, and says where.
+/// Writes a failing input to a file, and returns its path.
 pub(crate) fn keep_failed(target: &str, input: &[u8]) -> PathBuf {
     write(&std::env::temp_dir().join("leasehold-fuzz").join(target), input)
 }
@@ -36,7 +36,7 @@ fn write(directory: &Path, input: &[u8]) -> PathBuf {
     let path = directory.join(format!("{:016x}", hasher.finish()));
     let written = fs::create_dir_all(directory).and_then(|()| fs::write(&path, input));
     if let Err(error) = written {
-        eprintln!("{} can't be written: {error}", path.display());
+        eprintln!("can't write {}: {error}", path.display());
     }
     path
 }

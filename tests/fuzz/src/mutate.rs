@@ -1,4 +1,4 @@
-//! Changes to inputs.
+//! Mutations of inputs.
 
 use crate::{
     Fuzz,
@@ -7,7 +7,8 @@ use crate::{
     wire::{self, Field, Value},
 };
 
-/// Borders of UTF-8, what terminals obey, and what formats give a meaning to.
+/// UTF-8 boundaries, terminal control characters, and characters with a meaning
+/// in common formats.
 const PIECES: [&[u8]; 24] = [
     b"\0",
     b"\xff",
@@ -35,7 +36,7 @@ const PIECES: [&[u8]; 24] = [
     b"..",
 ];
 
-/// A few changes at once.
+/// Applies a few mutations.
 pub(crate) fn change(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng) {
     let changes = 1 << rng.below(4);
     for _ in 0..changes {
@@ -45,14 +46,14 @@ pub(crate) fn change(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rn
             flat(input, pool, fuzz, rng);
         }
     }
-    input.truncate(fuzz.longest);
+    input.truncate(fuzz.max_bytes);
 }
 
-/// A change of bytes, whatever they mean.
+/// Mutates bytes without regard to their meaning.
 fn flat(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng) {
     let at = rng.below(input.len() + 1);
-    let longest = if rng.one_in(4) { 256 } else { 8 };
-    let length = 1 + rng.below(longest);
+    let max_length = if rng.one_in(4) { 256 } else { 8 };
+    let length = 1 + rng.below(max_length);
     let end = input.len().min(at + length);
     match rng.below(14) {
         0 | 1 => {
@@ -105,7 +106,7 @@ fn flat(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng) {
     }
 }
 
-/// A change of one field, however deep it lies.
+/// Mutates one field, at any depth.
 fn nested(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng, depth: usize) {
     let (mut fields, whole) = wire::read(input);
     if fields.is_empty() || (!whole && depth > 0) || rng.one_in(40) {
@@ -125,7 +126,7 @@ fn nested(input: &mut Vec<u8>, pool: &Pool, fuzz: &Fuzz, rng: &mut Rng, depth: u
         }
         4 => fields.insert(at, Field::varint(1 + rng.below(12) as u32, rng.number())),
         5 => {
-            // A part of another input, which was good for something there.
+            // Insert a field of another input.
             let (others, _) = wire::read(pool.pick(rng));
             if let Some(other) = rng.pick(&others) {
                 fields.insert(at, other.clone());

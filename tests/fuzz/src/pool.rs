@@ -1,4 +1,4 @@
-//! The inputs that are changed further: one for each kind of outcome.
+//! Pool of inputs to mutate: one for each kind of outcome.
 
 use std::{
     collections::HashSet,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::rng::Rng;
 
-/// More kinds than this are a target that says too much.
-const MOST: usize = 4096;
+/// Maximum number of kinds; a target with more describes too many details.
+const MAX_KINDS: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -17,16 +17,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Takes up an input if what was said about it is new.
-    pub(crate) fn learn(&mut self, input: &[u8], said: &str) -> bool {
-        let new = self.seen.len() < MOST && self.seen.insert(kind(said));
+    /// Adds an input if its kind of outcome is new.
+    pub(crate) fn learn(&mut self, input: &[u8], outcome: &str) -> bool {
+        let new = self.seen.len() < MAX_KINDS && self.seen.insert(kind(outcome));
         if new {
             self.inputs.push(input.to_vec());
         }
         new
     }
 
-    /// The later ones more often: they are what others have led to.
+    /// Returns an input; prefers recent ones, because they were derived from
+    /// others.
     pub(crate) fn pick(&self, rng: &mut Rng) -> &[u8] {
         let count = self.inputs.len();
         let at =
@@ -39,16 +40,17 @@ impl Pool {
     }
 }
 
-/// Numbers and what is quoted come from the input: they make no other kind.
-fn kind(said: &str) -> u64 {
+/// Returns the kind of a description. Numbers and quoted text are ignored
+/// because they come from the input.
+fn kind(outcome: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut quoted = false;
     let mut before = ' ';
-    for c in said.chars() {
+    for c in outcome.chars() {
         quoted ^= c == '"' && before != '\\';
         let c = if c.is_ascii_digit() { '0' } else { c };
-        let again = c == '0' && before == '0';
-        if !quoted && !again {
+        let is_repeated = c == '0' && before == '0';
+        if !quoted && !is_repeated {
             c.hash(&mut hasher);
         }
         before = c;
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_quotes_make_no_other_kind() {
+    fn kind_ignores_numbers_and_quotes() {
         assert_eq!(kind("has 12 bytes"), kind("has 7 bytes"));
         assert_eq!(kind(r#"no "a\"b" here"#), kind(r#"no "c" here"#));
         assert_ne!(kind("no"), kind("yes"));

@@ -1,6 +1,6 @@
-//! Numbers that a seed repeats.
+//! Deterministic random numbers.
 
-/// Generator of numbers, the same ones for the same seed.
+/// Random number generator with a seed.
 pub(crate) struct Rng(fastrand::Rng);
 
 impl Rng {
@@ -12,12 +12,12 @@ impl Rng {
         self.0.u64(..)
     }
 
-    /// Below `end`; 0 if that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         if end == 0 { 0 } else { (self.next() % end as u64) as usize }
     }
 
-    /// One in so many times.
+    /// Returns true with probability 1/`times`.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -26,7 +26,7 @@ impl Rng {
         from.get(self.below(from.len()))
     }
 
-    /// A number at a border more often than not.
+    /// Returns a number that is often a boundary value.
     pub(crate) fn number(&mut self) -> u64 {
         let near = |rng: &mut Self| (rng.below(5) as u64).wrapping_sub(2);
         match self.below(8) {

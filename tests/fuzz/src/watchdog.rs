@@ -1,9 +1,9 @@
-//! Says which input it was when a target panics, or does not come back.
+//! Reports the input when a target panics or does not return.
 //!
-//! A panic is told by the hook, not by catching it: a daemon whose core
-//! panicked ends the process before anybody could, and one in a task of a
-//! runtime is kept by the runtime. All is told past what the test harness
-//! captures: that is lost with a process that is ended.
+//! Panics are reported by a panic hook instead of being caught: a panic in a
+//! daemon's core ends the process first, and the runtime swallows one in a
+//! task. Reports bypass the output capture of the test harness, which is lost
+//! with an aborted process.
 
 use std::{
     cell::RefCell,
@@ -19,14 +19,14 @@ use std::{
 
 use crate::{corpus, now};
 
-/// Far longer than any input takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of one input, far longer than any input takes on a busy machine.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Watched>>> = const { RefCell::new(None) };
 }
 
-/// Targets that run.
+/// Running targets.
 static RUNNING: Mutex<Vec<Weak<Watched>>> = Mutex::new(Vec::new());
 
 struct Watched {
@@ -37,13 +37,13 @@ struct Watched {
 }
 
 impl Watched {
-    fn tell(&self, what: &str) {
+    fn report(&self, problem: &str) {
         let (_, input) = &*self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let path = corpus::keep_failed(self.target, input);
         let start = &input[..input.len().min(400)];
         _ = writeln!(
             io::stderr(),
-            "fuzz {}: {what} with FUZZ_SEED={} on an input of {} bytes, kept in {}: {}",
+            "fuzz {}: {problem} with FUZZ_SEED={} on an input of {} bytes, kept in {}: {}",
             self.target,
             self.seed,
             input.len(),
@@ -52,9 +52,9 @@ impl Watched {
         );
     }
 
-    fn panics(&self) {
+    fn on_panic(&self) {
         self.panicked.store(true, Ordering::Relaxed);
-        self.tell("failed");
+        self.report("failed");
     }
 }
 
@@ -62,8 +62,9 @@ fn running() -> MutexGuard<'static, Vec<Weak<Watched>>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose panic it is. Threads of runtimes do not say for which target they work.
-fn concerned() -> Vec<Arc<Watched>> {
+/// Returns the targets to which a panic on this thread may belong. Threads of a
+/// runtime are not associated with a target.
+fn panicking_targets() -> Vec<Arc<Watched>> {
     let current = CURRENT.try_with(|current| current.borrow().clone());
     match current {
         Ok(Some(watched)) => vec![watched],
@@ -74,7 +75,7 @@ fn concerned() -> Vec<Arc<Watched>> {
     }
 }
 
-/// Watches the target that runs on this thread.
+/// Watches the target on this thread.
 pub(crate) struct Watchdog(Arc<Watched>);
 
 impl Watchdog {
@@ -83,8 +84,8 @@ impl Watchdog {
         HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |panic| {
-                for watched in concerned() {
-                    watched.panics();
+                for watched in panicking_targets() {
+                    watched.on_panic();
                 }
                 before(panic);
             }));
@@ -98,15 +99,16 @@ impl Watchdog {
         Self(watched)
     }
 
-    pub(crate) fn begins(&self, input: &[u8]) {
+    pub(crate) fn begin(&self, input: &[u8]) {
         let mut current = self.0.input.lock().unwrap_or_else(PoisonError::into_inner);
         current.0 = None;
         current.1.clear();
         current.1.extend_from_slice(input);
     }
 
-    /// No task has panicked: the target itself would not have come back.
-    pub(crate) fn ends(&self) {
+    /// Checks that no task has panicked. A panic of the target itself would not
+    /// return here.
+    pub(crate) fn end(&self) {
         let panicked = self.0.panicked.load(Ordering::Relaxed);
         assert!(!panicked, "a task of the target {} panicked", self.0.target);
     }
@@ -120,17 +122,18 @@ impl Drop for Watchdog {
     }
 }
 
-/// Looks once a second. An input that is seen for the first time is noted.
-#[allow(clippy::disallowed_methods, reason = "a thread of its own, on real time")]
+/// Checks once per second. The time of an input counts from the first check
+/// that sees it.
+#[allow(clippy::disallowed_methods, reason = "separate thread, in real time")]
 fn watch(watched: &Weak<Watched>) {
     while let Some(watched) = watched.upgrade() {
         let stuck = {
             let mut current = watched.input.lock().unwrap_or_else(PoisonError::into_inner);
             let since = *current.0.get_or_insert_with(now);
-            since.elapsed() > PATIENCE
+            since.elapsed() > INPUT_TIMEOUT
         };
         if stuck {
-            watched.tell("does not come back");
+            watched.report("does not return");
             std::process::abort();
         }
         drop(watched);
@@ -143,15 +146,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_that_others_caught_is_not_forgotten() {
+    fn caught_panic_is_reported() {
         let watchdog = Watchdog::start("watchdog", 1);
-        watchdog.begins(b"x");
-        watchdog.ends();
+        watchdog.begin(b"x");
+        watchdog.end();
         _ = panic::catch_unwind(|| panic!("on purpose"));
-        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| watchdog.ends())).is_err());
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| watchdog.end())).is_err());
 
         let watchdog = Watchdog::start("watchdog", 1);
-        watchdog.begins(b"y");
+        watchdog.begin(b"y");
         let runtime = thread::Builder::new().name("tokio-rt-worker".into());
         _ = runtime.spawn(|| panic!("on purpose")).map(thread::JoinHandle::join);
         assert!(watchdog.0.panicked.load(Ordering::Relaxed));

@@ -1,41 +1,42 @@
-//! Protobuf as it travels, without knowing what it means.
+//! Protobuf wire format without a schema.
 
-/// A field's number and content.
+/// Field with number and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its number.
+    /// Field number.
     pub number: u32,
-    /// What it holds.
+    /// Field value.
     pub value: Value,
 }
 
-/// What a field holds.
+/// Value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number of any length.
+    /// Variable-length number.
     Varint(u64),
-    /// Eight bytes.
+    /// Eight bytes, fixed length.
     Fixed64([u8; 8]),
-    /// A text, bytes, or a message.
+    /// Text, bytes, or a message.
     Bytes(Vec<u8>),
-    /// Four bytes.
+    /// Four bytes, fixed length.
     Fixed32([u8; 4]),
 }
 
 impl Field {
-    /// A number.
+    /// Creates a field with a number.
     #[must_use]
     pub const fn varint(number: u32, value: u64) -> Self {
         Self { number, value: Value::Varint(value) }
     }
 
-    /// A text, bytes, or a message.
+    /// Creates a field with text, bytes, or a message.
     pub fn bytes(number: u32, bytes: impl Into<Vec<u8>>) -> Self {
         Self { number, value: Value::Bytes(bytes.into()) }
     }
 }
 
-/// Reads fields until the end, or until something is none.
+/// Reads fields until the end of the input, or until an invalid field. Returns
+/// whether the whole input was read.
 #[must_use]
 pub fn read(mut bytes: &[u8]) -> (Vec<Field>, bool) {
     let mut fields = Vec::new();
@@ -74,7 +75,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Writes fields.
+/// Encodes fields.
 #[must_use]
 pub fn write(fields: &[Field]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -103,7 +104,7 @@ pub fn write(fields: &[Field]) -> Vec<u8> {
     bytes
 }
 
-/// Writes a number as its groups of seven bits.
+/// Encodes a variable-length number.
 pub fn write_varint(mut value: u64, bytes: &mut Vec<u8>) {
     while value > 0x7f {
         bytes.push(value as u8 | 0x80);
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn encoded_fields_decode() {
         let fields = vec![
             Field::varint(1, 0),
             Field::varint(536_870_911, u64::MAX),
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_ends_early() {
+    fn truncated_input_ends_early() {
         let bytes = write(&[Field::varint(1, 7), Field::bytes(2, *b"abc")]);
         assert_eq!(read(&bytes[..bytes.len() - 1]), (vec![Field::varint(1, 7)], false));
         assert_eq!(read(&[0x08, 0xff]), (vec![], false));

@@ -34,14 +34,14 @@ use crate::{
     },
 };
 
-/// Time between two keep-alives where they are measured. The client ends a
-/// stream on which the last one was not answered in this time.
+/// Interval of keep-alives while they are measured. The client closes a stream
+/// if the last keep-alive was not answered within it.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often a keep-alive is repeated: few times, because each takes that long.
+/// Number of keep-alives: few, because each takes the full interval.
 pub(crate) const KEEP_ALIVES: u32 = 200;
 
-/// A server that grants everything, and counts keep-alives.
+/// Server that grants every acquire and counts keep-alives.
 #[derive(Clone)]
 struct Granter {
     keep_alive_interval: Duration,
@@ -116,7 +116,7 @@ impl Stream for Answers {
     }
 }
 
-/// A session stream without the client library.
+/// Session stream without the client library.
 struct BareStream {
     requests: mpsc::UnboundedSender<AttachRequest>,
     responses: Streaming<AttachResponse>,
@@ -152,7 +152,7 @@ impl BareStream {
     }
 }
 
-/// Starts a server, and hands its address to the operation.
+/// Starts a server and passes its address to the operation.
 fn with_server<F: Future<Output = ()>>(
     keep_alive_interval: Duration,
     operation: impl FnOnce(String) -> F,
@@ -174,7 +174,7 @@ fn names() -> Vec<String> {
     (0..REPETITIONS).map(|number| format!("orders-{number}")).collect()
 }
 
-/// An acquire of a free lock, until its guard is there.
+/// Acquires free locks, until the guard is returned.
 pub(crate) fn acquire(mode: Mode) {
     with_server(Duration::from_secs(20), async |address| {
         let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
@@ -189,7 +189,7 @@ pub(crate) fn acquire(mode: Mode) {
     })
 }
 
-/// A release of a guard, until it is confirmed.
+/// Releases guards, until the release is confirmed.
 pub(crate) fn release(mode: Mode) {
     with_server(Duration::from_secs(20), async |address| {
         let (client, mut bare) = (connect(&address).await, BareStream::open(address).await);
@@ -211,10 +211,10 @@ pub(crate) fn release(mode: Mode) {
     })
 }
 
-/// A keep-alive of a session that holds one lock. The server ends the process
-/// after the last one.
+/// Sends keep-alives in a session that holds one lock. The server ends the
+/// process after the last one.
 pub(crate) fn keep_alive(mode: Mode) {
-    // In the reference, the client is to send none.
+    // In the reference, the client sends none.
     let interval = match mode {
         Mode::Reference => Duration::from_secs(20),
         Mode::Whole => KEEP_ALIVE_INTERVAL,

@@ -1,4 +1,4 @@
-//! The pure core: an event with its time in, actions out.
+//! Sans-IO core: takes an event and its time, returns actions.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SESSIONS: u32 = 10;
 /// Time between two events: short, so that nothing expires.
 const STEP: Duration = Duration::from_micros(10);
 
-/// The core with its store.
+/// Core with its store.
 struct Core {
     sessions: Sessions,
     store: MemoryStore,
@@ -25,12 +25,12 @@ struct Core {
     /// Number of the last request or keep-alive.
     request: u64,
     actions: Vec<Action>,
-    /// Grants in their order, with their streams.
+    /// Grants in order, with their streams.
     granted: Vec<(StreamId, Handle)>,
 }
 
 impl Core {
-    /// With open sessions.
+    /// Creates a core with open sessions.
     fn new() -> Self {
         let (sessions, locks) = settings();
         let mut core = Self {
@@ -49,7 +49,7 @@ impl Core {
         core
     }
 
-    /// One event, and the answers of the store that follow.
+    /// Processes one event and the store's answers to it.
     fn on(&mut self, event: Event) {
         self.now = self.now + STEP;
         let mut next = Some(event);
@@ -93,13 +93,13 @@ impl Core {
     }
 }
 
-/// Different locks, or one.
+/// Returns names of different locks, or of one.
 fn names(is_one: bool) -> Vec<LockName> {
     let name = |number| LockName::parse("", &format!("orders-{number}")).expect("valid");
     (0..REPETITIONS).map(|number| name(if is_one { 0 } else { number })).collect()
 }
 
-/// An acquire of a free lock, with its grant.
+/// Acquires free locks.
 pub(crate) fn acquire(mode: Mode) {
     let mut core = Core::new();
     let names = names(false);
@@ -112,7 +112,7 @@ pub(crate) fn acquire(mode: Mode) {
     finish()
 }
 
-/// A release of a lock for which no session waits.
+/// Releases locks without waiters.
 pub(crate) fn release(mode: Mode) {
     let mut core = Core::new();
     for name in names(false) {
@@ -127,7 +127,7 @@ pub(crate) fn release(mode: Mode) {
     finish()
 }
 
-/// A keep-alive of a session that holds 100 locks.
+/// Sends keep-alives in a session that holds 100 locks.
 pub(crate) fn keep_alive(mode: Mode) {
     let mut core = Core::new();
     for name in names(false) {
@@ -145,7 +145,7 @@ pub(crate) fn keep_alive(mode: Mode) {
     finish()
 }
 
-/// A release that hands the lock to the next waiter.
+/// Releases a lock to the next waiter.
 pub(crate) fn handoff(mode: Mode) {
     let mut core = Core::new();
     let names = names(true);

@@ -1,6 +1,6 @@
-//! The daemon's end of the session stream: the bytes of a request in, the bytes
-//! of its response out, through decoder, driver, core and encoder. Connections
-//! and HTTP/2 are left out.
+//! Daemon's end of the session stream: from the bytes of a request to the bytes
+//! of its response, through decoder, driver, core and encoder, without
+//! connections and HTTP/2.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -26,16 +26,17 @@ use crate::{
 /// Bytes before a gRPC message: a flag, and its length.
 const HEADER: usize = 5;
 
-/// A session stream.
+/// Session stream.
 struct Stream {
     requests: mpsc::UnboundedSender<Bytes>,
     responses: tonic::body::Body,
-    /// Bytes that were received: responses that are ready together come together.
+    /// Received bytes: responses that are ready at the same time arrive
+    /// together.
     received: Bytes,
 }
 
 impl Stream {
-    /// A session of a new daemon.
+    /// Opens a session with a new daemon.
     async fn open() -> Self {
         let (sessions, locks) = settings();
         let store = Arc::new(MemoryStore::default());
@@ -70,7 +71,8 @@ impl Stream {
         self.received.split_to(HEADER + length)
     }
 
-    /// Acquires locks of these names, and returns the handles of the grants.
+    /// Acquires the locks with these names and returns the handles of the
+    /// grants.
     async fn acquire_all(&mut self, requests: Vec<Bytes>) -> Vec<Bytes> {
         let mut handles = Vec::with_capacity(requests.len());
         for request in requests {
@@ -81,7 +83,7 @@ impl Stream {
     }
 }
 
-/// A gRPC message.
+/// Encodes a gRPC message.
 fn frame(message: Ask) -> Bytes {
     let request = AttachRequest { message: Some(message) };
     let mut frame = BytesMut::new();
@@ -91,7 +93,7 @@ fn frame(message: Ask) -> Bytes {
     frame.freeze()
 }
 
-/// The handle in a grant.
+/// Returns the handle in a grant.
 fn handle(response: &Bytes) -> Option<Bytes> {
     match AttachResponse::decode(response.slice(HEADER..)).expect("valid").message {
         Some(Tell::Granted(granted)) => Some(granted.handle),
@@ -99,7 +101,7 @@ fn handle(response: &Bytes) -> Option<Bytes> {
     }
 }
 
-/// Requests for different locks, or for one.
+/// Returns requests for different locks, or for one.
 fn acquires(count: u32, is_one: bool) -> Vec<Bytes> {
     let acquire = |number| {
         let name = format!("orders-{}", if is_one { 0 } else { number });
@@ -119,7 +121,7 @@ fn block_on(operation: impl Future<Output = ()>) -> ! {
     finish()
 }
 
-/// An acquire of a free lock, with its grant.
+/// Acquires free locks.
 pub(crate) fn acquire(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
@@ -133,7 +135,7 @@ pub(crate) fn acquire(mode: Mode) {
     })
 }
 
-/// A release of a lock for which no session waits.
+/// Releases locks without waiters.
 pub(crate) fn release(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
@@ -150,7 +152,7 @@ pub(crate) fn release(mode: Mode) {
     })
 }
 
-/// A keep-alive of a session that holds 1000 locks.
+/// Sends keep-alives in a session that holds 1000 locks.
 pub(crate) fn keep_alive(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;
@@ -167,7 +169,7 @@ pub(crate) fn keep_alive(mode: Mode) {
     })
 }
 
-/// A release that hands the lock to the next waiter of the same session.
+/// Releases a lock to the next waiter in the same session.
 pub(crate) fn handoff(mode: Mode) {
     block_on(async {
         let mut stream = Stream::open().await;

@@ -8,7 +8,7 @@
 //! of the process.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
-#![allow(clippy::expect_used, clippy::panic, reason = "a measurement can't go on")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a failure ends the measurement")]
 
 mod client;
 mod core;
@@ -18,14 +18,14 @@ mod store;
 
 use std::process::{ExitCode, exit};
 
-/// How often most operations are repeated.
+/// Number of repetitions of most operations.
 const REPETITIONS: u32 = 1000;
 
-/// How often a keep-alive is repeated: it is short compared with the preparation,
-/// whose count varies a little.
+/// Number of keep-alives: many, because one is short compared with the
+/// preparation, whose instruction count varies slightly.
 const KEEP_ALIVES: u32 = 10_000;
 
-/// What a process executes.
+/// Part of the measurement that a process executes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// The preparation. For the client also the same messages on a bare stream,
@@ -71,14 +71,14 @@ fn main() -> ExitCode {
         }
     };
     let Some((.., operation)) = OPERATIONS.iter().find(|(found, ..)| *found == name) else {
-        eprintln!("there is no operation {name:?}");
+        eprintln!("unknown operation {name:?}");
         return ExitCode::from(2);
     };
     operation(mode);
     ExitCode::SUCCESS
 }
 
-/// Ends the process where the measurement ends: what would be dropped does not
+/// Ends the process at the end of the measurement, so that destructors do not
 /// count.
 fn finish() -> ! {
     exit(0)

@@ -1,5 +1,4 @@
-//! Everything that is measured or needed for it: the one place that names the
-//! product's modules.
+//! Imports of the product: the only place that names its modules.
 
 pub(crate) use leasehold::{driver::Driver, rpc};
 pub(crate) use leasehold_client::Client;
@@ -16,7 +15,7 @@ pub(crate) use leasehold_store::{
 pub(crate) use leasehold_time::{Entropy, Moment};
 pub(crate) use leasehold_types::{Holder, LockName, TokenRange};
 
-/// The protocol.
+/// Protocol types.
 pub(crate) mod protocol {
     pub(crate) use leasehold_protocol::{
         server::session_service_server::{SessionService, SessionServiceServer},

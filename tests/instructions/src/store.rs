@@ -1,4 +1,4 @@
-//! A store that answers at once, as the embedded one does, without a disk.
+//! Store that answers immediately, as the embedded one does, without a disk.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,7 +11,7 @@ use crate::product::{
     Renew, SessionSettings, StoreAnswer, StoreCall, TokenRange,
 };
 
-/// A store with one new token per hold and per handoff.
+/// Store with one new token per hold and per handoff.
 #[derive(Default)]
 pub(crate) struct MemoryStore {
     tokens: AtomicU64,
@@ -79,7 +79,7 @@ impl LeaseStore for MemoryStore {
         Call::Done(Ok(Break::NotHeld))
     }
 
-    fn note_break(&self, _: &LockName, _: Breaker) -> Call<()> {
+    fn record_break(&self, _: &LockName, _: Breaker) -> Call<()> {
         Call::Done(Ok(()))
     }
 
@@ -91,7 +91,7 @@ impl LeaseStore for MemoryStore {
         Call::Done(Ok(Vec::new()))
     }
 
-    fn cover(&self, _: Duration) -> Call<()> {
+    fn persist_ttl(&self, _: Duration) -> Call<()> {
         Call::Done(Ok(()))
     }
 
@@ -99,7 +99,7 @@ impl LeaseStore for MemoryStore {
         false
     }
 
-    fn trouble(&self) -> Option<Error> {
+    fn unavailability(&self) -> Option<Error> {
         None
     }
 

@@ -1,4 +1,4 @@
-//! The storage service's protocol: from requests to calls, from answers to
+//! REST protocol of the storage service: requests to calls, answers to
 //! responses.
 
 use std::fmt::Write as _;
@@ -6,31 +6,31 @@ use std::fmt::Write as _;
 use azure_core::time::{OffsetDateTime, to_rfc7231};
 use percent_encoding::percent_decode_str;
 
-use crate::storage::{Act, Answer, Call, Metadata};
+use crate::storage::{Answer, Call, Metadata, Operation};
 
-/// A request, as far as it matters.
+/// HTTP request: the parts that the service uses.
 pub struct Request<'a> {
-    /// The method, in capitals.
+    /// Method in upper case.
     pub method: &'a str,
-    /// The path, with account and container in front.
+    /// Path, which begins with account and container.
     pub path: &'a str,
-    /// What follows the question mark.
+    /// Query without the question mark.
     pub query: &'a str,
-    /// All headers, with names in small letters.
+    /// Headers with lower-case names.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// Body of the request.
     pub body: &'a [u8],
 }
 
-/// A response.
+/// HTTP response.
 pub struct Response {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// All headers.
+    /// Headers.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// Text body.
     pub body: String,
-    /// The body, if it is no text.
+    /// Binary body, if any.
     pub content: Option<Vec<u8>>,
 }
 
@@ -50,7 +50,7 @@ impl Request<'_> {
         })
     }
 
-    /// The call; none if it is one that the service does not know.
+    /// Returns the call; `None` if the simulated service does not support it.
     #[must_use]
     pub fn call(&self) -> Option<Call> {
         let mut parts = self.path.trim_start_matches('/').splitn(3, '/');
@@ -58,32 +58,37 @@ impl Request<'_> {
         let component = self.parameter("comp");
         let id = || self.owned("x-ms-lease-id").unwrap_or_default();
         let number = |name| self.header(name).and_then(|text| text.parse().ok());
-        let act = match (self.method, component.as_deref()) {
+        let operation = match (self.method, component.as_deref()) {
             ("PUT", Some("lease")) => match self.header("x-ms-lease-action")? {
-                "acquire" => Act::Acquire {
+                "acquire" => Operation::Acquire {
                     id: self.owned("x-ms-proposed-lease-id")?,
                     seconds: number("x-ms-lease-duration")?,
                 },
-                "renew" => Act::Renew { id: id() },
-                "release" => Act::Release { id: id() },
-                "break" => Act::Break { within: number("x-ms-lease-break-period") },
+                "renew" => Operation::Renew { id: id() },
+                "release" => Operation::Release { id: id() },
+                "break" => Operation::Break { within: number("x-ms-lease-break-period") },
                 _ => return None,
             },
-            ("PUT", Some("metadata")) => Act::SetMetadata { metadata: self.metadata() },
-            ("PUT", None) => Act::Upload { metadata: self.metadata(), content: self.body.to_vec() },
-            ("DELETE", None) => Act::Delete,
-            ("HEAD", None) => Act::Read,
-            ("GET", None) => Act::Download,
-            ("GET", Some("list")) => Act::List,
+            ("PUT", Some("metadata")) => Operation::SetMetadata { metadata: self.metadata() },
+            ("PUT", None) => {
+                Operation::Upload { metadata: self.metadata(), content: self.body.to_vec() }
+            }
+            ("DELETE", None) => Operation::Delete,
+            ("HEAD", None) => Operation::Read,
+            ("GET", None) => Operation::Download,
+            ("GET", Some("list")) => Operation::List,
             _ => return None,
         };
-        let writes = matches!(act, Act::SetMetadata { .. } | Act::Upload { .. } | Act::Delete);
+        let writes = matches!(
+            operation,
+            Operation::SetMetadata { .. } | Operation::Upload { .. } | Operation::Delete
+        );
         Some(Call {
-            path: match act {
-                Act::List => self.parameter("prefix").unwrap_or_default(),
+            path: match operation {
+                Operation::List => self.parameter("prefix").unwrap_or_default(),
                 _ => percent_decode_str(blob).decode_utf8_lossy().into_owned(),
             },
-            act,
+            operation,
             if_match: self.owned("if-match"),
             if_absent: self.header("if-none-match") == Some("*"),
             lease: if writes { self.owned("x-ms-lease-id") } else { None },
@@ -100,7 +105,7 @@ impl Request<'_> {
 }
 
 impl Answer {
-    /// As it goes over the wire.
+    /// Returns the HTTP response.
     #[must_use]
     pub fn response(&self) -> Response {
         let mut headers = vec![("date".to_owned(), date(self.date))];
@@ -173,7 +178,8 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// As headers show it, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a date as in HTTP headers, for example `Sun, 06 Nov 1994 08:49:37
+/// GMT`.
 fn date(seconds: u64) -> String {
     let at = OffsetDateTime::from_unix_timestamp(seconds as i64);
     to_rfc7231(&at.unwrap_or(OffsetDateTime::UNIX_EPOCH))
@@ -184,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_as_headers_show_them() {
+    fn dates_have_http_format() {
         assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(date(1_900_000_000), "Sun, 17 Mar 2030 17:46:40 GMT");

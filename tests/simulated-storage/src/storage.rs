@@ -1,52 +1,50 @@
-//! A blob service: what a storage account does with blobs and their leases, as
-//! Azure's table of lease states has it. Pure: it is given calls and the time.
+//! Blob service with Azure's table of lease states. Sans-IO: it takes calls and
+//! the time.
 
 use std::collections::BTreeMap;
 
 use crate::{Nanos, SECOND};
 
-/// How the service differs from Azure's.
+/// Variations of the service's behavior.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Habits {
-    /// As the emulator: any id renews an expired lease, and is answered with the
-    /// id of whoever had it.
+pub struct Behavior {
+    /// Behaves as the emulator: any ID renews an expired lease, and the
+    /// response has the previous holder's lease ID.
     pub emulator: bool,
-    /// How long after its expiry a lease keeps others out.
+    /// Time after expiry during which a lease still blocks other IDs.
     pub grace: Nanos,
-    /// How many nanoseconds the clock gains in a second that leases are counted
-    /// on.
+    /// Nanoseconds per second gained by the clock that times leases.
     pub drift: i64,
 }
 
-/// A call of a blob.
+/// Call of the blob service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which blob, or what the names of the blobs begin with.
+    /// Path of the blob, or prefix of the paths to list.
     pub path: String,
-    /// What to do.
-    pub act: Act,
-    /// Only if the blob is of this version.
+    /// Requested operation.
+    pub operation: Operation,
+    /// Condition: the blob has this ETag.
     pub if_match: Option<String>,
-    /// Only if there is none.
+    /// Condition: the blob does not exist.
     pub if_absent: bool,
-    /// Only if this is the blob's lease.
+    /// Condition: the blob has this lease ID.
     pub lease: Option<String>,
 }
 
-/// What can be done.
+/// Operation of the blob service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
-pub enum Act {
-    /// Take a lease under this id, for so many seconds.
+pub enum Operation {
+    /// Acquire a lease with this ID, for this duration.
     Acquire { id: String, seconds: u64 },
-    /// Keep it.
+    /// Renew a lease.
     Renew { id: String },
-    /// Give it up.
+    /// Release a lease.
     Release { id: String },
-    /// Take it from whoever has it, after this many seconds or when its term is
-    /// over.
+    /// Break a lease after this many seconds, or at its expiry.
     Break { within: Option<u64> },
-    /// Read all but the content.
+    /// Read the properties and metadata.
     Read,
     /// Read the content.
     Download,
@@ -60,52 +58,53 @@ pub enum Act {
     List,
 }
 
-/// What is kept with a blob.
+/// Metadata of a blob.
 pub type Metadata = BTreeMap<String, String>;
 
-/// All that is kept of a blob, with its content.
-pub type Kept = (Metadata, Vec<u8>);
+/// Metadata and content of a blob.
+pub type Contents = (Metadata, Vec<u8>);
 
-/// What the service answers.
+/// Answer of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// The service's own code, if it is an error.
+    /// Error code of the service, or empty.
     pub code: &'static str,
-    /// The version of the blob.
+    /// ETag of the blob.
     pub etag: Option<String>,
-    /// The id of the lease that was spoken of.
+    /// Lease ID in the response.
     pub lease: Option<String>,
-    /// What is left of a broken lease, in seconds.
+    /// Remaining time of a broken lease, in seconds.
     pub lease_time: Option<u64>,
-    /// The blob, if it was read.
+    /// Blob that was read.
     pub blob: Option<Blob>,
-    /// The state of its lease.
+    /// State of the blob's lease.
     pub lease_state: &'static str,
-    /// The blobs, if they were listed.
+    /// Listed blobs with the states of their leases.
     pub listed: Vec<(String, Blob, &'static str)>,
-    /// When to ask again, in seconds.
+    /// Delay before a retry, in seconds.
     pub retry_after: Option<u64>,
-    /// The service's clock, in seconds since 1970.
+    /// Date of the service, in seconds since 1970.
     pub date: u64,
 }
 
-/// A blob.
+/// Stored blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
-    /// Its version.
+    /// ETag of the blob.
     pub etag: String,
-    /// What is kept with it.
+    /// Metadata of the blob.
     pub metadata: Metadata,
-    /// What it holds.
+    /// Content of the blob.
     pub content: Vec<u8>,
-    /// When it was written last, in seconds since 1970.
+    /// Time of the last write, in seconds since 1970.
     pub modified: u64,
     lease: Lease,
 }
 
-/// A blob's lease. What has run out stays until somebody touches the blob.
+/// Lease of a blob. An expired or broken lease remains until the next write or
+/// acquisition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Lease {
     #[default]
@@ -115,16 +114,16 @@ enum Lease {
         until: Nanos,
         duration: Nanos,
     },
-    /// Broken at `until`, perhaps long ago.
+    /// Broken at `until`, which may be in the past.
     Breaking {
         id: String,
         until: Nanos,
     },
 }
 
-/// The state of a lease at a time.
+/// State of a lease at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LeaseState {
     Available,
     Leased,
     Expired,
@@ -133,13 +132,13 @@ enum Standing {
 }
 
 impl Lease {
-    fn at(&self, now: Nanos) -> Standing {
+    fn at(&self, now: Nanos) -> LeaseState {
         match self {
-            Self::Available => Standing::Available,
-            Self::Leased { until, .. } if now < *until => Standing::Leased,
-            Self::Leased { .. } => Standing::Expired,
-            Self::Breaking { until, .. } if now < *until => Standing::Breaking,
-            Self::Breaking { .. } => Standing::Broken,
+            Self::Available => LeaseState::Available,
+            Self::Leased { until, .. } if now < *until => LeaseState::Leased,
+            Self::Leased { .. } => LeaseState::Expired,
+            Self::Breaking { until, .. } if now < *until => LeaseState::Breaking,
+            Self::Breaking { .. } => LeaseState::Broken,
         }
     }
 
@@ -156,17 +155,17 @@ impl Lease {
 }
 
 impl Blob {
-    /// Until when somebody has its lease.
+    /// Returns the expiry of the active lease, if any.
     #[must_use]
     pub fn leased_until(&self, now: Nanos) -> Option<Nanos> {
         match (&self.lease, self.lease.at(now)) {
-            (Lease::Leased { until, .. }, Standing::Leased)
-            | (Lease::Breaking { until, .. }, Standing::Breaking) => Some(*until),
+            (Lease::Leased { until, .. }, LeaseState::Leased)
+            | (Lease::Breaking { until, .. }, LeaseState::Breaking) => Some(*until),
             _ => None,
         }
     }
 
-    /// The id under which it is leased or was last.
+    /// Returns the ID of the current or last lease.
     #[must_use]
     pub fn lease_id(&self) -> Option<&str> {
         self.lease.id()
@@ -174,17 +173,18 @@ impl Blob {
 
     fn lease_state(&self, now: Nanos) -> &'static str {
         match self.lease.at(now) {
-            Standing::Available => "available",
-            Standing::Leased => "leased",
-            Standing::Expired => "expired",
-            Standing::Breaking => "breaking",
-            Standing::Broken => "broken",
+            LeaseState::Available => "available",
+            LeaseState::Leased => "leased",
+            LeaseState::Expired => "expired",
+            LeaseState::Breaking => "breaking",
+            LeaseState::Broken => "broken",
         }
     }
 }
 
-impl Habits {
-    /// How long it takes until so many seconds have passed for leases.
+impl Behavior {
+    /// Returns the true time in which this many seconds pass on the clock that
+    /// times leases.
     fn seconds(self, seconds: u64) -> Nanos {
         let length = i128::from(seconds) * 1_000_000_000_000_000_000;
         (length / (1_000_000_000 + i128::from(self.drift))) as Nanos
@@ -193,32 +193,32 @@ impl Habits {
 
 type Refusal = (u16, &'static str);
 
-/// The service.
+/// Blob service.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
-    habits: Habits,
+    behavior: Behavior,
     blobs: BTreeMap<String, Blob>,
     versions: u64,
-    /// The container was deleted.
-    gone: bool,
+    /// True if the container was deleted.
+    container_deleted: bool,
 }
 
 impl Storage {
-    /// Without a blob.
+    /// Creates a service without blobs.
     #[must_use]
-    pub fn new(habits: Habits) -> Self {
-        Self { habits, ..Self::default() }
+    pub fn new(behavior: Behavior) -> Self {
+        Self { behavior, ..Self::default() }
     }
 
-    /// A blob as it is.
+    /// Returns a blob.
     #[must_use]
     pub fn blob(&self, path: &str) -> Option<&Blob> {
         self.blobs.get(path)
     }
 
-    /// Puts a blob there, whoever leases it: an operator's doing.
-    /// Gives its version.
-    pub fn put(&mut self, path: &str, (metadata, content): Kept, modified: u64) -> String {
+    /// Replaces a blob, even if it is leased, as an operator can. Returns its
+    /// ETag.
+    pub fn put(&mut self, path: &str, (metadata, content): Contents, modified: u64) -> String {
         let etag = self.next_version();
         let lease = Lease::Available;
         let blob = Blob { etag: etag.clone(), metadata, content, modified, lease };
@@ -226,9 +226,9 @@ impl Storage {
         etag
     }
 
-    /// Writes a blob as it is, unless somebody leases it: an operator's doing. Says
-    /// whether it did.
-    pub fn touch(&mut self, path: &str, now: Nanos, date: u64) -> bool {
+    /// Rewrites a blob unchanged if it is not leased, as an operator can.
+    /// Returns whether it was written.
+    pub fn rewrite(&mut self, path: &str, now: Nanos, date: u64) -> bool {
         let version = self.next_version();
         let blob = self.blobs.get_mut(path).filter(|blob| blob.leased_until(now).is_none());
         let Some(blob) = blob else { return false };
@@ -236,29 +236,29 @@ impl Storage {
         true
     }
 
-    /// The container is deleted with all that is in it.
+    /// Deletes the container and its blobs.
     pub fn delete_container(&mut self) {
         self.blobs.clear();
-        self.gone = true;
+        self.container_deleted = true;
     }
 
-    /// It is created again.
+    /// Creates the container again.
     pub const fn create_container(&mut self) {
-        self.gone = false;
+        self.container_deleted = false;
     }
 
-    /// Whether there is none.
+    /// Returns whether the container is missing.
     #[must_use]
-    pub const fn is_gone(&self) -> bool {
-        self.gone
+    pub const fn is_container_deleted(&self) -> bool {
+        self.container_deleted
     }
 
-    /// Removes a blob, whoever leases it: an operator's doing.
+    /// Removes a blob, even if it is leased, as an operator can.
     pub fn remove(&mut self, path: &str) -> Option<Blob> {
         self.blobs.remove(path)
     }
 
-    /// Does what a call asks for. `date` is what the service's clock shows.
+    /// Executes a call. `date` is the service's date.
     pub fn answer(&mut self, call: &Call, now: Nanos, date: u64) -> Answer {
         let mut answer = Answer {
             status: 200,
@@ -272,48 +272,50 @@ impl Storage {
             retry_after: None,
             date,
         };
-        if let Err((status, code)) = self.act(call, now, &mut answer) {
+        if let Err((status, code)) = self.execute(call, now, &mut answer) {
             answer.status = status;
             answer.code = code;
         }
         answer
     }
 
-    fn act(&mut self, call: &Call, now: Nanos, answer: &mut Answer) -> Result<(), Refusal> {
-        match &call.act {
-            _ if self.gone => Err((404, "ContainerNotFound")),
-            Act::List => {
+    fn execute(&mut self, call: &Call, now: Nanos, answer: &mut Answer) -> Result<(), Refusal> {
+        match &call.operation {
+            _ if self.container_deleted => Err((404, "ContainerNotFound")),
+            Operation::List => {
                 let listed = self.blobs.iter().filter(|(path, _)| path.starts_with(&call.path));
                 answer.listed = listed
                     .map(|(path, blob)| (path.clone(), blob.clone(), blob.lease_state(now)))
                     .collect();
                 Ok(())
             }
-            Act::Upload { metadata, content } => self.upload(call, metadata, content, now, answer),
-            act => {
-                let habits = self.habits;
+            Operation::Upload { metadata, content } => {
+                self.upload(call, metadata, content, now, answer)
+            }
+            operation => {
+                let behavior = self.behavior;
                 let version = self.next_version();
                 let blob = self.blobs.get_mut(&call.path).ok_or((404, "BlobNotFound"))?;
                 if call.if_match.as_ref().is_some_and(|etag| *etag != blob.etag) {
                     return Err((412, "ConditionNotMet"));
                 }
-                match act {
-                    Act::SetMetadata { metadata } => {
-                        blob.may_write(call, habits.emulator, now)?;
+                match operation {
+                    Operation::SetMetadata { metadata } => {
+                        blob.check_lease(call, behavior.emulator, now)?;
                         blob.metadata.clone_from(metadata);
-                        blob.written(version, call.lease.is_some(), answer);
+                        blob.mark_written(version, call.lease.is_some(), answer);
                     }
-                    Act::Delete => {
-                        blob.may_write(call, habits.emulator, now)?;
+                    Operation::Delete => {
+                        blob.check_lease(call, behavior.emulator, now)?;
                         answer.status = 202;
                         self.blobs.remove(&call.path);
                         return Ok(());
                     }
-                    Act::Read | Act::Download => {
+                    Operation::Read | Operation::Download => {
                         answer.blob = Some(blob.clone());
                         answer.lease_state = blob.lease_state(now);
                     }
-                    lease => blob.lease(lease, habits, now, answer)?,
+                    lease => blob.lease(lease, behavior, now, answer)?,
                 }
                 answer.etag = Some(blob.etag.clone());
                 Ok(())
@@ -329,13 +331,13 @@ impl Storage {
         now: Nanos,
         answer: &mut Answer,
     ) -> Result<(), Refusal> {
-        let habits = self.habits;
+        let behavior = self.behavior;
         let version = self.next_version();
         answer.status = 201;
         match self.blobs.get_mut(&call.path) {
             Some(blob) if call.if_absent => {
                 let leased = blob.leased_until(now).is_some();
-                Err(if leased && !habits.emulator {
+                Err(if leased && !behavior.emulator {
                     (412, "LeaseIdMissing")
                 } else {
                     (409, "BlobAlreadyExists")
@@ -345,10 +347,10 @@ impl Storage {
                 if call.if_match.as_ref().is_some_and(|etag| *etag != blob.etag) {
                     return Err((412, "ConditionNotMet"));
                 }
-                blob.may_write(call, habits.emulator, now)?;
+                blob.check_lease(call, behavior.emulator, now)?;
                 blob.metadata.clone_from(metadata);
                 blob.content = content.to_vec();
-                blob.written(version, call.lease.is_some(), answer);
+                blob.mark_written(version, call.lease.is_some(), answer);
                 Ok(())
             }
             None if call.if_match.is_some() => Err((412, "ConditionNotMet")),
@@ -375,28 +377,28 @@ impl Storage {
 }
 
 impl Blob {
-    fn may_write(&self, call: &Call, emulator: bool, now: Nanos) -> Result<(), Refusal> {
+    fn check_lease(&self, call: &Call, emulator: bool, now: Nanos) -> Result<(), Refusal> {
         match (self.lease.at(now), &call.lease) {
-            (Standing::Leased | Standing::Breaking, Some(id)) if self.lease.is(id) => Ok(()),
-            (Standing::Leased | Standing::Breaking, Some(_)) => {
+            (LeaseState::Leased | LeaseState::Breaking, Some(id)) if self.lease.is(id) => Ok(()),
+            (LeaseState::Leased | LeaseState::Breaking, Some(_)) => {
                 Err((412, "LeaseIdMismatchWithBlobOperation"))
             }
-            (Standing::Leased | Standing::Breaking, None) => Err((412, "LeaseIdMissing")),
-            (Standing::Available, Some(_)) => Err((412, "LeaseNotPresentWithBlobOperation")),
-            (Standing::Expired | Standing::Broken, Some(_)) if emulator => {
+            (LeaseState::Leased | LeaseState::Breaking, None) => Err((412, "LeaseIdMissing")),
+            (LeaseState::Available, Some(_)) => Err((412, "LeaseNotPresentWithBlobOperation")),
+            (LeaseState::Expired | LeaseState::Broken, Some(_)) if emulator => {
                 Err((412, "LeaseNotPresentWithBlobOperation"))
             }
-            (Standing::Expired | Standing::Broken, Some(_)) => Err((412, "LeaseLost")),
-            (Standing::Available | Standing::Expired | Standing::Broken, None) => Ok(()),
+            (LeaseState::Expired | LeaseState::Broken, Some(_)) => Err((412, "LeaseLost")),
+            (LeaseState::Available | LeaseState::Expired | LeaseState::Broken, None) => Ok(()),
         }
     }
 
-    fn written(&mut self, version: String, under_lease: bool, answer: &mut Answer) {
+    fn mark_written(&mut self, version: String, under_lease: bool, answer: &mut Answer) {
         self.etag = version;
         self.modified = answer.date;
         answer.etag = Some(self.etag.clone());
-        // Without a lease a write passes only when nobody has one any more; what
-        // has run out can't be renewed after that.
+        // A write without a lease ID succeeds only if no lease is active. An
+        // expired lease can't be renewed afterwards.
         if !under_lease {
             self.lease = Lease::Available;
         }
@@ -404,60 +406,60 @@ impl Blob {
 
     fn lease(
         &mut self,
-        act: &Act,
-        habits: Habits,
+        operation: &Operation,
+        behavior: Behavior,
         now: Nanos,
         answer: &mut Answer,
     ) -> Result<(), Refusal> {
-        let standing = self.lease.at(now);
-        match act {
-            Act::Acquire { id, seconds } => {
-                match standing {
-                    Standing::Leased if !self.lease.is(id) => {
+        let state = self.lease.at(now);
+        match operation {
+            Operation::Acquire { id, seconds } => {
+                match state {
+                    LeaseState::Leased if !self.lease.is(id) => {
                         return Err((409, "LeaseAlreadyPresent"));
                     }
-                    Standing::Breaking if self.lease.is(id) => {
+                    LeaseState::Breaking if self.lease.is(id) => {
                         return Err((409, "LeaseIsBreakingAndCannotBeAcquired"));
                     }
-                    Standing::Breaking => return Err((409, "LeaseAlreadyPresent")),
-                    Standing::Expired if !self.lease.is(id) && self.in_grace(habits, now) => {
+                    LeaseState::Breaking => return Err((409, "LeaseAlreadyPresent")),
+                    LeaseState::Expired if !self.lease.is(id) && self.in_grace(behavior, now) => {
                         return Err((409, "LeaseAlreadyPresent"));
                     }
                     _ => {}
                 }
-                let duration = habits.seconds(*seconds);
+                let duration = behavior.seconds(*seconds);
                 self.lease = Lease::Leased { id: id.clone(), until: now + duration, duration };
                 answer.status = 201;
                 answer.lease = Some(id.clone());
             }
-            Act::Renew { id } => match (standing, &mut self.lease) {
+            Operation::Renew { id } => match (state, &mut self.lease) {
                 (
-                    Standing::Leased | Standing::Expired,
+                    LeaseState::Leased | LeaseState::Expired,
                     Lease::Leased { id: held, until, duration },
-                ) if held == id || (standing == Standing::Expired && habits.emulator) => {
+                ) if held == id || (state == LeaseState::Expired && behavior.emulator) => {
                     *until = now + *duration;
                     answer.lease = Some(held.clone());
                 }
-                (Standing::Breaking | Standing::Broken, lease) if lease.is(id) => {
+                (LeaseState::Breaking | LeaseState::Broken, lease) if lease.is(id) => {
                     return Err((409, "LeaseIsBrokenAndCannotBeRenewed"));
                 }
                 _ => return Err((409, "LeaseIdMismatchWithLeaseOperation")),
             },
-            Act::Release { id } => {
+            Operation::Release { id } => {
                 if !self.lease.is(id) {
                     return Err((409, "LeaseIdMismatchWithLeaseOperation"));
                 }
                 self.lease = Lease::Available;
             }
-            Act::Break { within } => {
-                let (id, left) = match (&self.lease, standing) {
+            Operation::Break { within } => {
+                let (id, left) = match (&self.lease, state) {
                     (Lease::Available, _) => {
                         return Err((409, "LeaseNotPresentWithLeaseOperation"));
                     }
-                    (Lease::Leased { id, until, .. }, Standing::Leased)
-                    | (Lease::Breaking { id, until }, Standing::Breaking) => {
+                    (Lease::Leased { id, until, .. }, LeaseState::Leased)
+                    | (Lease::Breaking { id, until }, LeaseState::Breaking) => {
                         let left = until - now;
-                        (id, within.map_or(left, |within| left.min(habits.seconds(within))))
+                        (id, within.map_or(left, |within| left.min(behavior.seconds(within))))
                     }
                     (Lease::Leased { id, .. } | Lease::Breaking { id, .. }, _) => (id, 0),
                 };
@@ -470,7 +472,7 @@ impl Blob {
         Ok(())
     }
 
-    fn in_grace(&self, habits: Habits, now: Nanos) -> bool {
-        matches!(&self.lease, Lease::Leased { until, .. } if now < *until + habits.grace)
+    fn in_grace(&self, behavior: Behavior, now: Nanos) -> bool {
+        matches!(&self.lease, Lease::Leased { until, .. } if now < *until + behavior.grace)
     }
 }

@@ -45,33 +45,33 @@ wrapped_mutants! {
     SameLeaseId, "1", "1", "a daemon uses the same lease id for every acquisition";
     WriteWithoutMatch, "2", "2a", "records are written without If-Match";
     GrantBeforeWrite, "2", "2b", "the lock is granted without its tokens having been stored";
-    GarbageIsNew, "2", "2e", "a record that can't be read counts as none, and tokens begin anew";
-    ClockStopsInSuspend, "5", "5a", "the clock stands still during suspend";
-    UnclearRenewExtends, "7", "7a", "an unclear answer to a renewal extends the lease";
-    UnclearWriteBelieved, "7", "7b", "an unclear write of the record counts as done";
-    LostIsNotReleased, "7", "7c", "a lease that was lost because it was broken is not released";
-    ResumedEpoch, "10", "10", "a restarted daemon goes on with the tokens that its predecessor stored";
-    LimitsLeftOut, "11", "11c", "keep-alive answers do not say which grants end with their lease";
-    ReleaseByName, "12", "12", "a repeated release frees whoever holds the lock by then";
-    TakeOverAfterCrash, "13", "13a", "a restarted daemon breaks the leases of its predecessor";
-    StopWithLeases, "13", "13c", "a daemon that stops does not release its leases";
+    InvalidRecordIsNew, "2", "2e", "an invalid record counts as missing, and tokens restart";
+    ClockStopsInSuspend, "5", "5a", "the clock stops during suspend";
+    UnknownRenewExtends, "7", "7a", "an unknown renewal outcome extends the lease";
+    UnknownWriteSucceeds, "7", "7b", "an unknown outcome of a record write counts as success";
+    LostIsNotReleased, "7", "7c", "a lease lost to a break is not released";
+    ResumedEpoch, "10", "10", "a restarted daemon continues the token range of its predecessor";
+    LimitsLeftOut, "11", "11c", "keep-alive answers omit the grants that end with their lease";
+    ReleaseByName, "12", "12", "a repeated release frees the current holder's grant";
+    TakeoverAfterCrash, "13", "13a", "a restarted daemon breaks the leases of its predecessor";
+    LeasesKeptAtShutdown, "13", "13c", "a daemon does not release its leases at shutdown";
     TtlNotRecorded, "13", "e1", "embedded: a session opens before its ttl is recorded";
     NoCrashWait, "13", "e2", "embedded: after a crash, locks are granted at once";
     ReservedLate, "10", "e3", "embedded: tokens are issued before their reservation is durable";
-    WriteByPath, "10", "e4", "embedded: writes go to whichever directory is at the path";
+    WriteByPath, "10", "e4", "embedded: writes go to the directory that is currently at the path";
     IdentityUnchecked, "13", "e5", "embedded: a daemon keeps granting after its directory was replaced";
     DirectoryNotSynced, "13", "e6", "embedded: the rename of the state file is not synced";
     FileNotSynced, "13", "e7", "embedded: the state file is renamed before it is synced";
-    MarkForgotten, "10", "e8", "embedded: a start ignores the highest token on disk";
+    HighestTokenIgnored, "10", "e8", "embedded: a start ignores the highest token on disk";
     WrongValue, "E1", "o1", "the store publishes another value than the leader's";
     FormerLeader, "E4", "o2", "a publication of the former leader is repeated after the new one";
     NotWritten, "E3", "o3", "a publication is acknowledged but never written";
     WrittenLater, "E3", "o4", "a publication is acknowledged two seconds before it is written";
-    StaleRead, "E4", "o5", "a read shows what the one before found";
+    StaleRead, "E4", "o5", "a read returns the result of the previous read";
     ResumeWithoutGrants, "11", "o6", "grants are missing from a resume";
     CrossedGrantIgnored, "11", "o7", "a grant that crosses its cancel is ignored";
-    PromiseNotShortened, "11", "o8", "keep-alive answers do not say that a step-down ends a grant";
-    ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is absurdly ahead";
+    ValidityNotShortened, "11", "o8", "keep-alive answers omit the end of a grant after a step-down request";
+    ContinueWithoutDate, "2", "2i", "an old record is continued while the service's clock is days ahead";
 }
 
 /// Mutant of either kind.
@@ -84,8 +84,8 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Returns all mutants: those of the numbered rules in the order of their
-    /// keys, then the others.
+    /// Returns all mutants: numbered rules in the order of their keys, then the
+    /// others.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let rules = Mutant::ALL.iter().copied().map(Self::Rule);

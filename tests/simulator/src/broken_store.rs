@@ -32,7 +32,7 @@ impl<S: LeaseStore> BrokenStore<S> {
         Self { store, place, number, lost: Arc::default() }
     }
 
-    /// The lease ID that the storage sees.
+    /// Lease ID that is sent to the storage.
     fn id(&self, id: LeaseId) -> LeaseId {
         if is(Wrapped::SameLeaseId) { LeaseId::new(u128::from(self.number) + 1) } else { id }
     }
@@ -41,12 +41,12 @@ impl<S: LeaseStore> BrokenStore<S> {
         let is_lost = || self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
         let is_draining = || sim().places.borrow()[self.place].draining == Some(self.number);
         (is(Wrapped::LostIsNotReleased) && is_lost())
-            || (is(Wrapped::StopWithLeases) && is_draining())
+            || (is(Wrapped::LeasesKeptAtShutdown) && is_draining())
     }
 }
 
-/// Replaces the tokens of a hold by those of the last hold before the restart, if
-/// there was one.
+/// Replaces the tokens of a hold with those of the last hold before the
+/// restart, if any.
 fn predecessors(place: usize, number: u32, name: LockName, tokens: TokenRange) -> TokenRange {
     let sim = sim();
     let mut places = sim.places.borrow_mut();
@@ -61,13 +61,13 @@ impl<S: LeaseStore> Delegate for BrokenStore<S> {
         &self.store
     }
 
-    fn acquire(&self, mut claim: AcquireParams) -> Call<Acquire> {
-        claim.id = self.id(claim.id);
+    fn acquire(&self, mut params: AcquireParams) -> Call<Acquire> {
+        params.id = self.id(params.id);
         if !is(Wrapped::ResumedEpoch) {
-            return self.store.acquire(claim);
+            return self.store.acquire(params);
         }
-        let (place, number, name) = (self.place, self.number, claim.name.clone());
-        let acquire = self.store.acquire(claim);
+        let (place, number, name) = (self.place, self.number, params.name.clone());
+        let acquire = self.store.acquire(params);
         Call::pending(async move {
             Ok(match acquire.await? {
                 Acquire::Acquired(Acquired { tokens, deadline }) => {

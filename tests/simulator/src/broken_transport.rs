@@ -14,12 +14,12 @@ use leasehold_runtime::sleep;
 
 use crate::broken::{Wrapped, is};
 
-/// Time after which mutants 7a and 7b make an answer up. Shorter than the timeout of
-/// every storage call under a lease.
+/// Time after which mutants 7a and 7b fabricate a response. Shorter than the
+/// timeout of every storage call under a lease.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(2500);
 
-/// ETag of a write that was made up.
-const MADE_UP: &str = "\"0xffffffff\"";
+/// ETag in a fabricated response.
+const FABRICATED_ETAG: &str = "\"0xffffffff\"";
 
 const IF_MATCH: HeaderName = HeaderName::from_static("if-match");
 const LEASE_ID: HeaderName = HeaderName::from_static("x-ms-lease-id");
@@ -27,8 +27,8 @@ const LEASE_ACTION: HeaderName = HeaderName::from_static("x-ms-lease-action");
 const TOKEN: HeaderName = HeaderName::from_static("x-ms-meta-token");
 const NONCE: HeaderName = HeaderName::from_static("x-ms-meta-nonce");
 
-/// Returns a transport that sends requests by this client, with the defect of the
-/// active mutant.
+/// Returns a transport that sends requests through this client, with the defect
+/// of the active mutant.
 #[must_use]
 pub fn wrap(client: Arc<dyn HttpClient>) -> Transport {
     Transport::new(Arc::new(BrokenTransport(client)))
@@ -42,10 +42,10 @@ impl fmt::Debug for BrokenTransport {
     }
 }
 
-/// Request that a mutant concerns.
+/// Request affected by a mutant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Write of a record, under a lease or from a version.
+    /// Record write, under a lease or from a version.
     Write,
     Renewal,
     Read,
@@ -71,13 +71,13 @@ impl Kind {
 impl HttpClient for BrokenTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let kind = Kind::of(request);
-        let believes_unknown = (kind == Kind::Renewal && is(Wrapped::UnclearRenewExtends))
-            || (kind == Kind::Write && is(Wrapped::UnclearWriteBelieved));
-        if believes_unknown {
+        let accepts_unknown = (kind == Kind::Renewal && is(Wrapped::UnknownRenewExtends))
+            || (kind == Kind::Write && is(Wrapped::UnknownWriteSucceeds));
+        if accepts_unknown {
             return tokio::select! {
                 biased;
                 response = self.0.execute_request(request) => match response {
-                    Ok(response) if is_clear(response.status()) => Ok(response),
+                    Ok(response) if is_definite(response.status()) => Ok(response),
                     Err(error) if matches!(error.kind(), ErrorKind::Connection) => Err(error),
                     Ok(_) | Err(_) => Ok(success(request)),
                 },
@@ -91,20 +91,20 @@ impl HttpClient for BrokenTransport {
             return self.0.execute_request(&without_match(request)).await;
         }
         let response = self.0.execute_request(request).await?;
-        let hides_invalid = kind == Kind::Read && is(Wrapped::GarbageIsNew);
+        let hides_invalid = kind == Kind::Read && is(Wrapped::InvalidRecordIsNew);
         Ok(if hides_invalid { with_valid_record(response) } else { response })
     }
 }
 
-fn is_clear(status: StatusCode) -> bool {
+fn is_definite(status: StatusCode) -> bool {
     let status = u16::from(status);
     status < 500 && status != 429
 }
 
-/// Returns the answer to a renewal or a write that was applied.
+/// Returns the response to a successful renewal or write.
 fn success(request: &Request) -> AsyncRawResponse {
     let mut headers = Headers::new();
-    headers.insert("etag", MADE_UP);
+    headers.insert("etag", FABRICATED_ETAG);
     if let Some(id) = request.headers().get_optional_str(&LEASE_ID) {
         headers.insert(LEASE_ID, id.to_owned());
     }
@@ -123,7 +123,7 @@ fn without_match(request: &Request) -> Request {
     request
 }
 
-/// Replaces an invalid record by that of a new blob.
+/// Replaces an invalid record with that of a new blob.
 fn with_valid_record(response: AsyncRawResponse) -> AsyncRawResponse {
     let (status, mut headers, body) = response.deconstruct();
     let number = |name: &HeaderName, radix| {

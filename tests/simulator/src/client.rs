@@ -1,4 +1,4 @@
-//! Clients: programs that use the product's own client library, as users' do.
+//! Clients: programs that use the product's client library.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use leasehold_runtime::{
 use leasehold_time::Moment;
 
 use crate::{
-    link::Way,
+    link::ClientLink,
     observer,
     plan::Plan,
     rng::Rng,
@@ -25,21 +25,21 @@ use crate::{
     world::{Nanos, SECOND},
 };
 
-/// For so long a machine must have run evenly: timers that it slept through are
-/// late by less.
-const EVENLY: Nanos = 2 * SECOND;
+/// Minimum time without a pause before a loss notification is recorded. Timers
+/// that expired during a pause fire late, by less than this.
+const MIN_EVEN_RUN: Nanos = 2 * SECOND;
 
-/// What a client holds.
+/// Grant held by a client.
 pub enum Held {
-    /// A lock.
+    /// Lock.
     Lock(Guard),
-    /// An election's lead.
+    /// Leadership of an election.
     Lead(Leadership),
 }
 
 impl Held {
-    /// Until when it may be counted on and whether it stands, without looking
-    /// after it.
+    /// Returns the deadline and whether the grant is valid, without updating
+    /// the guard.
     #[must_use]
     pub fn peek(&self) -> Option<(Moment, bool)> {
         match self {
@@ -87,14 +87,14 @@ impl Held {
 /// Starts a client of the daemon at a place.
 ///
 /// # Panics
-/// If the library does not take the plan's settings.
-#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+/// If the library rejects the plan's settings.
+#[allow(clippy::expect_used, reason = "a bug in the simulation")]
 pub fn start(place: usize) {
     let sim = sim();
     let mut rng = sim.rng.borrow_mut().split();
     let clocks = sim.plan.clocks(sim.world.now(), &mut rng);
     let machine = sim.world.add_machine(clocks, rng.split());
-    let number = sim.enrol(machine, place);
+    let number = sim.add_session(machine, place);
     let fenced = sim.plan.fenced && number.is_multiple_of(2);
     let builder = Client::builder("http://daemon")
         .ttl(sim.plan.ttl)
@@ -102,36 +102,47 @@ pub fn start(place: usize) {
         .fenced(fenced);
     let number = Arc::new(AtomicU32::new(number));
     let client = sim.world.as_machine(machine, || {
-        let link = Arc::new(Way { client: Arc::clone(&number), place, fenced });
+        let link = Arc::new(ClientLink { client: Arc::clone(&number), place, fenced });
         let connected = simulation::connect(Route::Link(link), builder.connect());
-        connected.expect("it does no I/O").expect("the settings are acceptable")
+        connected.expect("connecting does no I/O").expect("the settings are valid")
     });
-    let Plan { locks, hands, hasty, cancels, rivals, lease, longest_lease, observed, .. } =
-        sim.plan;
-    let hands = if rivals { hands.max(2) } else { hands };
-    for hand in 0..hands {
+    let Plan {
+        locks, client_tasks, short_waits, cancels, rivals, lease, max_lease, observed, ..
+    } = sim.plan;
+    let client_tasks = if rivals { client_tasks.max(2) } else { client_tasks };
+    for task in 0..client_tasks {
         let (number, client, rng) = (Arc::clone(&number), client.clone(), rng.split());
-        let locks: Vec<_> = (0..locks).filter(|lock| rivals || lock % hands == hand).collect();
+        let locks: Vec<_> =
+            (0..locks).filter(|lock| rivals || lock % client_tasks == task).collect();
         if locks.is_empty() {
             continue;
         }
-        let program =
-            Program { number, client, rng, locks, hasty, cancels, lease, longest_lease, observed };
+        let program = Program {
+            number,
+            client,
+            rng,
+            locks,
+            short_waits,
+            cancels,
+            lease,
+            max_lease,
+            observed,
+        };
         sim.world.spawn(machine, Box::pin(program.run()));
     }
 }
 
-/// What a task of a client does with some of the locks. In some plans, other tasks of the
-/// same client want the same locks, and compete with it like any other session.
+/// Task of a client that uses some of the locks. In some plans, other tasks of
+/// the same client use the same locks and compete with it like other sessions.
 struct Program {
     number: Arc<AtomicU32>,
     client: Client,
     rng: Rng,
     locks: Vec<u32>,
-    hasty: u64,
+    short_waits: u64,
     cancels: u64,
     lease: Duration,
-    longest_lease: Duration,
+    max_lease: Duration,
     observed: bool,
 }
 
@@ -141,31 +152,31 @@ impl Program {
             let pause = *self.rng.pick(&[1, 100, 1000, 10_000]);
             sleep(self.rng.length(0..pause + 1)).await;
             if self.rng.permille(20) {
-                // The other hand may still hold something.
+                // The client's other task may still hold a lock.
                 count("sessions closed");
-                self.number.store(sim().closes(self.number.load(Relaxed)), Relaxed);
+                self.number.store(sim().close_session(self.number.load(Relaxed)), Relaxed);
                 self.client.close().await;
                 continue;
             }
             let (client, lock) = (self.number.load(Relaxed), *self.rng.pick(&self.locks));
             let campaigns = self.rng.permille(if self.observed { 700 } else { 200 });
             let (ticket, value) = sim().acquire(client, lock, campaigns);
-            // Some give up while the storage is being asked for the first time, or even
-            // before there is a session.
-            let hasty = self.rng.permille(self.hasty);
+            // Some acquires time out during the first storage call, or even
+            // before the session is open.
+            let short_waits = self.rng.permille(self.short_waits);
             let canceled = match self.rng.permille(self.cancels) {
                 true => {
-                    let most = *self.rng.pick(&[20, 100, 1_000, 10_000]);
-                    sleep(self.rng.length(1..most))
+                    let max = *self.rng.pick(&[20, 100, 1_000, 10_000]);
+                    sleep(self.rng.length(1..max))
                 }
                 false => sleep(Duration::MAX),
             };
             let outcome = tokio::select! {
                 biased;
-                outcome = self.acquire(client, lock, ticket, value.as_deref(), hasty) => outcome,
+                outcome = self.acquire(client, lock, ticket, value.as_deref(), short_waits) => outcome,
                 () = canceled => {
                     count("acquires canceled");
-                    if let Some(op) = sim().answered(client, ticket) {
+                    if let Some(op) = sim().take_answered(client, ticket) {
                         let why = "canceled by its client".to_owned();
                         record(Event::Refused { op, why, faulty: false, canceled: true });
                     }
@@ -174,27 +185,29 @@ impl Program {
             };
             match outcome {
                 Ok(held) => {
-                    if self.granted(client, lock, ticket, value.as_deref(), held.token()) {
+                    if self.record_grant(client, lock, ticket, value.as_deref(), held.token()) {
                         self.hold(held, client, lock).await;
                     }
                 }
                 Err(error) => {
-                    count(refusal(&error));
-                    if let Some(op) = sim().answered(client, ticket) {
-                        let own = hasty || sim().is_given_up(client);
+                    count(refusal_name(&error));
+                    if let Some(op) = sim().take_answered(client, ticket) {
+                        let own = short_waits || sim().is_unserved(client);
                         let faulty = is_faulty(&error) && !own;
-                        let why = refusal(&error).to_owned();
+                        let why = refusal_name(&error).to_owned();
                         record(Event::Refused { op, why, faulty, canceled: false });
                     }
-                    // Whoever is refused at once must not ask at once again.
+                    // Delay before the next attempt, because a refusal can be
+                    // immediate.
                     sleep(self.rng.length(200..1000)).await;
                 }
             }
         }
     }
 
-    /// Whether it is of use: a session that was closed meanwhile has lost it.
-    fn granted(
+    /// Records a grant. Returns false if the session was closed in the
+    /// meantime: the grant is then lost.
+    fn record_grant(
         &self,
         client: u32,
         lock: u32,
@@ -203,7 +216,7 @@ impl Program {
         token: u64,
     ) -> bool {
         let sim = sim();
-        let op = sim.answered(client, ticket);
+        let op = sim.take_answered(client, ticket);
         if client != self.number.load(Relaxed) {
             if let Some(op) = op {
                 let why = "closed its session".to_owned();
@@ -211,7 +224,7 @@ impl Program {
             }
             return false;
         }
-        let op = op.unwrap_or_else(|| sim.ask_late(client, lock, value));
+        let op = op.unwrap_or_else(|| sim.record_late_acquire(client, lock, value));
         record(Event::Granted { op, token });
         true
     }
@@ -222,24 +235,24 @@ impl Program {
         lock: u32,
         ticket: u64,
         value: Option<&str>,
-        hasty: bool,
+        short_waits: bool,
     ) -> Result<Held, Error> {
         let queued = move |progress: leasehold_client::Progress| {
             if progress.position > 0 {
-                sim().queued(client, ticket);
+                sim().record_queued(client, ticket);
             }
         };
         let other = Duration::from_secs(*self.rng.pick(&[15, 20, 30, 60]));
-        let other = other.min(self.longest_lease);
+        let other = other.min(self.max_lease);
         let duration = if self.rng.permille(300) { other } else { self.lease };
-        let wait = self.rng.length(if hasty { 5..50 } else { 1000..60_000 });
-        let patience = self.rng.within(0..10);
+        let wait = self.rng.length(if short_waits { 5..50 } else { 1000..60_000 });
+        let wait_mode = self.rng.within(0..10);
         if let Some(value) = value {
             let election = self.client.election(lock_name(lock)).on_progress(queued);
             let election = election.lease_duration(duration);
-            let election = match patience {
+            let election = match wait_mode {
                 0 => election.no_wait(),
-                _ if hasty => election.wait(wait),
+                _ if short_waits => election.wait(wait),
                 1..=4 => election.wait(wait),
                 _ => election,
             };
@@ -247,16 +260,17 @@ impl Program {
         }
         let request = self.client.lock(lock_name(lock)).on_progress(queued);
         let request = request.lease_duration(duration);
-        let request = match patience {
+        let request = match wait_mode {
             0 => request.no_wait(),
-            _ if hasty => request.wait(wait),
+            _ if short_waits => request.wait(wait),
             1..=4 => request.wait(wait),
             _ => request,
         };
         request.acquire().await.map(Held::Lock)
     }
 
-    /// Holds it for a while, looks after it more or less well, and lets go.
+    /// Holds the grant for a while, checks it at random intervals, and releases
+    /// it.
     async fn hold(&mut self, held: Held, client: u32, lock: u32) {
         let token = held.token();
         let held = Arc::new(held);
@@ -268,27 +282,27 @@ impl Program {
                 process.holds.push(hold);
                 process.machine
             };
-            // What it was promised comes before what it makes of it.
-            sim.look_at(machine);
+            // Record the validity before the client acts on it.
+            sim.inspect_machine(machine);
             machine
         };
         let lease = self.lease.as_millis() as u64;
         let longest = *self.rng.pick(&[10, 500, 5000, lease, 3 * lease]);
         let until = Moment::now() + self.rng.length(0..longest + 1);
-        let (attentive, obliging) = (self.rng.permille(300), self.rng.permille(500));
+        let (watches_loss, heeds_warning) = (self.rng.permille(300), self.rng.permille(500));
         loop {
-            let turn = sleep(self.rng.length(1..1500).min(until.remaining()));
+            let next_check = sleep(self.rng.length(1..1500).min(until.remaining()));
             let since = sim().world.now();
-            let (told, warned) = tokio::select! {
+            let (notified, warned) = tokio::select! {
                 biased;
-                _ = held.lost(), if attentive => (true, false),
-                () = held.at_risk(), if attentive => (false, true),
-                () = turn => (false, false),
+                _ = held.lost(), if watches_loss => (true, false),
+                () = held.at_risk(), if watches_loss => (false, true),
+                () = next_check => (false, false),
             };
-            // What was lost before is told at once.
+            // A loss before this wait is reported immediately.
             let waited = sim().world.now() > since;
-            if told && waited && sim().world.ran_evenly(machine, EVENLY) {
-                count("grants lost: told of");
+            if notified && waited && sim().world.ran_evenly(machine, MIN_EVEN_RUN) {
+                count("grants lost: notified");
                 record(Event::Told { client, lock, token });
             }
             if !held.is_valid() {
@@ -300,17 +314,17 @@ impl Program {
                     record(Event::StillGranted { client, lock, token });
                 }
                 if self.rng.permille(500) {
-                    // It stopped, but has not let go yet.
+                    // The client stopped, but has not released yet.
                     sleep(self.rng.length(0..20_000)).await;
                 }
-                // A session that was closed meanwhile has let go of everything.
+                // A closed session has already released all its grants.
                 if client == self.number.load(Relaxed) {
                     let op = sim().next_op();
                     record(Event::Release { op, client, lock, token });
                 }
                 return;
             }
-            // Something may come between the look and the act.
+            // A delay between the check and the write.
             if self.rng.permille(100) {
                 sleep(self.rng.length(0..3000)).await;
             }
@@ -321,7 +335,7 @@ impl Program {
             {
                 self.proclaim(lead, client, lock).await;
             }
-            if until.has_passed() || (warned && obliging) {
+            if until.has_passed() || (warned && heeds_warning) {
                 break;
             }
         }
@@ -329,7 +343,7 @@ impl Program {
         record(Event::Release { op, client, lock, token });
         let Some(held) = Arc::into_inner(held) else { return };
         if self.rng.permille(300) {
-            // Given back in the background.
+            // Released in the background.
             drop(held);
         } else if held.release().await.is_ok() {
             record(Event::Released { op });
@@ -338,7 +352,7 @@ impl Program {
 }
 
 impl Program {
-    /// Publishes another value. Now and then somebody looks at once whether it can be seen.
+    /// Publishes another value. Sometimes an observer reads it immediately.
     async fn proclaim(&mut self, lead: &Leadership, client: u32, lock: u32) {
         let (op, token) = (sim().next_op(), lead.token().into());
         let value = format!("proclaim {op}");
@@ -347,7 +361,7 @@ impl Program {
             count("proclaims");
             record(Event::Proclaimed { op });
         } else {
-            count("proclaims in vain");
+            count("proclaims: failed");
             record(Event::NotProclaimed { op });
         }
         if self.observed && self.rng.permille(500) {
@@ -357,19 +371,19 @@ impl Program {
     }
 }
 
-/// Whether the service could not serve it: neither the client's doing nor that of
-/// another holder.
+/// Returns whether the service failed to serve the request, for a reason other
+/// than the client or another holder.
 const fn is_faulty(error: &Error) -> bool {
     !matches!(error, Error::NotGranted { .. })
 }
 
-const fn refusal(error: &Error) -> &'static str {
+const fn refusal_name(error: &Error) -> &'static str {
     match error {
         Error::NotGranted { .. } => "acquires refused: held by another",
         Error::Unavailable { .. } => "acquires refused: unavailable",
         Error::Lost { .. } => "acquires refused: lost",
         Error::Invalid { .. } => "acquires refused: invalid",
         Error::NeedsOperator { .. } => "acquires refused: frozen",
-        _ => "acquires refused: otherwise",
+        _ => "acquires refused: other reason",
     }
 }

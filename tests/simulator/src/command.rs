@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `leasehold-sim`.
 
 use std::{fs::File, io::BufWriter, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -11,42 +11,42 @@ use crate::{
     workers::{self, Limit},
 };
 
-/// Simulates daemons, clients and a storage account, and checks what happens.
+/// Simulates daemons, clients and a storage account, and checks the history.
 ///
-/// Each seed stands for a world of its own: up to three daemons, five clients
-/// and three locks on a storage account, minutes of faults and then calm. What
-/// runs is the product itself; time, network and storage are made up. The same
-/// seed gives the same course of events.
+/// Each seed is a separate simulation: up to three daemons, five clients and
+/// three locks on a storage account, with minutes of faults and then a calm
+/// phase. The code under test is the product itself; time, network and storage
+/// are simulated. The same seed produces the same history.
 ///
 ///     leasehold-sim --seeds 100000        many seeds
 ///     leasehold-sim --seed 4711           one seed, in full
-///     leasehold-sim --mutant all          are broken safety rules found?
+///     leasehold-sim --mutant all          check that broken rules are found
 #[derive(Parser, Debug)]
 #[command(name = "leasehold-sim", version, verbatim_doc_comment)]
 struct Arguments {
-    /// How many seeds to run.
+    /// Number of seeds.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
-    /// The first of them.
+    /// First seed.
     #[arg(long, value_name = "S", default_value_t = 0)]
     from: u64,
-    /// Runs this seed only, twice, and shows what happened in it.
+    /// Run only this seed, twice, and print its details
     #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// Breaks a safety rule, such as 3a, and looks for the first seed that shows
-    /// it; `all` does so with every rule in turn.
+    /// Break a safety rule, for example 3a, and search for the first seed that
+    /// detects it; `all` does so for each rule in turn
     #[arg(long, value_name = "RULE")]
     mutant: Option<String>,
-    /// Ends after this many seconds, with as many seeds as fit.
+    /// Stop after this many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// How many at a time; as many as there are processors if nothing is said.
+    /// Number of threads [default: number of processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// With --seed: prints each step.
+    /// With --seed: print each step
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// With --seed: writes the history to this file, a line for each entry.
+    /// With --seed: write the history to this file, one line per entry
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<PathBuf>,
 }
@@ -65,21 +65,21 @@ pub(crate) fn run() -> ExitCode {
         (Some(key), None) if key == "all" => mutants::table(&Broken::all(), &limit),
         (Some(key), seed) => match Broken::of_key(key) {
             Some(mutant) => match seed {
-                Some(seed) => one(seed, Some(mutant), arguments.history, arguments.trace),
+                Some(seed) => run_one(seed, Some(mutant), arguments.history, arguments.trace),
                 None => mutants::table(&[mutant], &limit),
             },
             None => {
-                eprintln!("there is no mutant {key:?}; there are: {}", mutants::keys());
+                eprintln!("unknown mutant {key:?}; known mutants: {}", mutants::keys());
                 ExitCode::from(2)
             }
         },
-        (None, Some(seed)) => one(seed, None, arguments.history, arguments.trace),
-        (None, None) => many(&limit),
+        (None, Some(seed)) => run_one(seed, None, arguments.history, arguments.trace),
+        (None, None) => run_many(&limit),
     }
 }
 
-/// One seed, in full.
-fn one(seed: u64, mutant: Option<Broken>, history: Option<PathBuf>, trace: bool) -> ExitCode {
+/// Runs one seed twice and prints its details.
+fn run_one(seed: u64, mutant: Option<Broken>, history: Option<PathBuf>, trace: bool) -> ExitCode {
     let (first, second) =
         (traced(seed, mutant, trace), leasehold_simulator::run::run(seed, mutant));
     let mut summary = Summary::default();
@@ -104,8 +104,8 @@ fn one(seed: u64, mutant: Option<Broken>, history: Option<PathBuf>, trace: bool)
     if first.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Many seeds.
-fn many(limit: &Limit) -> ExitCode {
+/// Runs many seeds and prints a summary.
+fn run_many(limit: &Limit) -> ExitCode {
     let mut summary = Summary::default();
     let mut repeated = 0_u64;
     let mut different = Vec::new();
@@ -113,7 +113,7 @@ fn many(limit: &Limit) -> ExitCode {
         if !run.violations.is_empty() {
             println!("\nseed {}:\n{}", run.seed, run.violations[0]);
         }
-        // Every now and then: is it the same a second time?
+        // Repeat some seeds to check determinism.
         if run.seed % 500 == 0 {
             repeated += 1;
             if leasehold_simulator::run::run(run.seed, None).hash != run.hash {
@@ -124,7 +124,7 @@ fn many(limit: &Limit) -> ExitCode {
         true
     });
     println!("{summary}");
-    println!("repeated {repeated} seeds: {} had another trace {different:?}", different.len());
+    println!("repeated {repeated} seeds: {} had a different trace {different:?}", different.len());
     if summary.violations() == 0 && different.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -1,4 +1,4 @@
-//! Daemons: the product's own, from the session stream to the storage client.
+//! Daemons: the product from the session stream to the storage client.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use leasehold_time::Entropy;
 use crate::{
     broken_store::BrokenStore,
     faults,
-    misleading::Misleading,
+    limited_tokens::LimitedTokens,
     observer,
-    scarce::Scarce,
+    observer_mutants::ObserverMutants,
     sim_state::{Running, count, record, sim},
     wire,
     world::{Nanos, SECOND},
 };
 
-/// Starts the daemon of a place, unless one runs there.
+/// Starts the daemon of a place, unless one is running there.
 ///
 /// # Panics
 /// If the storage client can't be set up.
-#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+#[allow(clippy::expect_used, reason = "a bug in the simulation")]
 pub fn start(place: usize) {
     let sim = sim();
     if sim.places.borrow()[place].daemon.is_some() {
@@ -66,7 +66,7 @@ pub fn start(place: usize) {
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
         let store = AzureStore::new(account, &azure, name, Entropy::seeded(rng.bits()));
-        let store = Misleading::new(Scarce { store, tokens: plan.tokens });
+        let store = ObserverMutants::new(LimitedTokens { store, tokens: plan.tokens });
         let store = BrokenStore::new(store, place, number);
         let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
         task::spawn(driver.clone().keep_time());
@@ -85,8 +85,8 @@ pub fn start(place: usize) {
     }
 }
 
-/// Its process is gone, without a word. It is started again after `down`, if
-/// that is given.
+/// Crashes a daemon without notifying its clients. Starts it again after
+/// `down`, if set.
 pub fn crash(place: usize, down: Option<Nanos>) {
     let sim = sim();
     let running = sim.places.borrow_mut()[place].daemon.take();
@@ -99,8 +99,8 @@ pub fn crash(place: usize, down: Option<Nanos>) {
     }
 }
 
-/// It is told to stop: it waits for its holders, gives up its leases, and ends.
-/// That is no death: nobody has to wait for anything that it leaves behind.
+/// Shuts a daemon down: it drains, releases its leases and exits. This is not
+/// recorded as a crash, because no client has to wait for its leases to expire.
 pub fn stop(index: usize, place: usize, down: Nanos) {
     let sim = sim();
     let Some(Running { number, machine, driver }) = sim.running(place) else { return };
@@ -111,14 +111,16 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
     sim.places.borrow_mut()[place].draining = Some(number);
     sim.world.as_machine(machine, || {
         task::spawn(async move {
-            let mut told = false;
+            let mut is_requested = false;
             {
                 let mut drained = pin!(driver.drain(drain));
                 poll_fn(|cx| {
                     let drained = drained.as_mut().poll(cx);
-                    if !std::mem::replace(&mut told, true) {
-                        // When all that was said before is on its way.
-                        crate::sim_state::sim().world.after(0, move || stops(index, place, number));
+                    if !std::mem::replace(&mut is_requested, true) {
+                        // After all messages sent so far are in flight.
+                        crate::sim_state::sim()
+                            .world
+                            .after(0, move || record_stop(index, place, number));
                     }
                     drained
                 })
@@ -135,13 +137,13 @@ pub fn stop(index: usize, place: usize, down: Nanos) {
     });
 }
 
-/// From here on it grants nothing.
-fn stops(index: usize, place: usize, number: u32) {
+/// Records that the daemon no longer grants locks.
+fn record_stop(index: usize, place: usize, number: u32) {
     let sim = sim();
     let is_there = sim.running(place).is_some_and(|running| running.number == number);
-    if is_there && sim.stops(place) {
-        let longest = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos;
-        faults::disturb(index, longest + 5 * SECOND, || {});
+    if is_there && sim.refuse_waiters(place) {
+        let max_time = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos;
+        faults::disturb(index, max_time + 5 * SECOND, || {});
     }
 }
 

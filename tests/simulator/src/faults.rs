@@ -1,4 +1,4 @@
-//! Lets a plan's faults happen.
+//! Injects the faults of a plan.
 
 mod operator;
 
@@ -6,10 +6,10 @@ use leasehold_checker::Event;
 
 pub use self::operator::break_lease;
 use self::operator::{
-    delete, etag_of, is_ahead, kept_with, operate, operator_call, overrule, repair, start_anew,
-    tamper,
+    contents, delete, etag_of, is_epoch_ahead, operate, operator_call, record_override, repair,
+    replace_blob, restart_all,
 };
-use leasehold_simulated_storage::storage::Act;
+use leasehold_simulated_storage::storage::Operation;
 
 use crate::{
     client,
@@ -17,35 +17,35 @@ use crate::{
     daemon,
     plan::{DRIFT, Fault},
     sim_state::{SimState, blob_path, count, record, sim},
-    wire::{PendingCrash, Trouble},
+    wire::{CallFault, PendingCrash},
     world::{Machine, Nanos, SECOND},
 };
 
-/// Puts all of a plan's faults into the world's calendar.
+/// Schedules all faults of the plan.
 pub fn schedule(sim: &SimState) {
     for (index, (at, fault)) in sim.plan.faults.iter().enumerate() {
         let fault = fault.clone();
-        sim.world.at(*at, move || happen(index, fault));
+        sim.world.at(*at, move || inject(index, fault));
     }
     sim.world.at(sim.plan.calm_from, calm);
 }
 
-/// From here on nothing is wrong any more.
+/// Starts the calm phase: clears pending faults and starts all daemons.
 fn calm() {
     let sim = sim();
     *sim.pending_crash.borrow_mut() = None;
-    sim.snatch.set(None);
+    sim.break_during_write.set(None);
     sim.disk.borrow_mut().pending_crash = None;
     for place in 0..sim.plan.places {
         daemon::start(place);
     }
 }
 
-/// How long it takes until calls that were made before the end of a disturbance
-/// are over.
+/// Time until all calls that were sent before the end of a disturbance have
+/// ended.
 const SETTLE: Nanos = 12 * SECOND;
 
-/// Disturbs for a while.
+/// Records a disturbance of this length.
 pub fn disturb(index: usize, length: Nanos, end: impl FnOnce() + 'static) {
     let what = format!("fault {index}");
     record(Event::Disturbed { what: what.clone() });
@@ -66,7 +66,7 @@ fn machine(daemon: bool, which: usize) -> Option<Machine> {
     alive.get(which % alive.len().max(1)).copied()
 }
 
-/// The numbers of the clients that are alive.
+/// Returns the numbers of the clients that are alive.
 fn alive() -> Vec<u32> {
     let sim = sim();
     let clients = sim.clients.borrow();
@@ -75,11 +75,11 @@ fn alive() -> Vec<u32> {
     numbers.map(|number| number as u32).collect()
 }
 
-#[allow(clippy::too_many_lines, reason = "a list")]
-fn happen(index: usize, fault: Fault) {
+#[allow(clippy::too_many_lines, reason = "one arm per fault")]
+fn inject(index: usize, fault: Fault) {
     let sim = sim();
     sim.trace(|| format!("    {fault:?}"));
-    let longest_lease = sim.plan.longest_lease.as_nanos() as Nanos;
+    let max_lease = sim.plan.max_lease.as_nanos() as Nanos;
     match fault {
         Fault::Storm { place, share, kinds, length } => {
             count("faults: storage storm");
@@ -121,7 +121,7 @@ fn happen(index: usize, fault: Fault) {
                 "faults: daemon paused",
                 [
                     "faults: daemon suspended",
-                    "faults: daemon suspended unawares",
+                    "faults: daemon suspended with its wall clock",
                     "faults: daemon frozen",
                 ],
             ));
@@ -133,7 +133,7 @@ fn happen(index: usize, fault: Fault) {
                 "faults: client paused",
                 [
                     "faults: client suspended",
-                    "faults: client suspended unawares",
+                    "faults: client suspended with its wall clock",
                     "faults: client frozen",
                 ],
             ));
@@ -145,7 +145,7 @@ fn happen(index: usize, fault: Fault) {
                 "faults: both paused",
                 [
                     "faults: both suspended",
-                    "faults: both suspended unawares",
+                    "faults: both suspended with its wall clock",
                     "faults: both frozen",
                 ],
             ));
@@ -173,13 +173,13 @@ fn happen(index: usize, fault: Fault) {
                 disturb(index, down + sim.plan.crash_wait(), || {});
             }
         }
-        Fault::TrapDaemon { place, kind, stage, down } => {
-            count("faults: trap for a daemon");
+        Fault::CrashDuringCall { place, kind, stage, down } => {
+            count("faults: daemon kill scheduled");
             *sim.pending_crash.borrow_mut() =
                 Some(PendingCrash { index, place, kind, stage, down });
         }
         Fault::StopDaemon { place, down } => {
-            count("faults: daemon told to stop");
+            count("faults: daemon shut down");
             daemon::stop(index, place, down);
         }
         Fault::KillClient { client, silent, down } => {
@@ -189,13 +189,12 @@ fn happen(index: usize, fault: Fault) {
             if silent {
                 vanish(|connection| connection.client == number);
             }
-            let (machine, place, waits) = {
+            let (machine, place, is_waiting) = {
                 let client = &sim.clients.borrow()[number as usize];
                 (client.machine, client.place, !client.pending.is_empty())
             };
-            if silent && waits {
-                // Until its session has expired, it may be granted what it waits
-                // for.
+            if silent && is_waiting {
+                // Until its session expires, it may still be granted the lock.
                 disturb(index, sim.plan.ttl.as_nanos() as Nanos + SECOND, || {});
             }
             record(Event::ClientDied { client: number });
@@ -229,20 +228,21 @@ fn happen(index: usize, fault: Fault) {
             count("faults: clock drifts");
             if let Some(machine) = machine(daemon, which) {
                 if drift.unsigned_abs() > DRIFT {
-                    count("faults: clock drifts beyond what is assumed");
-                    sim.clock_breaks(machine);
+                    count("faults: clock drifts beyond the tolerated rate");
+                    sim.mark_clock_broken(machine);
                 }
                 sim.world.change_clocks(machine, |clocks, now| clocks.set_drift(drift, now));
-                sim.look_at(machine);
+                sim.inspect_machine(machine);
             }
         }
         Fault::SetWall { daemon, which, by } => {
             let Some(machine) = machine(daemon, which) else { return };
-            // A freeze that nobody has seen yet would be hidden.
-            if !sim.world.ran_evenly(machine, unseen(machine)) {
+            // Setting the wall clock would hide a freeze that has not been
+            // detected yet.
+            if !sim.world.ran_evenly(machine, detection_time(machine)) {
                 let fault = Fault::SetWall { daemon, which, by };
                 if sim.world.now() + SECOND < sim.plan.calm_from {
-                    sim.world.after(SECOND, move || happen(index, fault));
+                    sim.world.after(SECOND, move || inject(index, fault));
                 }
                 return;
             }
@@ -274,120 +274,126 @@ fn happen(index: usize, fault: Fault) {
             disturb(index, 5 * SECOND, || {});
         }
         Fault::BreakLease { lock } => break_lease(index, lock),
-        Fault::Snatch => sim.snatch.set(Some(index)),
-        Fault::BreakGently { lock } => {
-            count("operator: lease broken at its end");
-            // No excuse: it is over when the holder lets go, and else when it would have been.
-            operator_call(lock, Act::Break { within: None });
+        Fault::BreakDuringWrite => sim.break_during_write.set(Some(index)),
+        Fault::BreakAtExpiry { lock } => {
+            count("operator: lease broken without a break period");
+            // Not recorded as a disturbance: the lease ends on release or at
+            // its normal expiry.
+            operator_call(lock, Operation::Break { within: None });
         }
-        Fault::Usurp { lock } => {
-            count("operator: lease usurped");
-            overrule(lock);
-            operator_call(lock, Act::Break { within: Some(0) });
+        Fault::SeizeLease { lock } => {
+            count("operator: lease taken by another client");
+            record_override(lock);
+            operator_call(lock, Operation::Break { within: Some(0) });
             let id = "00000000-0000-0000-0000-000000000000".to_owned();
-            operator_call(lock, Act::Acquire { id, seconds: 15 });
-            // Nobody gives this lease back.
-            disturb(index, longest_lease + sim.plan.habits.grace, || {});
+            operator_call(lock, Operation::Acquire { id, seconds: 15 });
+            // This lease is not released.
+            disturb(index, max_lease + sim.plan.behavior.grace, || {});
         }
         Fault::DeleteUsed { lock } => {
             let date = sim.date();
-            // Not in its last third: nobody would create it anew in time.
+            // Not in the last third of a second: there would be no time left to
+            // create the blob again.
             if sim.epoch(lock) == date && sim.world.now() % SECOND < 2 * SECOND / 3 {
                 count("operator: blob deleted while in use");
                 repair(lock);
-                disturb(index, longest_lease, || {});
+                disturb(index, max_lease, || {});
             } else if sim.world.now() + SECOND < sim.plan.calm_from {
-                sim.world.after(SECOND / 20, move || happen(index, Fault::DeleteUsed { lock }));
+                sim.world.after(SECOND / 20, move || inject(index, Fault::DeleteUsed { lock }));
             }
         }
-        Fault::DeleteSeen { lock } => {
-            count("operator: blob deleted that was seen");
+        Fault::DeleteKnown { lock } => {
+            count("operator: blob known to the daemon deleted");
             delete(lock);
-            disturb(index, longest_lease, || {});
+            disturb(index, max_lease, || {});
         }
         Fault::Delete { lock } => {
-            if is_ahead(lock) {
+            if is_epoch_ahead(lock) {
                 return;
             }
             count("operator: blob deleted");
             repair(lock);
-            disturb(index, longest_lease, || {});
+            disturb(index, max_lease, || {});
         }
-        Fault::Garble { lock, put_back, restart, length } => {
-            let before = kept_with(lock).filter(|_| put_back);
+        Fault::CorruptRecord { lock, put_back, restart, length } => {
+            let before = contents(lock).filter(|_| put_back);
             if put_back && before.is_none() {
                 return;
             }
-            count("operator: blob garbled");
-            let garbage = [("token".to_owned(), "none".to_owned())].into();
-            let Some(etag) = tamper(lock, (garbage, Vec::new()), sim.date()) else { return };
-            start_anew(restart);
+            count("operator: record corrupted");
+            let invalid = [("token".to_owned(), "none".to_owned())].into();
+            let Some(etag) = replace_blob(lock, (invalid, Vec::new()), sim.date()) else { return };
+            restart_all(restart);
             disturb(index, length.max(2 * SECOND), move || {
-                // Unless somebody wrote to what can't be read, or deleted it.
+                // Only if the blob has not been overwritten or deleted.
                 if etag_of(lock) == Some(etag) {
                     match before {
-                        Some(before) => _ = tamper(lock, before, crate::sim_state::sim().date()),
+                        Some(before) => {
+                            _ = replace_blob(lock, before, crate::sim_state::sim().date())
+                        }
                         None => repair(lock),
                     }
                 }
             });
-            disturb(1000 + index, longest_lease, || {});
+            disturb(1000 + index, max_lease, || {});
         }
         Fault::Restore { lock, length } => {
             count("operator: old blob restored");
-            let Some(old) = kept_with(lock) else { return };
+            let Some(old) = contents(lock) else { return };
             disturb(index, length, move || {
                 let sim = crate::sim_state::sim();
-                // Within the second in which the lock was used last, neither what
-                // is stored nor the service's clock tells that it was: what is not
-                // guaranteed is not tried.
+                // Skipped within the second in which the lock was last used:
+                // neither the record nor the service's clock shows that use, so
+                // tokens are not guaranteed to increase.
                 if sim.epoch(lock) >= sim.date() {
                     return;
                 }
-                if tamper(lock, old, sim.date()).is_none() {
+                if replace_blob(lock, old, sim.date()).is_none() {
                     return;
                 }
-                // Those who have seen more freeze the lock, until somebody deletes
-                // the blob.
+                // Daemons that have seen a higher token freeze the lock until
+                // the blob is deleted.
                 sim.world.after(SETTLE / 2, move || repair(lock));
-                disturb(1000 + index, longest_lease, || {});
+                disturb(1000 + index, max_lease, || {});
             });
         }
-        Fault::RestoreSeen { lock, length } => {
-            count("operator: old blob restored that was seen");
-            let Some(old) = kept_with(lock) else { return };
+        Fault::RestoreKnown { lock, length } => {
+            count("operator: old blob restored below known tokens");
+            let Some(old) = contents(lock) else { return };
             disturb(index, length, move || {
                 let sim = crate::sim_state::sim();
-                if tamper(lock, old, sim.date()).is_none() {
+                if replace_blob(lock, old, sim.date()).is_none() {
                     return;
                 }
-                // The daemon freezes the lock, until somebody deletes the blob.
+                // The daemon freezes the lock until the blob is deleted.
                 sim.world.after(SETTLE / 2, move || delete(lock));
-                disturb(1000 + index, longest_lease, || {});
+                disturb(1000 + index, max_lease, || {});
             });
         }
-        Fault::Age { lock, age, restart, length } => {
+        Fault::RestoreBackup { lock, age, restart, length } => {
             let leased = {
                 let storage = sim.storage.borrow();
                 let blob = storage.blob(&blob_path(lock));
                 blob.is_some_and(|blob| blob.leased_until(sim.world.now()).is_some())
             };
-            // By a clock that is not ahead: it may be back before the blob is used.
-            let date = sim.right_date();
+            // Use the correct date: the clock may be corrected before the blob
+            // is used.
+            let date = sim.correct_date();
             if leased || sim.epoch(lock) >= date {
-                // Nobody restores what is in use: it is done when it is not.
-                let fault = Fault::Age { lock, age, restart, length };
+                // A blob in use is not restored: try again later.
+                let fault = Fault::RestoreBackup { lock, age, restart, length };
                 if sim.world.now() + length + SECOND < sim.plan.calm_from {
-                    sim.world.after(SECOND / 5, move || happen(index, fault));
+                    sim.world.after(SECOND / 5, move || inject(index, fault));
                 }
                 return;
             }
             let used = date - age;
-            let Some(etag) = tamper(lock, crate::run::old_record(used), used) else { return };
+            let Some(etag) = replace_blob(lock, crate::run::old_record(used), used) else { return };
             count("operator: backup restored");
-            start_anew(restart);
-            // Those who collect it and those who acquire it get into each other's way.
-            let kinds = [Trouble::Slow, Trouble::Late, Trouble::Twice];
+            restart_all(restart);
+            // Slow calls, so that invalid collection and acquires of this blob
+            // overlap.
+            let kinds = [CallFault::Slow, CallFault::Late, CallFault::Twice];
             for place in sim.places.borrow_mut().iter_mut() {
                 place.storage_link.storms.push((index, 300, kinds.to_vec()));
             }
@@ -395,27 +401,28 @@ fn happen(index: usize, fault: Fault) {
                 for place in crate::sim_state::sim().places.borrow_mut().iter_mut() {
                     place.storage_link.storms.retain(|(of, ..)| *of != index);
                 }
-                // Nobody has used it, and those who have seen more freeze it.
+                // The blob was not used: daemons that have seen a higher token
+                // have frozen the lock.
                 if etag_of(lock) == Some(etag) {
                     repair(lock);
                 }
-                disturb(1000 + index, longest_lease, || {});
+                disturb(1000 + index, max_lease, || {});
             });
         }
-        Fault::Touch { lock } => {
+        Fault::EditBlob { lock } => {
             let (now, date) = (sim.world.now(), sim.date());
-            // What another operator has changed is left to that one.
-            let token = kept_with(lock).and_then(|(record, _)| record.get("token")?.parse().ok());
+            // A record changed by another operator fault is left alone.
+            let token = contents(lock).and_then(|(record, _)| record.get("token")?.parse().ok());
             let sane = token.is_some_and(|token: u64| token >> 20 == sim.epoch(lock));
-            if sane && sim.storage.borrow_mut().touch(&blob_path(lock), now, date) {
+            if sane && sim.storage.borrow_mut().rewrite(&blob_path(lock), now, date) {
                 count("operator: blob edited");
-                sim.note_lease(lock);
+                sim.record_lease(lock);
             }
         }
         Fault::NoContainer { length } => {
             let locks = 0..sim.plan.locks;
-            let gone = sim.storage.borrow().is_gone();
-            if gone || locks.clone().any(is_ahead) {
+            let is_deleted = sim.storage.borrow().is_container_deleted();
+            if is_deleted || locks.clone().any(is_epoch_ahead) {
                 return;
             }
             count("operator: container deleted");
@@ -423,11 +430,11 @@ fn happen(index: usize, fault: Fault) {
             sim.storage.borrow_mut().delete_container();
             disturb(index, length, move || {
                 crate::sim_state::sim().storage.borrow_mut().create_container();
-                disturb(1000 + index, longest_lease, || {});
+                disturb(1000 + index, max_lease, || {});
             });
         }
-        Fault::Disk(fault) => crate::embedded::faults::happen(index, &fault),
-        Fault::LeapDate { by, length } => {
+        Fault::Disk(fault) => crate::embedded::faults::inject(index, &fault),
+        Fault::AdvanceDate { by, length } => {
             count("storage: clock ahead");
             sim.ahead.borrow_mut().push((index, by));
             disturb(index, length, move || {
@@ -448,11 +455,11 @@ const fn pause_name(
     }
 }
 
-/// For how long a machine may not have noticed what was done to its clocks. If it is
-/// frozen and its wall clock is set within this time, nothing is left to notice the
-/// freeze by. Daemons look each second; what a client was promised before is over
-/// after its ttl.
-fn unseen(machine: Machine) -> Nanos {
+/// Time for which a machine may fail to detect a change of its clocks. If the
+/// machine is frozen and its wall clock is set within this time, the freeze
+/// can't be detected. Daemons check their clocks every second; the validity
+/// given to a client ends within its TTL.
+fn detection_time(machine: Machine) -> Nanos {
     let sim = sim();
     let places = sim.places.borrow();
     let mut daemons = places.iter().filter_map(|place| place.daemon.as_ref());
@@ -466,7 +473,7 @@ fn unseen(machine: Machine) -> Nanos {
 fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
     let sim = sim();
     if how == Some(Stop::Frozen) {
-        machines.retain(|machine| !sim.world.was_set(*machine, unseen(*machine)));
+        machines.retain(|machine| !sim.world.was_set(*machine, detection_time(*machine)));
     }
     for machine in &machines {
         sim.world.pause(*machine, how);
@@ -474,12 +481,12 @@ fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Na
     disturb(index, length, move || {
         let sim = crate::sim_state::sim();
         for machine in machines {
-            sim.world.go_on(machine, how);
+            sim.world.resume(machine, how);
         }
     });
 }
 
-/// Nobody on the other side hears that they are gone.
+/// Makes connections silent: neither end is notified.
 fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
     for connection in sim().connections.borrow().iter().filter(|c| which(c)) {
         connection.up.vanish();
@@ -487,7 +494,7 @@ fn vanish(which: impl Fn(&crate::link::Connection) -> bool) {
     }
 }
 
-/// Changes how many faults cut a client and a place off from each other.
+/// Changes the number of faults that cut the link between a client and a place.
 fn cut(client: u32, place: usize, change: impl Fn(&mut (u32, u32))) {
     let sim = sim();
     let (up, down) = {

@@ -1,5 +1,5 @@
-//! The way between a client and a daemon: a stream of messages in each
-//! direction, in order, which can stand still and break.
+//! Link between a client and a daemon: an ordered stream of messages in each
+//! direction, which can stall and break.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -14,7 +14,7 @@ use std::{
 use leasehold::rpc;
 use leasehold_checker::Event;
 use leasehold_protocol::v1::{
-    self as pb, attach_request::Message as Asked, attach_response::Message as Said,
+    self as pb, attach_request::Message as Request, attach_response::Message as Response,
 };
 use leasehold_runtime::simulation::{Attaching, Incoming, Link};
 use prost::Message as _;
@@ -28,25 +28,25 @@ use crate::{
     world::{Nanos, SECOND, here},
 };
 
-/// How often HTTP/2 keep-alives, and how long it waits for the answer.
-const HTTP2_PING: Nanos = 5 * SECOND;
+/// Interval of HTTP/2 keep-alives, and timeout of their answers.
+const HTTP2_KEEP_ALIVE: Nanos = 5 * SECOND;
 
 type Item = Result<Vec<u8>, Status>;
 
-/// One direction.
+/// One direction of a stream.
 #[derive(Clone, Default)]
 pub struct Pipe(Arc<Mutex<Flow>>);
 
 #[derive(Default)]
 struct Flow {
-    /// What is under way, and when it arrives. None is the end.
+    /// Items in flight with their arrival times. `None` is the end.
     queue: VecDeque<(Nanos, Option<Item>)>,
     last: Nanos,
-    /// The way is cut, for now.
+    /// The link is cut at the moment.
     cut: bool,
-    /// One end has vanished, for good.
+    /// One end has vanished permanently.
     vanished: bool,
-    /// The connection was reset: that arrives whatever else happens.
+    /// The connection was reset. The reset arrives even if the link is cut.
     reset: bool,
     ended: bool,
     waker: Option<Waker>,
@@ -73,19 +73,19 @@ impl Pipe {
         }
     }
 
-    /// Nothing arrives any more, for good.
+    /// Drops everything from now on, permanently.
     pub fn vanish(&self) {
         let mut flow = self.flow();
         flow.vanished = !flow.reset;
     }
 
-    /// Whether something is under way that `is` says this of.
+    /// Returns whether an item that satisfies `is` is in flight.
     fn carries(&self, is: impl Fn(&[u8]) -> bool) -> bool {
         let flow = self.flow();
         flow.queue.iter().any(|(_, item)| matches!(item, Some(Ok(bytes)) if is(bytes)))
     }
 
-    /// Whether nothing arrives, for now or for good.
+    /// Returns whether nothing arrives, temporarily or permanently.
     fn is_silent(&self) -> bool {
         let flow = self.flow();
         flow.cut || flow.vanished
@@ -95,7 +95,7 @@ impl Pipe {
         self.flow().ended
     }
 
-    /// Nothing arrives any more, until it does again.
+    /// Cuts or restores this direction.
     pub fn cut(&self, cut: bool) {
         let mut flow = self.flow();
         flow.cut = cut;
@@ -104,7 +104,7 @@ impl Pipe {
         }
     }
 
-    /// Everything that has not arrived is lost.
+    /// Resets the connection: drops everything in flight.
     pub fn reset(&self) {
         let mut flow = self.flow();
         flow.queue.clear();
@@ -140,65 +140,66 @@ impl Stream for Pipe {
     }
 }
 
-/// Ends a direction when whoever feeds it is gone.
+/// Ends a direction when its sender is dropped.
 struct Feed(Pipe);
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.0.push(Some(Err(Status::unavailable("the other side is gone"))));
+        self.0.push(Some(Err(Status::unavailable("the peer is gone"))));
     }
 }
 
-/// A stream between a client and a daemon.
+/// Stream between a client and a daemon.
 pub struct Connection {
-    /// Whose.
+    /// Number of the client.
     pub client: u32,
-    /// To where.
+    /// Place of the daemon.
     pub place: usize,
-    /// From the client.
+    /// Direction from the client to the daemon.
     pub up: Pipe,
-    /// From the daemon.
+    /// Direction from the daemon to the client.
     pub down: Pipe,
 }
 
 impl Connection {
-    /// Whether the client is about to hear of a grant.
+    /// Returns whether a grant for the client is in flight.
     #[must_use]
-    pub fn brings_grant(&self) -> bool {
+    pub fn has_grant_in_flight(&self) -> bool {
         use pb::attach_response::Message;
         self.down.carries(|bytes| {
-            let said = pb::AttachResponse::decode(bytes).ok().and_then(|said| said.message);
-            matches!(said, Some(Message::Granted(_)))
+            let response =
+                pb::AttachResponse::decode(bytes).ok().and_then(|response| response.message);
+            matches!(response, Some(Message::Granted(_)))
         })
     }
 }
 
-/// A client's way to the daemon at a place.
-pub struct Way {
-    /// Whose: another number after it has closed its session.
+/// Link of a client to the daemon at a place.
+pub struct ClientLink {
+    /// Number of the client; changes when it closes its session.
     pub client: Arc<AtomicU32>,
-    /// To where.
+    /// Place of the daemon.
     pub place: usize,
-    /// Whether its sessions end with their streams.
+    /// True if its sessions are fenced.
     pub fenced: bool,
 }
 
-impl Link for Way {
+impl Link for ClientLink {
     fn attach(&self, messages: Incoming) -> Attaching {
         let (client, place, fenced) = (self.client.load(Relaxed), self.place, self.fenced);
         Box::pin(async move {
-            let way = sim().rng.borrow_mut().length(1..10);
-            leasehold_runtime::sleep(way).await;
+            let delay = sim().rng.borrow_mut().length(1..10);
+            leasehold_runtime::sleep(delay).await;
             match connect(client, place, fenced, messages) {
                 Some(outcome) => outcome,
-                // The client gives up by itself.
+                // The client times out.
                 None => std::future::pending().await,
             }
         })
     }
 }
 
-/// A new stream; none if nothing is heard from the other side.
+/// Opens a stream; returns `None` if the link is cut.
 fn connect(
     client: u32,
     place: usize,
@@ -216,93 +217,94 @@ fn connect(
     let (up, down) = (Pipe::default(), Pipe::default());
     {
         let mut connections = sim.connections.borrow_mut();
-        connections.retain(|known| !known.up.flow().ended || !known.down.flow().ended);
+        connections.retain(|open| !open.up.flow().ended || !open.down.flow().ended);
         connections.push(Connection { client, place, up: up.clone(), down: down.clone() });
     }
-    sim.turned(client, running.number);
+    sim.change_daemon(client, running.number);
     let client_machine = sim.clients.borrow()[client as usize].machine;
     let daemon_machine = running.machine;
     let grants = fenced.then(Grants::default);
     let serving = serve(client, running, up.clone(), Feed(down.clone()), grants);
     let canceled = is(Wrapped::CrossedGrantIgnored).then(Canceled::default);
     if fenced {
-        watch(up.clone(), down.clone(), false);
+        watch_connection(up.clone(), down.clone(), false);
     }
     sim.world.spawn(client_machine, Box::pin(pump(messages, up.clone(), canceled.clone())));
     sim.world.spawn(daemon_machine, Box::pin(serving));
-    Some(Ok(Box::pin(Heard { down, _up: Feed(up), canceled })))
+    Some(Ok(Box::pin(ClientStream { down, _up: Feed(up), canceled })))
 }
 
-/// HTTP/2's own keep-alives tell a client that its connection is dead. Who is not fenced
-/// notices that by its keep-alives.
-fn watch(up: Pipe, down: Pipe, unanswered: bool) {
-    here().after(HTTP2_PING, move || {
+/// HTTP/2 keep-alives detect a dead connection for fenced clients. Other
+/// clients detect it by the session's keep-alives.
+fn watch_connection(up: Pipe, down: Pipe, unanswered: bool) {
+    here().after(HTTP2_KEEP_ALIVE, move || {
         let silent = up.is_silent() || down.is_silent();
-        // It has hung up.
+        // The client has closed the stream.
         if up.has_ended() {
             return;
         }
         if silent && unanswered {
-            count("fenced sessions: connection given up");
+            count("fenced sessions: dead connection closed");
             return down.reset();
         }
-        watch(up, down, silent);
+        watch_connection(up, down, silent);
     });
 }
 
-/// What a daemon has granted on the stream of a fenced session, and frees when that
-/// ends.
+/// Grants on the stream of a fenced session. The daemon releases them when the
+/// stream ends.
 #[derive(Clone, Default)]
 struct Grants(Arc<Mutex<Granted>>);
 
 #[derive(Default)]
 struct Granted {
-    /// Which lock is asked for under which number.
-    asked: HashMap<u64, u32>,
-    /// Locks and tokens.
+    /// Locks by the number of the acquire.
+    locks: HashMap<u64, u32>,
+    /// Granted locks and tokens.
     granted: Vec<(u32, u64)>,
 }
 
 impl Grants {
-    fn granted(&self) -> MutexGuard<'_, Granted> {
+    fn state(&self) -> MutexGuard<'_, Granted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn asks(&self, message: &pb::AttachRequest) {
+    fn on_request(&self, message: &pb::AttachRequest) {
         use pb::attach_request::Message;
         if let Some(Message::Acquire(acquire)) = &message.message
             && let Some(lock) = acquire.lock.as_ref().and_then(|lock| lock_number(&lock.name))
         {
-            self.granted().asked.insert(acquire.request, lock);
+            self.state().locks.insert(acquire.request, lock);
         }
     }
 
-    fn answers(&self, message: &pb::AttachResponse) {
+    fn on_response(&self, message: &pb::AttachResponse) {
         use pb::attach_response::Message;
-        let mut known = self.granted();
+        let mut state = self.state();
         if let Some(Message::Granted(granted)) = &message.message
-            && let Some(lock) = known.asked.get(&granted.request).copied()
+            && let Some(lock) = state.locks.get(&granted.request).copied()
         {
-            known.granted.push((lock, granted.token));
+            state.granted.push((lock, granted.token));
         }
     }
 
-    fn freed(&self, client: u32) {
-        for (lock, token) in self.granted().granted.drain(..) {
+    fn record_freed(&self, client: u32) {
+        for (lock, token) in self.state().granted.drain(..) {
             count("fenced sessions: grants freed with their stream");
             record(Event::Freed { client, lock, token });
         }
     }
 }
 
-/// What the client hears. Whoever does not listen any more has hung up.
-struct Heard {
+/// Client's end of a stream; closes the stream when dropped.
+struct ClientStream {
     down: Pipe,
     _up: Feed,
     canceled: Option<Canceled>,
 }
 
-/// Requests that a client has canceled on a stream. Mutant o7 hides their grants from it.
+/// Requests that a client has canceled on a stream. Mutant o7 drops their
+/// grants.
 #[derive(Clone, Default)]
 struct Canceled(Arc<Mutex<HashSet<u64>>>);
 
@@ -311,50 +313,50 @@ impl Canceled {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sends(&self, bytes: &[u8]) {
+    fn on_request(&self, bytes: &[u8]) {
         use pb::attach_request::Message;
-        let said = pb::AttachRequest::decode(bytes).ok().and_then(|said| said.message);
-        if let Some(Message::Cancel(cancel)) = said {
+        let response = pb::AttachRequest::decode(bytes).ok().and_then(|response| response.message);
+        if let Some(Message::Cancel(cancel)) = response {
             self.requests().insert(cancel.request);
         }
     }
 
-    fn hides(&self, bytes: &[u8]) -> bool {
+    fn hides_grant(&self, bytes: &[u8]) -> bool {
         use pb::attach_response::Message;
-        let said = pb::AttachResponse::decode(bytes).ok().and_then(|said| said.message);
-        matches!(said, Some(Message::Granted(granted)) if self.requests().contains(&granted.request))
+        let response = pb::AttachResponse::decode(bytes).ok().and_then(|response| response.message);
+        matches!(response, Some(Message::Granted(granted)) if self.requests().contains(&granted.request))
     }
 }
 
-impl Stream for Heard {
+impl Stream for ClientStream {
     type Item = Item;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
         loop {
             let item = ready!(Pin::new(&mut self.down).poll_next(cx));
             match (&item, &self.canceled) {
-                (Some(Ok(bytes)), Some(canceled)) if canceled.hides(bytes) => {}
+                (Some(Ok(bytes)), Some(canceled)) if canceled.hides_grant(bytes) => {}
                 _ => return Poll::Ready(item),
             }
         }
     }
 }
 
-/// Puts what a client says onto the way.
+/// Forwards the client's messages to the link.
 async fn pump(mut messages: Incoming, up: Pipe, canceled: Option<Canceled>) {
     while let Some(message) = messages.next().await {
         if let (Some(canceled), Ok(bytes)) = (&canceled, &message) {
-            canceled.sends(bytes);
+            canceled.on_request(bytes);
         }
         up.push(Some(message));
     }
     up.push(None);
 }
 
-/// A daemon's side of a stream.
+/// Serves the daemon's end of a stream.
 async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Option<Grants>) {
     let number = daemon.number;
-    let asked = grants.clone();
+    let request_grants = grants.clone();
     let resuming = Arc::new(AtomicBool::new(false));
     let resumes = Arc::clone(&resuming);
     let mut peer = is(Wrapped::ReleaseByName).then(|| Peer::new(client, number, up.clone()));
@@ -364,7 +366,7 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
         let broken = |error: prost::DecodeError| Status::internal(error.to_string());
         let mut message = item.and_then(|bytes| decode(bytes).map_err(broken));
         if let (Ok(message), Some(peer)) = (&mut message, &mut receiver) {
-            peer.receives(message);
+            peer.on_request(message);
         }
         sim().trace(|| format!("    client {client} to daemon {number}: {message:?}"));
         sim().mix(
@@ -373,33 +375,34 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                 .ok()
                 .map(|message| message.message.as_ref().map(std::mem::discriminant)),
         );
-        if matches!(&message, Ok(said) if matches!(said.message, Some(Asked::Resume(_)))) {
+        if matches!(&message, Ok(response) if matches!(response.message, Some(Request::Resume(_))))
+        {
             resumes.store(true, Relaxed);
         }
-        if let (Ok(message), Some(asked)) = (&message, &asked) {
-            asked.asks(message);
+        if let (Ok(message), Some(request_grants)) = (&message, &request_grants) {
+            request_grants.on_request(message);
         }
         message
     });
     match rpc::attach(&daemon.driver, inbound) {
         Err(status) => down.0.push(Some(Err(status))),
-        Ok(said) => {
-            let mut said = Box::pin(said);
+        Ok(response) => {
+            let mut response = Box::pin(response);
             let mut stepping_down = HashSet::new();
-            while let Some(mut item) = said.next().await {
-                let message = item.as_mut().ok().and_then(|said| said.message.as_mut());
+            while let Some(mut item) = response.next().await {
+                let message = item.as_mut().ok().and_then(|response| response.message.as_mut());
                 match message {
-                    Some(Said::AtRisk(risk)) if risk.reason() == pb::Reason::StepDown => {
+                    Some(Response::AtRisk(risk)) if risk.reason() == pb::Reason::StepDown => {
                         stepping_down.insert(risk.handle.clone());
                     }
-                    Some(Said::KeptAlive(kept)) if is(Wrapped::LimitsLeftOut) => {
+                    Some(Response::KeptAlive(kept)) if is(Wrapped::LimitsLeftOut) => {
                         kept.limits.clear();
                     }
-                    Some(Said::KeptAlive(kept)) if is(Wrapped::PromiseNotShortened) => {
+                    Some(Response::KeptAlive(kept)) if is(Wrapped::ValidityNotShortened) => {
                         kept.limits.retain(|limit| !stepping_down.contains(&limit.handle));
                     }
-                    Some(Said::Restored(_)) => resuming.store(false, Relaxed),
-                    Some(Said::Granted(_))
+                    Some(Response::Restored(_)) => resuming.store(false, Relaxed),
+                    Some(Response::Granted(_))
                         if resuming.load(Relaxed) && is(Wrapped::ResumeWithoutGrants) =>
                     {
                         continue;
@@ -407,31 +410,31 @@ async fn serve(client: u32, daemon: Running, up: Pipe, down: Feed, grants: Optio
                     _ => {}
                 }
                 sim().trace(|| format!("    daemon {number} to client {client}: {item:?}"));
-                sim().mix(&item.as_ref().ok().map(heard));
+                sim().mix(&item.as_ref().ok().map(hash_parts));
                 if let (Ok(message), Some(grants)) = (&item, &grants) {
-                    grants.answers(message);
+                    grants.on_response(message);
                 }
                 if let (Ok(message), Some(peer)) = (&item, &mut peer) {
-                    peer.sends(message);
+                    peer.on_response(message);
                 }
                 let item = item.map(|message| message.encode_to_vec());
                 down.0.push(Some(item));
             }
-            // Before anything that comes of it is seen.
+            // Record this before its consequences.
             record(Event::Detached { client });
             if let Some(grants) = grants {
-                grants.freed(client);
+                grants.record_freed(client);
             }
             down.0.push(None);
         }
     }
 }
 
-/// What tells a message from others. Not all of it: descriptions of holders have
-/// this process in them.
-fn heard(said: &pb::AttachResponse) -> (u64, u64, u64) {
+/// Returns the parts of a message that enter the trace hash. Descriptions of
+/// holders are excluded because they contain the ID of this process.
+fn hash_parts(response: &pb::AttachResponse) -> (u64, u64, u64) {
     use pb::attach_response::Message;
-    match &said.message {
+    match &response.message {
         Some(Message::KeptAlive(kept)) => {
             let limits = kept.limits.iter().map(|limit| limit.valid_for_ms).sum();
             (kept.keep_alive_number, kept.valid_for_ms, limits)

@@ -1,4 +1,4 @@
-//! Runs seeds, in virtual time, and says what came of them.
+//! Runs seeds in virtual time and prints the results.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 
@@ -13,8 +13,8 @@ use std::{
     process::{Command, ExitCode},
 };
 
-/// Errors of the storage client carry a backtrace if this is not zero, which
-/// would take most of the time.
+/// Environment variable that enables backtraces in errors of the storage
+/// client. They would take most of the run time.
 const BACKTRACES: &str = "RUST_LIB_BACKTRACE";
 
 fn main() -> ExitCode {
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         && let Ok(this) = env::current_exe()
     {
         let error = Command::new(this).args(env::args_os().skip(1)).env(BACKTRACES, "0").exec();
-        eprintln!("without {BACKTRACES}=0 this is slow: {error}");
+        eprintln!("can't restart with {BACKTRACES}=0, so this run is slow: {error}");
     }
     command::run()
 }

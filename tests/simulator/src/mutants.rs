@@ -1,4 +1,4 @@
-//! Broken safety rules: how many seeds it takes until they are found out.
+//! Search for the first seed that detects each mutant.
 
 use std::process::ExitCode;
 
@@ -6,19 +6,19 @@ use leasehold_simulator::broken::Broken;
 
 use crate::workers::{self, Limit};
 
-/// What they are called.
+/// Returns the keys of all mutants.
 pub(crate) fn keys() -> String {
     let keys: Vec<_> = Broken::all().into_iter().map(Broken::key).collect();
     keys.join(", ")
 }
 
-/// Looks for each in turn, and prints a table.
+/// Searches for each mutant in turn, and prints a table.
 pub(crate) fn table(mutants: &[Broken], limit: &Limit) -> ExitCode {
-    println!("| rule | mutant | what is broken | seeds until found | found as |");
+    println!("| Rule | Mutant | Defect | Seeds until found | Found as |");
     println!("|---|---|---|---|---|");
     let mut survivors = 0;
     for mutant in mutants {
-        // In the order of the seeds, so that the figure is the same each time.
+        // Take the lowest seed, so that the result is deterministic.
         let mut found: Option<(u64, String)> = None;
         let one_by_one = Limit { threads: limit.threads, ..limit.clone() };
         workers::run(&one_by_one, Some(*mutant), |run| {

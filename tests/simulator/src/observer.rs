@@ -1,6 +1,6 @@
-//! Observers of elections: programs that ask a daemon who leads, once or by a stream.
-//! They call the daemon's own election service, without a connection in between, and
-//! end with its machine.
+//! Observers of elections: programs that read the leader from a daemon, once or
+//! as a stream. They call the daemon's election service without a connection,
+//! and end with its machine.
 
 use leasehold::rpc;
 use leasehold_checker::Event;
@@ -15,10 +15,11 @@ use crate::{
     sim_state::{Running, count, lock_name, record, sim},
 };
 
-/// Delays between two reads, in milliseconds at most.
+/// Maximum delays between two reads, in milliseconds.
 const READ_DELAYS: [u64; 3] = [300, 3_000, 15_000];
 
-/// Starts the observers of a daemon: a stream for most locks, and one that reads.
+/// Starts the observers of a daemon: one stream for most locks, and one
+/// observer that reads.
 pub fn start(daemon: &Running, mut rng: Rng) {
     let sim = sim();
     let observer = Observer::new(daemon);
@@ -57,8 +58,8 @@ impl Observer {
 
     async fn read_often(mut self, locks: u32, mut rng: Rng) {
         loop {
-            let most = *rng.pick(&READ_DELAYS);
-            sleep(rng.length(0..most)).await;
+            let max = *rng.pick(&READ_DELAYS);
+            sleep(rng.length(0..max)).await;
             self.read(rng.within(0..u64::from(locks)) as u32).await;
         }
     }
@@ -72,11 +73,11 @@ impl Observer {
                 count("observers: reads");
                 observed(op, response.into_inner().state);
             }
-            Err(_) => count("observers: reads that failed"),
+            Err(_) => count("observers: failed reads"),
         }
     }
 
-    /// Follows an election, and opens another stream whenever one has ended.
+    /// Observes an election, and opens a new stream when one ends.
     async fn follow(mut self, lock: u32, mut rng: Rng) {
         loop {
             sleep(rng.length(0..3_000)).await;
@@ -88,7 +89,7 @@ impl Observer {
                 count("observers: streams");
                 let mut states = response.into_inner();
                 while let Ok(Some(response)) = states.message().await {
-                    count("observers: states of streams");
+                    count("observers: streamed states");
                     observed(op, response.state);
                 }
             }
@@ -96,7 +97,7 @@ impl Observer {
     }
 }
 
-/// A stream that is open. It also ends with its daemon.
+/// Open stream. It also ends with its daemon.
 struct Open(u64);
 
 impl Drop for Open {

@@ -1,10 +1,10 @@
-//! Mutant 12: a repeated release frees the lock's current holder, because it
-//! names the holder's handle at the daemon's end of that holder's stream.
+//! Mutant 12: a repeated release frees the lock's current holder, because the
+//! daemon receives a release with the holder's handle on the holder's stream.
 
 use std::collections::{HashMap, HashSet};
 
 use leasehold_protocol::v1::{
-    self as pb, attach_request::Message as Asked, attach_response::Message as Said,
+    self as pb, attach_request::Message as Request, attach_response::Message as Response,
 };
 use prost::{Message as _, bytes::Bytes};
 
@@ -13,17 +13,18 @@ use crate::{
     sim_state::{lock_number, sim},
 };
 
-/// Number of a forged release until the daemon receives it. Clients number from 1.
+/// Placeholder for the number of a forged release. Client requests are numbered
+/// from 1.
 const FORGED: u64 = 0;
 
-/// Grants and releases of all daemons, by the number of the daemon.
+/// Grants and releases, by the number of the daemon.
 #[derive(Default)]
 pub struct Releases {
-    /// Locks by the client and the number of the acquire.
+    /// Locks, by client and number of the acquire.
     acquires: HashMap<(u32, u32, u64), u32>,
-    /// Locks by the handles of their grants.
+    /// Locks, by handle of the grant.
     handles: HashMap<(u32, Bytes), u32>,
-    /// Handles that were released.
+    /// Released handles.
     released: HashSet<(u32, Bytes)>,
     /// Handle and stream of the last grant, by lock.
     holders: HashMap<(u32, u32), (Bytes, Pipe)>,
@@ -39,17 +40,17 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Begins with the stream; `up` carries the client's messages.
+    /// Creates the peer of a new stream; `up` carries the client's messages.
     #[must_use]
     pub const fn new(client: u32, daemon: u32, up: Pipe) -> Self {
         Self { client, daemon, up, last_request: 0 }
     }
 
-    /// Notes a message from the client. If it repeats a release, sends a release to
-    /// the stream of the lock's holder.
-    pub fn receives(&mut self, message: &mut pb::AttachRequest) {
+    /// Records a message from the client. If it repeats a release, sends a
+    /// release to the stream of the lock's holder.
+    pub fn on_request(&mut self, message: &mut pb::AttachRequest) {
         match &mut message.message {
-            Some(Asked::Acquire(acquire)) => {
+            Some(Request::Acquire(acquire)) => {
                 self.last_request = acquire.request;
                 let lock = acquire.lock.as_ref().and_then(|lock| lock_number(&lock.name));
                 if let Some(lock) = lock {
@@ -57,12 +58,12 @@ impl Peer {
                     sim().releases.borrow_mut().acquires.insert(key, lock);
                 }
             }
-            Some(Asked::Proclaim(proclaim)) => self.last_request = proclaim.request,
-            Some(Asked::Release(release)) if release.request == FORGED => {
+            Some(Request::Proclaim(proclaim)) => self.last_request = proclaim.request,
+            Some(Request::Release(release)) if release.request == FORGED => {
                 self.last_request += 1;
                 release.request = self.last_request;
             }
-            Some(Asked::Release(release)) => {
+            Some(Request::Release(release)) => {
                 self.last_request = release.request;
                 self.released(release.handle.clone());
             }
@@ -82,14 +83,14 @@ impl Peer {
         };
         if let Some((current, up)) = holder.filter(|(current, _)| *current != handle) {
             let release = pb::Release { request: FORGED, handle: current };
-            let message = pb::AttachRequest { message: Some(Asked::Release(release)) };
+            let message = pb::AttachRequest { message: Some(Request::Release(release)) };
             up.push(Some(Ok(message.encode_to_vec())));
         }
     }
 
-    /// Notes a message to the client.
-    pub fn sends(&mut self, message: &pb::AttachResponse) {
-        if let Some(Said::Granted(granted)) = &message.message {
+    /// Records a message to the client.
+    pub fn on_response(&mut self, message: &pb::AttachResponse) {
+        if let Some(Response::Granted(granted)) = &message.message {
             let sim = sim();
             let mut releases = sim.releases.borrow_mut();
             let key = (self.daemon, self.client, granted.request);

@@ -1,28 +1,28 @@
-//! Randomness that repeats itself: everything that a simulation decides comes
-//! from its seed.
+//! Deterministic random numbers: every decision of a simulation is drawn from
+//! its seed.
 
 use std::{ops::Range, time::Duration};
 
 use crate::world::{MILLISECOND, Nanos};
 
-/// A generator of numbers (splitmix64): small, and the same everywhere.
+/// Random number generator (splitmix64), independent of the platform.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The same numbers for the same seed.
+    /// Creates the generator of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// Another generator, which goes its own way.
+    /// Returns an independent generator.
     #[must_use]
     pub fn split(&mut self) -> Self {
         Self(self.bits())
     }
 
-    /// Any number.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,33 +31,33 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number of a range that is not empty.
+    /// Returns a number from a non-empty range.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.bits() % (range.end - range.start).max(1)
     }
 
-    /// An index below `count`.
+    /// Returns an index below `count`.
     pub fn index(&mut self, count: usize) -> usize {
         self.within(0..count as u64) as usize
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true with this probability, in permille.
     pub fn permille(&mut self, share: u64) -> bool {
         self.within(0..1000) < share
     }
 
-    /// One of them.
+    /// Returns one of the choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.index(choices.len())]
     }
 
-    /// A length in milliseconds, with some nanoseconds so that few things happen
-    /// at the very same time.
+    /// Returns a length from a range in milliseconds, with a random number of
+    /// nanoseconds so that few events coincide.
     pub fn millis(&mut self, range: Range<u64>) -> Nanos {
         self.within(range.start * MILLISECOND..range.end * MILLISECOND)
     }
 
-    /// The same as a duration.
+    /// Same as [`Self::millis`], as a [`Duration`].
     pub fn length(&mut self, range: Range<u64>) -> Duration {
         Duration::from_nanos(self.millis(range))
     }

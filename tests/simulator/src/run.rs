@@ -1,9 +1,9 @@
-//! One seed, from its beginning to its end.
+//! Run of one seed, from start to end.
 
 use std::collections::BTreeMap;
 
 use leasehold_checker::{History, Violation, check};
-use leasehold_simulated_storage::storage::Kept;
+use leasehold_simulated_storage::storage::Contents;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -16,43 +16,43 @@ use crate::{
     world::{BEGINNING, Nanos, World},
 };
 
-/// What came of a seed.
+/// Result of a seed.
 pub struct Run {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// How long it lasted, in true time.
+    /// Length of the run, in true time.
     pub length: Nanos,
-    /// How often a task was run.
+    /// Number of task polls.
     pub polls: u64,
-    /// What happened.
+    /// Recorded history.
     pub history: History,
-    /// What was found wrong.
+    /// Violations of the history.
     pub violations: Vec<Violation>,
-    /// How often what was counted.
+    /// Counters by name.
     pub counts: BTreeMap<&'static str, u64>,
-    /// Which states locks were in, one bit each.
+    /// States of locks that occurred, one bit each.
     pub states: u32,
-    /// The same for the same course of events.
+    /// Hash of the trace; equal for equal runs.
     pub hash: u64,
 }
 
-/// Runs a seed, with a safety rule broken if there is a mutant.
+/// Runs a seed, with a mutant if there is one.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Broken>) -> Run {
     traced(seed, mutant, false)
 }
 
-/// The same, and prints each step if that is wanted.
+/// Same as [`run`]; prints each step if `trace` is set.
 ///
 /// # Panics
-/// If there is no runtime to be had.
+/// If the runtime can't be created.
 #[must_use]
-#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+#[allow(clippy::expect_used, reason = "a bug in the simulation")]
 pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
-    // Nothing runs in it: but the library asks for one.
+    // The client library requires a runtime; no task runs in it.
     let runtime: Runtime = Builder::new_current_thread().build().expect("a runtime");
     let _entered = runtime.enter();
-    sdk::capture();
+    sdk::install();
     broken::set(mutant);
     let mut rng = Rng::new(seed);
     let plan = if embedded::is_embedded(seed) {
@@ -77,10 +77,10 @@ pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
     for _ in 0..plan.clients {
         client::start(rng.index(plan.places));
     }
-    world.run_until(plan.end, |machine| sim.look_at(machine));
+    world.run_until(plan.end, |machine| sim.inspect_machine(machine));
     let polls = world.polls();
     sim.mix(&world.rng());
-    // Tasks end before what they refer to.
+    // Drop the tasks before the objects that they refer to.
     world.end();
     let outcome = sim.leave();
     drop(inside);
@@ -98,15 +98,15 @@ pub fn traced(seed: u64, mutant: Option<Broken>, trace: bool) -> Run {
     }
 }
 
-/// A blob that was used long ago.
+/// Adds a blob with an old record.
 fn old_blob(sim: &SimState, lock: u32, rng: &mut Rng) {
     let age = *rng.pick(&[60, 3_000, 4_000, 100_000]);
     let used = BEGINNING - age;
     sim.storage.borrow_mut().put(&blob_path(lock), old_record(used), used);
 }
 
-/// What a daemon stored at this time, in seconds since 1970.
-pub(crate) fn old_record(used: u64) -> Kept {
+/// Returns the record that a daemon stored at this time, in seconds since 1970.
+pub(crate) fn old_record(used: u64) -> Contents {
     let metadata = [
         ("token".to_owned(), (used << 20).to_string()),
         ("nonce".to_owned(), "1".to_owned()),

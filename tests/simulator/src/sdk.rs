@@ -1,4 +1,4 @@
-//! The storage SDK's own tasks and waits, in the simulated world.
+//! Tasks and timers of the storage SDK, in the simulation.
 
 use std::{
     error::Error,
@@ -14,20 +14,20 @@ use azure_core::{
 use leasehold_runtime as task;
 use tokio::sync::oneshot;
 
-/// Sees to it that the SDK runs nothing outside of the world.
-pub fn capture() {
-    // Another thread may have done it already.
-    _ = set_async_runtime(Arc::new(InWorld));
+/// Makes the SDK run all its tasks and timers in the simulation.
+pub fn install() {
+    // Another thread may have set it already.
+    _ = set_async_runtime(Arc::new(SimRuntime));
 }
 
-struct InWorld;
+struct SimRuntime;
 
-impl AsyncRuntime for InWorld {
+impl AsyncRuntime for SimRuntime {
     fn spawn(&self, work: TaskFuture) -> SpawnedTask {
         let (done, ended) = oneshot::channel();
         task::spawn(async move {
             work.await;
-            // Nobody may be waiting for it.
+            // The receiver may have been dropped.
             _ = done.send(());
         });
         Box::pin(Spawned(ended))
@@ -42,8 +42,7 @@ impl AsyncRuntime for InWorld {
     }
 }
 
-/// A task of the SDK. It can't be ended from outside: none of those that are
-/// used here takes long.
+/// Task of the SDK. It can't be aborted; the tasks used here are short.
 struct Spawned(oneshot::Receiver<()>);
 
 impl Future for Spawned {

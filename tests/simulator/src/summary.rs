@@ -1,4 +1,4 @@
-//! What came of many seeds.
+//! Summary of many seeds.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -41,7 +41,7 @@ impl Summary {
         }
     }
 
-    /// How many seeds had any.
+    /// Returns the number of seeds with a violation.
     pub(crate) const fn violations(&self) -> u64 {
         self.broken
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Summary {
         let hours = self.nanos as f64 / 3.6e12;
         writeln!(f, "seeds            {}", self.seeds)?;
         writeln!(f, "simulated hours  {hours:.1}")?;
-        writeln!(f, "turns of tasks   {}", self.polls)?;
+        writeln!(f, "task polls       {}", self.polls)?;
         writeln!(f, "entries checked  {}", self.entries)?;
         writeln!(f, "grants           {}", self.grants)?;
         for (what, count) in &self.counts {

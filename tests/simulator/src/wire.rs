@@ -1,4 +1,4 @@
-//! The way from a daemon to the storage account, and what can happen on it.
+//! Link from a daemon to the storage account, and its faults.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use azure_core::{
 };
 use leasehold_simulated_storage::{
     http,
-    storage::{Act, Answer, Call},
+    storage::{Answer, Call, Operation},
 };
 use tokio::sync::oneshot;
 
@@ -19,68 +19,69 @@ use crate::{
     world::{MILLISECOND, Nanos, SECOND},
 };
 
-/// How the way from a place to the storage is. Several faults may have to do with
-/// it at the same time: each ends only itself.
+/// State of the link from a place to the storage. Several faults may affect it
+/// at once; each ends separately.
 #[derive(Clone, Debug, Default)]
 pub struct StorageLink {
-    /// How many faults there are that requests get lost by.
+    /// Number of faults that lose requests.
     pub cut_out: u32,
-    /// The same of answers.
+    /// Number of faults that lose answers.
     pub cut_back: u32,
-    /// The same by which connections are refused.
+    /// Number of faults that refuse connections.
     pub refused: u32,
-    /// What goes wrong, and in how many of a thousand calls, by the number of the
-    /// fault. The latest counts.
-    pub storms: Vec<(usize, u64, Vec<Trouble>)>,
+    /// Numbers of faults, with the permille of calls that they affect and how.
+    /// The latest fault applies.
+    pub storms: Vec<(usize, u64, Vec<CallFault>)>,
 }
 
-/// What can happen to a call.
+/// Fault of a single call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// The connection is refused: nothing was done.
+pub enum CallFault {
+    /// The connection is refused; the call is not applied.
     Refused,
-    /// The service fails before it does anything.
+    /// The service fails with this status; the call is not applied.
     FailsBefore(u16),
-    /// The service fails after it has done it.
+    /// The service fails with this status after it applied the call.
     FailsAfter(u16),
     /// The request is lost.
     RequestLost,
-    /// It is done, and the answer is lost.
+    /// The call is applied, and the answer is lost.
     AnswerLost,
-    /// The connection breaks after the request was sent; perhaps it is done.
+    /// The connection breaks after the request was sent; the call may be
+    /// applied.
     Reset,
-    /// It is done late, or its answer comes late: perhaps long after whoever asked
-    /// has given up.
+    /// The call or its answer is delayed, possibly until long after the caller
+    /// timed out.
     Late,
-    /// It is done twice, the second time later.
+    /// The call is applied twice, the second time later.
     Twice,
-    /// It takes long, but not too long.
+    /// The call is slow, but does not time out.
     Slow,
-    /// It is lost, and something in between answers as if it were another call:
-    /// one that spoke of another lease.
+    /// The request is lost, and an intermediary answers as if it were another
+    /// call, with another lease ID.
     Crossed,
 }
 
-/// All that can happen to a call.
-pub const TROUBLES: [Trouble; 15] = [
-    Trouble::Refused,
-    Trouble::FailsBefore(500),
-    Trouble::FailsBefore(503),
-    Trouble::FailsBefore(401),
-    Trouble::FailsBefore(403),
-    Trouble::FailsBefore(429),
-    Trouble::FailsAfter(500),
-    Trouble::FailsAfter(503),
-    Trouble::RequestLost,
-    Trouble::AnswerLost,
-    Trouble::Reset,
-    Trouble::Late,
-    Trouble::Twice,
-    Trouble::Slow,
-    Trouble::Crossed,
+/// All faults of a call.
+pub const CALL_FAULTS: [CallFault; 15] = [
+    CallFault::Refused,
+    CallFault::FailsBefore(500),
+    CallFault::FailsBefore(503),
+    CallFault::FailsBefore(401),
+    CallFault::FailsBefore(403),
+    CallFault::FailsBefore(429),
+    CallFault::FailsAfter(500),
+    CallFault::FailsAfter(503),
+    CallFault::RequestLost,
+    CallFault::AnswerLost,
+    CallFault::Reset,
+    CallFault::Late,
+    CallFault::Twice,
+    CallFault::Slow,
+    CallFault::Crossed,
 ];
 
-impl Trouble {
+impl CallFault {
     const fn name(self) -> &'static str {
         match self {
             Self::Refused => "storage: connection refused",
@@ -102,66 +103,66 @@ impl Trouble {
     }
 }
 
-/// When a daemon crashes.
+/// Stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Before the request reaches the storage.
     Sent,
-    /// After it was done, before the answer is there.
+    /// After the call was applied, before the answer arrives.
     Applied,
-    /// With the answer.
+    /// When the answer arrives.
     Answered,
 }
 
-/// A crash that waits for its moment.
+/// Crash of a daemon that is due in a certain call.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCrash {
-    /// The number of the fault.
+    /// Number of the fault.
     pub index: usize,
-    /// Which daemon.
+    /// Place of the daemon.
     pub place: usize,
-    /// In which call.
+    /// Kind of the call.
     pub kind: Kind,
-    /// When.
+    /// Stage of the call.
     pub stage: Stage,
-    /// For how long it stays down.
+    /// Time until the daemon is started again.
     pub down: Nanos,
 }
 
-/// Which call.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A lease.
+    /// Acquisition of a lease.
     Acquire,
-    /// A renewal.
+    /// Renewal of a lease.
     Renew,
-    /// A release.
+    /// Release of a lease.
     Release,
-    /// A record.
+    /// Write of a record.
     Write,
-    /// A new blob.
+    /// Creation of a blob.
     Create,
-    /// An idle blob's end.
+    /// Deletion of an idle blob.
     Delete,
-    /// Anything else.
+    /// Any other call.
     Other,
 }
 
 impl Kind {
     fn of(call: &Call) -> Self {
-        match call.act {
-            Act::Acquire { .. } => Self::Acquire,
-            Act::Renew { .. } => Self::Renew,
-            Act::Release { .. } => Self::Release,
-            Act::Upload { .. } if call.if_absent => Self::Create,
-            Act::SetMetadata { .. } | Act::Upload { .. } => Self::Write,
-            Act::Delete => Self::Delete,
+        match call.operation {
+            Operation::Acquire { .. } => Self::Acquire,
+            Operation::Renew { .. } => Self::Renew,
+            Operation::Release { .. } => Self::Release,
+            Operation::Upload { .. } if call.if_absent => Self::Create,
+            Operation::SetMetadata { .. } | Operation::Upload { .. } => Self::Write,
+            Operation::Delete => Self::Delete,
             _ => Self::Other,
         }
     }
 }
 
-/// The transport of a daemon's storage client.
+/// Returns the transport of a daemon's storage client.
 #[must_use]
 pub fn transport(place: usize, number: u32) -> Transport {
     broken_transport::wrap(Arc::new(Wire { place, number }))
@@ -178,14 +179,14 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// Why there is no answer.
+/// Failure without an answer.
 #[derive(Clone, Copy, Debug)]
-enum Broken {
+enum Failure {
     Refused,
     Reset,
 }
 
-type Reply = oneshot::Sender<Result<Answer, Broken>>;
+type Reply = oneshot::Sender<Result<Answer, Failure>>;
 
 #[async_trait::async_trait]
 impl HttpClient for Wire {
@@ -217,8 +218,8 @@ impl HttpClient for Wire {
         };
         match answer.await {
             Ok(Ok(answer)) => Ok(respond(&answer)),
-            Ok(Err(Broken::Refused)) => Err(Error::with_message(ErrorKind::Connection, "refused")),
-            Ok(Err(Broken::Reset)) => Err(Error::with_message(ErrorKind::Io, "reset")),
+            Ok(Err(Failure::Refused)) => Err(Error::with_message(ErrorKind::Connection, "refused")),
+            Ok(Err(Failure::Reset)) => Err(Error::with_message(ErrorKind::Io, "reset")),
             Err(_) => std::future::pending().await,
         }
     }
@@ -234,31 +235,31 @@ fn respond(answer: &Answer) -> AsyncRawResponse {
     AsyncRawResponse::from_bytes(StatusCode::from(response.status), headers, body)
 }
 
-/// Sends a call to the storage, through what is wrong with the link.
-fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answer, Broken>> {
+/// Sends a call to the storage, with the faults of the link.
+fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answer, Failure>> {
     let (reply, answer) = oneshot::channel();
     let sim = sim();
     let storage_link = sim.places.borrow()[place].storage_link.clone();
-    spring(&sim, place, number, &call, Stage::Sent);
-    let snatched = snatch(&sim, &call);
+    crash_if_due(&sim, place, number, &call, Stage::Sent);
+    let snatched = break_if_due(&sim, &call);
     let mut rng = sim.rng.borrow_mut();
-    let trouble = storage_link.storms.last().and_then(|(_, share, kinds)| {
+    let fault = storage_link.storms.last().and_then(|(_, share, kinds)| {
         (rng.permille(*share) && !kinds.is_empty()).then(|| *rng.pick(kinds))
     });
-    let trouble = match trouble {
-        _ if snatched => Some(Trouble::RequestLost),
-        _ if storage_link.refused > 0 => Some(Trouble::Refused),
-        _ if storage_link.cut_out > 0 => Some(Trouble::RequestLost),
-        _ if storage_link.cut_back > 0 => Some(Trouble::AnswerLost),
-        trouble => trouble,
+    let fault = match fault {
+        _ if snatched => Some(CallFault::RequestLost),
+        _ if storage_link.refused > 0 => Some(CallFault::Refused),
+        _ if storage_link.cut_out > 0 => Some(CallFault::RequestLost),
+        _ if storage_link.cut_back > 0 => Some(CallFault::AnswerLost),
+        fault => fault,
     };
     let out = rng.millis(1..15);
     let back = rng.millis(1..15);
-    let trip = Trip { place, number, call };
-    if let Some(trouble) = trouble {
-        count(trouble.name());
+    let trip = CallInFlight { place, number, call };
+    if let Some(fault) = fault {
+        count(fault.name());
         drop(rng);
-        trip.troubled(trouble, out, back, reply, &mut sim.rng.borrow_mut().split());
+        trip.deliver_with_fault(fault, out, back, reply, &mut sim.rng.borrow_mut().split());
         return answer;
     }
     drop(rng);
@@ -266,44 +267,45 @@ fn send(place: usize, number: u32, call: Call) -> oneshot::Receiver<Result<Answe
     answer
 }
 
-/// Takes the lease away under which a record is about to be written, if that is due.
-/// Early in a second, so that somebody else can write one within it.
-fn snatch(sim: &SimState, call: &Call) -> bool {
+/// Breaks the lease under which a record is about to be written, if that fault
+/// is pending. Only in the first half of a second, so that another daemon can
+/// write a record within it.
+fn break_if_due(sim: &SimState, call: &Call) -> bool {
     let is_record = Kind::of(call) == Kind::Write && call.lease.is_some();
     let Some(lock) = lock_of(&call.path).filter(|_| is_record) else { return false };
     if sim.world.now() % SECOND > SECOND / 2 {
         return false;
     }
-    let due = sim.snatch.take();
+    let due = sim.break_during_write.take();
     due.into_iter().for_each(|index| faults::break_lease(index, lock));
     due.is_some()
 }
 
-/// A call on its way.
+/// Call in flight.
 #[derive(Clone)]
-struct Trip {
+struct CallInFlight {
     place: usize,
     number: u32,
     call: Call,
 }
 
-impl Trip {
-    /// It reaches the storage after `out`, and its answer is back after that.
-    /// If there is to be an error, the answer is replaced by that.
+impl CallInFlight {
+    /// Applies the call after `out` and answers `back` later. If `instead` is
+    /// set, the answer is replaced by that error.
     fn deliver(self, out: Nanos, back: Nanos, reply: Option<Reply>, instead: Option<u16>) {
         let world = std::rc::Rc::clone(&sim().world);
         world.after(out, move || {
             let sim = sim();
             let mut answer = sim.apply(Some(self.number), &self.call);
             if reply.as_ref().is_none_or(Reply::is_closed) {
-                sim.unasked(&self.call, &answer);
+                sim.handle_unclaimed(&self.call, &answer);
             }
             if matches!(Kind::of(&self.call), Kind::Acquire | Kind::Renew) && answer.status < 300 {
-                let heard = &mut sim.places.borrow_mut()[self.place].heard;
-                heard.truncate(7);
-                heard.push_front(answer.clone());
+                let lease_answers = &mut sim.places.borrow_mut()[self.place].lease_answers;
+                lease_answers.truncate(7);
+                lease_answers.push_front(answer.clone());
             }
-            spring(&sim, self.place, self.number, &self.call, Stage::Applied);
+            crash_if_due(&sim, self.place, self.number, &self.call, Stage::Applied);
             let Some(reply) = reply else { return };
             if let Some(status) = instead {
                 answer = failure(status, &mut sim.rng.borrow_mut());
@@ -311,71 +313,78 @@ impl Trip {
             }
             sim.world.after(back, move || {
                 let sim = crate::sim_state::sim();
-                // Whoever gave up does not listen.
+                // The caller may have timed out.
                 if let Err(Ok(answer)) = reply.send(Ok(answer)) {
-                    sim.unasked(&self.call, &answer);
+                    sim.handle_unclaimed(&self.call, &answer);
                 }
-                spring(&sim, self.place, self.number, &self.call, Stage::Answered);
+                crash_if_due(&sim, self.place, self.number, &self.call, Stage::Answered);
             });
         });
     }
 
-    /// The last answer to another call of this kind that spoke of another lease.
+    /// Returns the last answer to a call of this kind with another lease ID.
     fn crossed(&self) -> Option<Answer> {
-        let (id, status) = match &self.call.act {
-            Act::Acquire { id, .. } => (id, 201),
-            Act::Renew { id } => (id, 200),
+        let (id, status) = match &self.call.operation {
+            Operation::Acquire { id, .. } => (id, 201),
+            Operation::Renew { id } => (id, 200),
             _ => return None,
         };
         let sim = sim();
         let places = sim.places.borrow();
-        let mut heard = places[self.place].heard.iter();
+        let mut lease_answers = places[self.place].lease_answers.iter();
         let other = |answer: &&Answer| answer.status == status && answer.lease.as_ref() != Some(id);
-        heard.find(other).cloned()
+        lease_answers.find(other).cloned()
     }
 
-    fn troubled(self, trouble: Trouble, out: Nanos, back: Nanos, reply: Reply, rng: &mut Rng) {
+    fn deliver_with_fault(
+        self,
+        fault: CallFault,
+        out: Nanos,
+        back: Nanos,
+        reply: Reply,
+        rng: &mut Rng,
+    ) {
         let world = std::rc::Rc::clone(&sim().world);
-        let break_after = |length: Nanos, reply: Reply, how: Broken| {
+        let break_after = |length: Nanos, reply: Reply, how: Failure| {
             world.after(length, move || _ = reply.send(Err(how)));
         };
-        match trouble {
-            Trouble::Refused => break_after(out, reply, Broken::Refused),
-            Trouble::FailsBefore(status) => {
+        match fault {
+            CallFault::Refused => break_after(out, reply, Failure::Refused),
+            CallFault::FailsBefore(status) => {
                 let mut failure = failure(status, rng);
                 failure.date = sim().date();
                 world.after(out + back, move || _ = reply.send(Ok(failure)));
             }
-            Trouble::FailsAfter(status) => self.deliver(out, back, Some(reply), Some(status)),
-            Trouble::RequestLost => hold(reply),
-            Trouble::AnswerLost => {
+            CallFault::FailsAfter(status) => self.deliver(out, back, Some(reply), Some(status)),
+            CallFault::RequestLost => never_answer(reply),
+            CallFault::AnswerLost => {
                 self.deliver(out, back, None, None);
-                hold(reply);
+                never_answer(reply);
             }
-            Trouble::Reset => {
+            CallFault::Reset => {
                 if rng.permille(500) {
                     self.deliver(out + rng.millis(0..4000), back, None, None);
                 }
-                break_after(out + rng.millis(0..2000), reply, Broken::Reset);
+                break_after(out + rng.millis(0..2000), reply, Failure::Reset);
             }
-            Trouble::Late => match rng.within(0..4) {
-                0 => self.deliver(out + long(rng), back, Some(reply), None),
-                1 => self.deliver(out, back + long(rng), Some(reply), None),
+            CallFault::Late => match rng.within(0..4) {
+                0 => self.deliver(out + long_delay(rng), back, Some(reply), None),
+                1 => self.deliver(out, back + long_delay(rng), Some(reply), None),
                 _ => {
-                    self.deliver(out + long(rng), back, None, None);
-                    hold(reply);
+                    self.deliver(out + long_delay(rng), back, None, None);
+                    never_answer(reply);
                 }
             },
-            Trouble::Twice => {
-                let again = long(rng);
+            CallFault::Twice => {
+                let again = long_delay(rng);
                 self.clone().deliver(out + again, back, None, None);
                 self.deliver(out, back, Some(reply), None);
             }
-            Trouble::Crossed => match self.crossed() {
+            CallFault::Crossed => match self.crossed() {
                 Some(answer) => world.after(out + back, move || _ = reply.send(Ok(answer))),
-                None => hold(reply),
+                None => never_answer(reply),
             },
-            Trouble::Slow => {
+            CallFault::Slow => {
                 let (out, back) = (out + rng.millis(0..2000), back + rng.millis(0..2000));
                 self.deliver(out, back, Some(reply), None);
             }
@@ -383,22 +392,22 @@ impl Trip {
     }
 }
 
-/// Keeps the way back open for ever: there is no answer, and no end either.
-fn hold(reply: Reply) {
+/// Never answers, and never closes the connection.
+fn never_answer(reply: Reply) {
     sim().world.at(Nanos::MAX - 1, move || drop(reply));
 }
 
-/// Around the times that matter to a lease: what a call may take, a third of its
-/// duration, its end less the margin, and its end.
-fn long(rng: &mut Rng) -> Nanos {
+/// Returns a delay close to a significant duration of a lease: the timeout of a
+/// call, a third of the lease duration, its end less the margin, and its end.
+fn long_delay(rng: &mut Rng) -> Nanos {
     let sim = sim();
     let plan = &sim.plan;
-    let lease = rng.pick(&[plan.lease, plan.lease, plan.longest_lease]).as_nanos() as Nanos;
+    let lease = rng.pick(&[plan.lease, plan.lease, plan.max_lease]).as_nanos() as Nanos;
     let margin = (lease / 20).max(SECOND);
-    let limit = (lease / 5).clamp(3 * SECOND, 10 * SECOND);
+    let timeout = (lease / 5).clamp(3 * SECOND, 10 * SECOND);
     let around = *rng.pick(&[
         SECOND,
-        limit,
+        timeout,
         lease / 3,
         lease / 2,
         lease - margin,
@@ -410,7 +419,7 @@ fn long(rng: &mut Rng) -> Nanos {
     around - 500 * MILLISECOND + rng.millis(0..1000)
 }
 
-/// A failure; perhaps with the wish to be left alone for a while.
+/// Returns a failure, sometimes with a `Retry-After` header.
 fn failure(status: u16, rng: &mut Rng) -> Answer {
     let busy = matches!(status, 429 | 503) && rng.permille(500);
     Answer {
@@ -434,7 +443,7 @@ fn failure(status: u16, rng: &mut Rng) -> Answer {
 }
 
 /// Crashes the daemon if its pending crash is due in this stage of this call.
-fn spring(sim: &SimState, place: usize, number: u32, call: &Call, stage: Stage) {
+fn crash_if_due(sim: &SimState, place: usize, number: u32, call: &Call, stage: Stage) {
     let pending_crash = *sim.pending_crash.borrow();
     if let Some(pending_crash) = pending_crash
         && (pending_crash.place, pending_crash.stage, pending_crash.kind)

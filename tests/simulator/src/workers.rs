@@ -15,7 +15,7 @@ use leasehold_simulator::{
     run::{Run, run as run_seed},
 };
 
-/// Which seeds, and for how long.
+/// Range of seeds and limits of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub(crate) from: u64,
@@ -24,14 +24,14 @@ pub(crate) struct Limit {
     pub(crate) threads: usize,
 }
 
-/// Runs seeds and hands over what came of them, in no particular order, until
-/// `take` says that it is enough.
-#[allow(clippy::disallowed_methods, reason = "how long it takes in real time")]
+/// Runs seeds and passes their results to `take`, in no particular order, until
+/// `take` returns false.
+#[allow(clippy::disallowed_methods, reason = "the run is limited in real time")]
 pub(crate) fn run(limit: &Limit, mutant: Option<Broken>, mut take: impl FnMut(Run) -> bool) {
     let begun = Instant::now();
     let (next, enough) = (AtomicU64::new(0), AtomicBool::new(false));
     let (results, runs) = mpsc::sync_channel(64);
-    let shows = std::io::stderr().is_terminal();
+    let shows_progress = std::io::stderr().is_terminal();
     thread::scope(|scope| {
         for _ in 0..limit.threads {
             let (results, next, enough) = (results.clone(), &next, &enough);
@@ -55,14 +55,14 @@ pub(crate) fn run(limit: &Limit, mutant: Option<Broken>, mut take: impl FnMut(Ru
             if !take(run) {
                 enough.store(true, Relaxed);
             }
-            if shows && done.is_multiple_of(100) {
+            if shows_progress && done.is_multiple_of(100) {
                 let rate = done as f64 / begun.elapsed().as_secs_f64();
                 eprint!("\r{done} seeds, {rate:.0} a second ");
                 _ = std::io::stderr().flush();
             }
         }
     });
-    if shows {
+    if shows_progress {
         eprintln!();
     }
 }

@@ -1,5 +1,5 @@
-//! A world in virtual time: machines with clocks of their own, and the tasks
-//! that run on them, one at a time, in an order that only the seed decides.
+//! World in virtual time: machines with their own clocks, and the tasks that
+//! run on them, one at a time, in an order determined by the seed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,32 +27,32 @@ use crate::{
     rng::Rng,
 };
 
-/// True time, in nanoseconds since the beginning.
+/// True time, in nanoseconds since the start.
 pub use leasehold_simulated_storage::{Nanos, SECOND};
 
-/// So many nanoseconds.
+/// One millisecond of simulated time.
 pub const MILLISECOND: Nanos = SECOND / 1_000;
 
-/// What the storage service's clock shows at the beginning: seconds since 1970.
+/// Start date of the storage service, in seconds since 1970.
 pub const BEGINNING: u64 = 1_900_000_000;
 
-/// More turns of tasks without time going on are a busy loop.
-const MOST_TURNS: u32 = 100_000;
+/// Maximum number of task polls at one instant. More indicate a busy loop.
+const MAX_POLLS: u32 = 100_000;
 
-/// A machine. One that was started again after a crash is another.
+/// Machine. A restart after a crash is a new machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Machine(pub usize);
 
 struct State {
     clocks: Clocks,
     alive: bool,
-    /// How many pauses are on.
+    /// Number of active pauses.
     pauses: u32,
-    /// What would run if it were not paused.
+    /// Tasks that are ready, but paused.
     parked: Vec<TaskId>,
-    /// When it was paused, went on, or had its clocks changed the last time.
-    stirred: Nanos,
-    /// When its wall clock was set the last time.
+    /// Time of the last pause, resume or clock change.
+    changed_at: Nanos,
+    /// Time at which its wall clock was last set.
     set: Option<Nanos>,
     rng: Rng,
 }
@@ -96,7 +96,7 @@ enum Due {
     Run(Box<dyn FnOnce()>),
 }
 
-/// The world.
+/// World of machines and tasks.
 pub struct World {
     now: Cell<Nanos>,
     current: Cell<Option<Machine>>,
@@ -104,13 +104,13 @@ pub struct World {
     tasks: RefCell<Slab<Slot>>,
     generations: Cell<u64>,
     ready: Ready,
-    /// Ordered by time, then by age.
+    /// Ordered by time, then by creation.
     timers: RefCell<BinaryHeap<Reverse<(Nanos, u64, usize)>>>,
     dues: RefCell<Slab<Due>>,
     timers_made: Cell<u64>,
     polls: Cell<u64>,
-    /// How often tasks had a turn at the present moment.
-    turns_at: Cell<(Nanos, u32)>,
+    /// Number of task polls at the current instant.
+    polls_at: Cell<(Nanos, u32)>,
     rng: RefCell<Rng>,
 }
 
@@ -118,20 +118,20 @@ thread_local! {
     static HERE: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
-/// The world of this thread.
+/// Returns the world of this thread.
 ///
 /// # Panics
 /// Outside of a simulation.
 #[must_use]
-#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+#[allow(clippy::expect_used, reason = "a bug in the simulation")]
 pub fn here() -> Rc<World> {
     HERE.with_borrow(|here| here.clone()).expect("inside of a simulation")
 }
 
-/// What this thread sees of its world; as the product asks for it.
-struct Window;
+/// View of the current machine that the product uses.
+struct MachineView;
 
-impl simulation::World for Window {
+impl simulation::World for MachineView {
     fn now(&self) -> Moment {
         let world = here();
         let now = world.on_clocks(|clocks, now| {
@@ -173,7 +173,7 @@ impl simulation::World for Window {
     }
 }
 
-/// Waits until a machine's timers show this.
+/// Waits until a machine's timer clock reaches `until`.
 struct Sleep {
     machine: Machine,
     until: Nanos,
@@ -185,12 +185,12 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let world = here();
-        let (shows, when) = {
+        let (reading, when) = {
             let machines = world.machines.borrow();
             let clocks = &machines[self.machine.0].clocks;
             (clocks.timers(world.now.get()), clocks.timers_reach(self.until))
         };
-        if shows >= self.until {
+        if reading >= self.until {
             return Poll::Ready(());
         }
         if self.armed != Some(when) && when != Nanos::MAX {
@@ -201,7 +201,7 @@ impl Future for Sleep {
     }
 }
 
-/// This thread is in a world until this is dropped.
+/// Guard of a thread that has entered a world; leaves it when dropped.
 pub struct Inside {
     _window: simulation::Inside,
 }
@@ -213,7 +213,7 @@ impl Drop for Inside {
 }
 
 impl World {
-    /// A world without anything in it, entered by this thread.
+    /// Creates an empty world and enters it on this thread.
     #[must_use]
     pub fn enter(rng: Rng) -> (Rc<Self>, Inside) {
         let world = Rc::new(Self {
@@ -227,85 +227,85 @@ impl World {
             dues: RefCell::default(),
             timers_made: Cell::new(0),
             polls: Cell::new(0),
-            turns_at: Cell::new((0, 0)),
+            polls_at: Cell::new((0, 0)),
             rng: RefCell::new(rng),
         });
         HERE.set(Some(Rc::clone(&world)));
-        (world, Inside { _window: simulation::enter(Rc::new(Window)) })
+        (world, Inside { _window: simulation::enter(Rc::new(MachineView)) })
     }
 
-    /// True time.
+    /// Returns the true time.
     pub fn now(&self) -> Nanos {
         self.now.get()
     }
 
-    /// A number that differs if anything was decided otherwise.
+    /// Returns a number that differs if any decision differed.
     pub fn rng(&self) -> u64 {
         self.rng.borrow_mut().bits()
     }
 
-    /// How often a task was run.
+    /// Returns the number of task polls.
     pub fn polls(&self) -> u64 {
         self.polls.get()
     }
 
-    /// A new machine.
+    /// Adds a machine.
     pub fn add_machine(&self, clocks: Clocks, rng: Rng) -> Machine {
         let mut machines = self.machines.borrow_mut();
-        let (parked, stirred) = (Vec::new(), self.now());
-        machines.push(State { clocks, alive: true, pauses: 0, parked, stirred, set: None, rng });
+        let (parked, changed_at) = (Vec::new(), self.now());
+        machines.push(State { clocks, alive: true, pauses: 0, parked, changed_at, set: None, rng });
         Machine(machines.len() - 1)
     }
 
-    /// Whether it has not crashed.
+    /// Returns whether the machine has not crashed.
     pub fn is_alive(&self, machine: Machine) -> bool {
         self.machines.borrow()[machine.0].alive
     }
 
-    /// Whether it stands still.
+    /// Returns whether the machine is paused.
     pub fn is_paused(&self, machine: Machine) -> bool {
         self.machines.borrow()[machine.0].pauses > 0
     }
 
-    /// Whether nothing has happened to it for this long: it was not paused, and its
-    /// clocks ran evenly.
+    /// Returns whether the machine was neither paused nor had its clocks
+    /// changed for this long.
     pub fn ran_evenly(&self, machine: Machine, length: Nanos) -> bool {
         let state = &self.machines.borrow()[machine.0];
-        state.pauses == 0 && state.stirred + length <= self.now()
+        state.pauses == 0 && state.changed_at + length <= self.now()
     }
 
-    /// Somebody sets its wall clock.
+    /// Steps the machine's wall clock.
     pub fn set_wall(&self, machine: Machine, by: i64) {
         self.machines.borrow_mut()[machine.0].set = Some(self.now());
         self.change_clocks(machine, |clocks, now| clocks.set_wall(by, now));
     }
 
-    /// Whether its wall clock was set no longer ago than this.
+    /// Returns whether its wall clock was set within the last `length`.
     pub fn was_set(&self, machine: Machine, length: Nanos) -> bool {
         let set = self.machines.borrow()[machine.0].set;
         set.is_some_and(|set| set + length > self.now())
     }
 
-    /// When a machine's clock, as the product reads it, shows this; never, if it
-    /// stands.
+    /// Returns when the clock that the product reads on a machine reaches this
+    /// moment; `Nanos::MAX` if it is stopped.
     #[must_use]
     pub fn reaches(&self, machine: Machine, moment: Moment) -> Nanos {
-        let shows = moment.since(Moment::from_boot(Duration::ZERO)).as_nanos() as Nanos;
+        let reading = moment.since(Moment::from_boot(Duration::ZERO)).as_nanos() as Nanos;
         let machines = self.machines.borrow();
         let clocks = &machines[machine.0].clocks;
         // Safety rule 5.
         if broken::is(Wrapped::ClockStopsInSuspend) {
-            clocks.timers_reach(shows)
+            clocks.timers_reach(reading)
         } else {
-            clocks.boot_reaches(shows)
+            clocks.boot_reaches(reading)
         }
     }
 
-    /// Changes the clocks of a machine. What sleeps there looks again.
+    /// Changes the clocks of a machine and wakes its tasks.
     pub fn change_clocks(&self, machine: Machine, change: impl FnOnce(&mut Clocks, Nanos)) {
         {
             let state = &mut self.machines.borrow_mut()[machine.0];
-            state.stirred = self.now();
+            state.changed_at = self.now();
             change(&mut state.clocks, self.now());
         }
         self.wake_all(machine);
@@ -317,15 +317,15 @@ impl World {
         }
     }
 
-    fn on_clocks<T>(&self, look: impl FnOnce(&Clocks, Nanos) -> T) -> T {
+    fn on_clocks<T>(&self, observe: impl FnOnce(&Clocks, Nanos) -> T) -> T {
         let machines = self.machines.borrow();
         match self.current.get() {
-            Some(machine) => look(&machines[machine.0].clocks, self.now()),
-            None => look(&Clocks::new(0, BEGINNING * SECOND, 0), self.now()),
+            Some(machine) => observe(&machines[machine.0].clocks, self.now()),
+            None => observe(&Clocks::new(0, BEGINNING * SECOND, 0), self.now()),
         }
     }
 
-    /// Does something as this machine, as if one of its tasks did.
+    /// Runs `act` as this machine, as if in one of its tasks.
     pub fn as_machine<T>(&self, machine: Machine, act: impl FnOnce() -> T) -> T {
         let before = self.current.replace(Some(machine));
         let result = act();
@@ -349,17 +349,17 @@ impl World {
         tasks.insert(Slot { generation, machine, task: Some(task), waker });
     }
 
-    /// Does something at this time.
+    /// Schedules `act` at this time.
     pub fn at(&self, when: Nanos, act: impl FnOnce() + 'static) {
         self.arm(when, Due::Run(Box::new(act)));
     }
 
-    /// Does something after this long.
+    /// Schedules `act` after this time.
     pub fn after(&self, length: Nanos, act: impl FnOnce() + 'static) {
         self.at(self.now().saturating_add(length), act);
     }
 
-    /// Wakes a task at this time.
+    /// Schedules a wakeup at this time.
     pub fn wake_at(&self, when: Nanos, waker: Waker) {
         self.arm(when, Due::Wake(waker));
     }
@@ -371,32 +371,32 @@ impl World {
         self.timers.borrow_mut().push(Reverse((when.max(self.now()), made, key)));
     }
 
-    /// It stops where it is. Its clocks go on, or not.
+    /// Pauses a machine; `how` says what happens to its clocks.
     pub fn pause(&self, machine: Machine, how: Option<Stop>) {
         let now = self.now();
         let mut machines = self.machines.borrow_mut();
         let state = &mut machines[machine.0];
         state.pauses += 1;
-        state.stirred = now;
+        state.changed_at = now;
         if let Some(how) = how {
             state.clocks.stop(how, now);
         }
     }
 
-    /// It goes on after a pause.
-    pub fn go_on(&self, machine: Machine, how: Option<Stop>) {
+    /// Ends a pause of a machine.
+    pub fn resume(&self, machine: Machine, how: Option<Stop>) {
         let now = self.now();
         let mut parked = {
             let mut machines = self.machines.borrow_mut();
             let state = &mut machines[machine.0];
             state.pauses = state.pauses.saturating_sub(1);
-            state.stirred = now;
+            state.changed_at = now;
             if let Some(how) = how {
-                state.clocks.go_on(how, now);
+                state.clocks.resume(how, now);
             }
             if state.pauses == 0 { std::mem::take(&mut state.parked) } else { Vec::new() }
         };
-        // What was kept waiting runs in any order.
+        // Parked tasks run in random order.
         let mut rng = self.rng.borrow_mut();
         for last in (1..parked.len()).rev() {
             parked.swap(last, rng.index(last + 1));
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// Its process is gone, without a word.
+    /// Crashes a machine: its tasks are dropped.
     pub fn crash(&self, machine: Machine) {
         self.machines.borrow_mut()[machine.0].alive = false;
         self.drop_tasks(|slot| slot.machine == machine);
@@ -425,18 +425,18 @@ impl World {
                 gone.push((slot.machine, slot.task));
             }
         }
-        // What they do when they are dropped is done on their machine.
+        // Destructors run on the task's machine.
         for (machine, task) in gone {
             self.as_machine(machine, || drop(task));
         }
     }
 
-    /// Runs until this time; after each turn of a machine `look` is called.
-    pub fn run_until(&self, end: Nanos, mut look: impl FnMut(Machine)) {
+    /// Runs until this time. Calls `observe` after each task poll.
+    pub fn run_until(&self, end: Nanos, mut observe: impl FnMut(Machine)) {
         loop {
             while let Some(id) = self.next_ready() {
                 if let Some(machine) = self.poll(id) {
-                    look(machine);
+                    observe(machine);
                 }
             }
             let next = self.timers.borrow().peek().map(|Reverse((when, ..))| *when);
@@ -454,8 +454,8 @@ impl World {
         self.now.set(end.max(self.now()));
     }
 
-    /// One of those that are ready: the first as a rule, but no order can be
-    /// relied on.
+    /// Returns a ready task: usually the first, sometimes a random one, because
+    /// no order is guaranteed.
     fn next_ready(&self) -> Option<TaskId> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if ready.len() > 1 {
@@ -469,13 +469,13 @@ impl World {
     }
 
     /// # Panics
-    /// If nothing but turns of tasks happens: somebody is busy doing nothing.
-    fn count_turn(&self) {
+    /// If tasks are polled without time advancing: a busy loop.
+    fn count_poll(&self) {
         self.polls.set(self.polls.get() + 1);
-        let (at, turns) = self.turns_at.get();
-        let turns = if at == self.now() { turns + 1 } else { 0 };
-        assert!(turns < MOST_TURNS, "{turns} turns at {} ns: a busy loop", self.now());
-        self.turns_at.set((self.now(), turns));
+        let (at, polls) = self.polls_at.get();
+        let polls = if at == self.now() { polls + 1 } else { 0 };
+        assert!(polls < MAX_POLLS, "{polls} polls at {} ns: a busy loop", self.now());
+        self.polls_at.set((self.now(), polls));
     }
 
     fn poll(&self, id: TaskId) -> Option<Machine> {
@@ -491,7 +491,7 @@ impl World {
             slot.waker.queued.store(false, Ordering::Relaxed);
             (machine, slot.task.take()?, Arc::clone(&slot.waker))
         };
-        self.count_turn();
+        self.count_poll();
         let waker = Waker::from(waker);
         let done = self.as_machine(machine, || {
             task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
@@ -505,7 +505,7 @@ impl World {
                 drop(tasks);
                 self.as_machine(machine, || drop(task));
             }
-            // The machine crashed meanwhile.
+            // The machine has crashed during the poll.
             None => {
                 drop(tasks);
                 self.as_machine(machine, || drop(task));
@@ -514,7 +514,7 @@ impl World {
         Some(machine)
     }
 
-    /// Everything stops, for good.
+    /// Ends the world: all machines stop.
     pub fn end(&self) {
         for machine in self.machines.borrow_mut().iter_mut() {
             machine.alive = false;

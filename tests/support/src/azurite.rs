@@ -1,4 +1,4 @@
-//! The storage emulator, as a process that dies with the test.
+//! Azurite, the storage emulator, as a process that ends with the test.
 
 use std::{
     fs::{self, File},
@@ -9,9 +9,9 @@ use std::{
     time::SystemTime,
 };
 
-/// The one account that it has.
+/// Azurite's only account.
 pub const ACCOUNT: &str = "devstoreaccount1";
-/// The key of that account. It is in Azurite's documentation: no secret.
+/// Key of the account. Azurite's documentation publishes it; it is no secret.
 pub const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
@@ -20,29 +20,29 @@ const DIRECTORY: &str = env!("CARGO_MANIFEST_DIR");
 const REMEDY: &str = "install Node.js 20 or newer with npm (https://nodejs.org): \
                       the tests run against Azurite, Microsoft's storage emulator";
 
-/// A running Azurite, in memory, on free ports of 127.0.0.1: its blob service,
-/// and the others from when they are first asked for.
+/// A running Azurite, in memory, on free ports of 127.0.0.1. The table and
+/// queue services start on first use.
 pub struct Azurite {
     child: Child,
-    talk: Mutex<Talk>,
+    console: Mutex<Console>,
     port: u16,
     tables: OnceLock<u16>,
     queues: OnceLock<u16>,
 }
 
-/// It is told something by a line, and answers by another.
-struct Talk {
+/// Commands to the emulator and its replies, one line each.
+struct Console {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Talk {
-    fn tell(&mut self, what: &str) -> String {
-        writeln!(self.input, "{what}").unwrap();
-        self.hear()
+impl Console {
+    fn run(&mut self, command: &str) -> String {
+        writeln!(self.input, "{command}").unwrap();
+        self.read_line()
     }
 
-    fn hear(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -50,81 +50,82 @@ impl Talk {
 }
 
 impl Azurite {
-    /// The one that the tests of a binary share. Let each use a container of
-    /// its own.
+    /// Instance that the tests of a binary share. Each test uses its own
+    /// container.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// One of its own, for a test that stops it.
+    /// A separate instance, for a test that stops it.
     pub fn start() -> Self {
         install();
         let mut command = Command::new("node");
         command.arg(format!("{DIRECTORY}/azurite.js"));
         command.args(["--silent", "--disableTelemetry", "--inMemoryPersistence"]);
         command.args(["--blobHost", "127.0.0.1", "--blobPort", "0"]);
-        // It would want a database.
+        // With this variable set, Azurite connects to a database.
         command.env_remove("AZURITE_DB").current_dir(std::env::temp_dir());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = begin(&mut command);
+        let mut child = spawn(&mut command);
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut talk = Talk { input: child.stdin.take().unwrap(), output };
-        let port = talk.hear().parse().expect("it says where it listens");
+        let mut console = Console { input: child.stdin.take().unwrap(), output };
+        let port = console.read_line().parse().expect("a port number");
         let (tables, queues) = (OnceLock::new(), OnceLock::new());
-        Self { child, talk: Mutex::new(talk), port, tables, queues }
+        Self { child, console: Mutex::new(console), port, tables, queues }
     }
 
-    /// The port of the table service.
+    /// Port of the table service.
     pub fn table_port(&self) -> u16 {
-        *self.tables.get_or_init(|| self.tell("table").parse().expect("it says where it listens"))
+        *self.tables.get_or_init(|| self.run("table").parse().expect("a port number"))
     }
 
-    /// The port of the queue service.
+    /// Port of the queue service.
     pub fn queue_port(&self) -> u16 {
-        *self.queues.get_or_init(|| self.tell("queue").parse().expect("it says where it listens"))
+        *self.queues.get_or_init(|| self.run("queue").parse().expect("a port number"))
     }
 
-    /// Another table service, by https and with tokens. None of them is checked
-    /// for who gave it. It stores nothing that the other knows.
-    pub fn tables_with_tokens(&self, certificate: &Path, key: &Path) -> u16 {
-        let told = self.tell(&format!("table {} {}", certificate.display(), key.display()));
-        told.parse().expect("it says where it listens")
+    /// Starts a second table service, over HTTPS and with access tokens, and
+    /// returns its port. It does not verify their signatures. It shares no data
+    /// with the first table service.
+    pub fn start_https_tables(&self, certificate: &Path, key: &Path) -> u16 {
+        let reply = self.run(&format!("table {} {}", certificate.display(), key.display()));
+        reply.parse().expect("a port number")
     }
 
-    /// The account, for its tables, through a port: the service's own, or that
-    /// of a proxy.
-    pub fn tables_via(port: u16) -> String {
+    /// Connection string for tables through a port: that of the service or of a
+    /// proxy.
+    pub fn table_connection_string(port: u16) -> String {
         let url = blob_url(port);
         format!("AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={url};")
     }
 
-    /// The account, for its queues, through a port.
-    pub fn queues_via(port: u16) -> String {
+    /// Connection string for queues through a port.
+    pub fn queue_connection_string(port: u16) -> String {
         let url = blob_url(port);
         format!("AccountName={ACCOUNT};AccountKey={KEY};QueueEndpoint={url};")
     }
 
-    /// Ends all connections and refuses others from now on. What is stored
-    /// stays, and leases run out meanwhile.
+    /// Closes all connections and refuses new ones. Data is kept, and leases
+    /// continue to expire.
     pub fn stop(&mut self) {
-        assert_eq!(self.tell("stop"), "stopped");
+        assert_eq!(self.run("stop"), "stopped");
     }
 
-    /// Ends what [`Self::stop`] began, on the same port.
+    /// Accepts connections again after [`Self::stop`], on the same port.
     pub fn restart(&mut self) {
-        assert_eq!(self.tell("start"), "started");
+        assert_eq!(self.run("start"), "started");
     }
 
-    fn tell(&self, what: &str) -> String {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner).tell(what)
+    fn run(&self, command: &str) -> String {
+        self.console.lock().unwrap_or_else(PoisonError::into_inner).run(command)
     }
 
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The account's address for blobs.
+    /// URL of the account's blob endpoint.
     pub fn blob_url(&self) -> String {
         blob_url(self.port)
     }
@@ -133,7 +134,7 @@ impl Azurite {
         self.connection_string_via(self.port)
     }
 
-    /// The same through another port, where a proxy listens.
+    /// Connection string through another port, that of a proxy.
     pub fn connection_string_via(&self, port: u16) -> String {
         let url = blob_url(port);
         format!(
@@ -142,49 +143,48 @@ impl Azurite {
     }
 }
 
-/// The account's address for blobs through a port.
+/// URL of the account through a port.
 pub fn blob_url(port: u16) -> String {
     format!("http://127.0.0.1:{port}/{ACCOUNT}")
 }
 
 impl Drop for Azurite {
     fn drop(&mut self) {
-        // Nothing that it holds outlives it anyway.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-/// Sees to it that the packages of the lock file are there.
+/// Installs the packages of the lock file unless they are up to date.
 fn install() {
     let wanted = Path::new(DIRECTORY).join("package-lock.json");
-    // Others may want to install at the same time, in this process or another.
-    let one_at_a_time = File::open(&wanted).unwrap();
-    one_at_a_time.lock().unwrap();
-    // npm writes this one last.
+    // Another test or process may install at the same time.
+    let install_lock = File::open(&wanted).unwrap();
+    install_lock.lock().unwrap();
+    // npm writes this file last.
     let installed = Path::new(DIRECTORY).join("node_modules/.package-lock.json");
-    if changed(&installed).is_some_and(|installed| Some(installed) >= changed(&wanted)) {
+    if modified(&installed).is_some_and(|installed| Some(installed) >= modified(&wanted)) {
         return;
     }
     let mut npm = Command::new("npm");
     npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--engine-strict"]);
     npm.current_dir(DIRECTORY).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = begin(&mut npm).wait_with_output().unwrap();
+    let output = spawn(&mut npm).wait_with_output().unwrap();
     assert!(
         output.status.success(),
-        "`npm ci` in tests/support/ failed; {REMEDY}, and let npm reach its registry\n{}{}",
+        "`npm ci` in tests/support/ failed; {REMEDY}, and give npm access to its registry\n{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
 }
 
-fn changed(file: &Path) -> Option<SystemTime> {
+fn modified(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|file| file.modified()).ok()
 }
 
-fn begin(command: &mut Command) -> Child {
+fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap_or_else(|error| match error.kind() {
-        ErrorKind::NotFound => panic!("{:?} is not there: {REMEDY}", command.get_program()),
-        _ => panic!("{:?} can't be started: {error}; {REMEDY}", command.get_program()),
+        ErrorKind::NotFound => panic!("{:?} not found: {REMEDY}", command.get_program()),
+        _ => panic!("failed to start {:?}: {error}; {REMEDY}", command.get_program()),
     })
 }

@@ -1,4 +1,5 @@
-//! Elections on the command line: commands, their notes and what observers print.
+//! Elections on the command line: commands, their messages on standard error and the output
+//! of observers.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,12 +10,13 @@ use serde_json::Value;
 
 use crate::{Daemon, Running, until};
 
-/// Leads until it is asked to end, and then says so.
-pub const POLITE: &str = "trap 'echo asked; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
+/// Command that leads until SIGTERM, then prints "asked" and exits with 4.
+pub const EXITS_ON_SIGTERM: &str = "trap 'echo asked; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
                       while :; do sleep 0.05; done";
 
-/// Stays, whatever it is asked.
-pub const STUBBORN: &str = "trap '' TERM; echo $LEASEHOLD_TOKEN; while :; do sleep 0.05; done";
+/// Command that ignores SIGTERM.
+pub const IGNORES_SIGTERM: &str =
+    "trap '' TERM; echo $LEASEHOLD_TOKEN; while :; do sleep 0.05; done";
 
 pub fn elect(daemon: &Daemon, options: &[&str], script: &str) -> Command {
     daemon.command(&[&["elect", "jobs"], options, &["--", "sh", "-c", script]].concat())
@@ -24,23 +26,24 @@ pub fn begin(daemon: &Daemon, options: &[&str], script: &str) -> Running {
     Running::start(&mut elect(daemon, options, script))
 }
 
-/// With its notes to read.
-pub fn begin_noting(daemon: &Daemon, options: &[&str], script: &str) -> (Running, Notes) {
+/// Starts the command with a reader of its standard error.
+pub fn begin_with_stderr(daemon: &Daemon, options: &[&str], script: &str) -> (Running, Messages) {
     let mut running = Running::start(elect(daemon, options, script).stderr(Stdio::piped()));
-    let notes = Notes(BufReader::new(running.child.stderr.take().unwrap()));
-    (running, notes)
+    let messages = Messages(BufReader::new(running.child.stderr.take().unwrap()));
+    (running, messages)
 }
 
-pub struct Notes(pub BufReader<ChildStderr>);
+/// Lines on the standard error of a command.
+pub struct Messages(pub BufReader<ChildStderr>);
 
-impl Notes {
-    /// Reads until a line has these words.
-    pub fn until(&mut self, words: &str) -> String {
+impl Messages {
+    /// Reads up to a line that contains a text, and returns that line.
+    pub fn until(&mut self, text: &str) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
-            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "no {words:?} in {all:?}");
-            if line.contains(words) {
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "no {text:?} in {all:?}");
+            if line.contains(text) {
                 return line;
             }
             all.push_str(&line);
@@ -68,17 +71,17 @@ pub fn leader(daemon: &Daemon) -> Value {
     state
 }
 
-/// Waits until so many stand in the queue.
+/// Waits until the election has this number of candidates.
 pub async fn candidates(daemon: &Daemon, count: u32) {
     until(async || (leader(daemon)["candidates"] == count).then_some(())).await;
 }
 
-pub fn step_down(daemon: &Daemon, within: &str) -> Output {
-    daemon.run(&["step-down", "jobs", "--reason", "an upgrade", "--within", within])
+pub fn step_down(daemon: &Daemon, timeout: &str) -> Output {
+    daemon.run(&["step-down", "jobs", "--reason", "an upgrade", "--timeout", timeout])
 }
 
-/// The leader's value in the next line that an observer writes, and that has
-/// another than the last.
+/// Returns the leader's next value in an observer's output that differs from
+/// the last one.
 pub fn next_value(observer: &mut Running, last: &mut Option<Value>) -> Value {
     loop {
         let state: Value = serde_json::from_str(&observer.line()).unwrap();

@@ -11,7 +11,7 @@ use crate::Daemon;
 
 pub const NAME: &str = "scheduler";
 
-/// Far longer than anything here takes.
+/// Longer than any step of a test.
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub async fn connect_for(daemon: &Daemon, ttl: Duration) -> Client {
@@ -30,32 +30,32 @@ pub async fn state(client: &Client) -> ElectionState {
     client.election(NAME).leader().await.unwrap()
 }
 
-/// Campaigns in a task of its own, and returns once it is in the queue.
+/// Campaigns in a task, and returns when the candidate is in the queue.
 pub async fn candidate(
     client: &Client,
     value: &'static str,
 ) -> JoinHandle<Result<Leadership, Error>> {
-    let (tell, mut progress) = mpsc::unbounded_channel();
+    let (sender, mut positions) = mpsc::unbounded_channel();
     let election = client.election(NAME).on_progress(move |progress| {
-        _ = tell.send(progress.position);
+        _ = sender.send(progress.position);
     });
     let waiting = tokio::spawn(election.campaign(value).into_future());
-    while progress.recv().await.expect("somebody leads") == 0 {}
+    while positions.recv().await.expect("the election has a leader") == 0 {}
     waiting
 }
 
-pub async fn leads(candidate: JoinHandle<Result<Leadership, Error>>) -> Leadership {
+pub async fn elected(candidate: JoinHandle<Result<Leadership, Error>>) -> Leadership {
     candidate.await.unwrap().unwrap()
 }
 
-/// What an observer tells of the leader next: its value and token. What else
-/// changes is passed over.
-pub struct Story {
+/// Value and token of the leader, as an observer reports them. Other changes
+/// are skipped.
+pub struct LeaderChanges {
     pub observer: Observer,
     pub last: Option<Option<(Vec<u8>, Token)>>,
 }
 
-impl Story {
+impl LeaderChanges {
     pub fn of(election: &Election) -> Self {
         Self { observer: election.observe(), last: None }
     }
@@ -64,15 +64,15 @@ impl Story {
         loop {
             let state = self.observer.next().await.unwrap();
             assert_eq!((state.namespace.as_str(), state.name.as_str()), ("default", NAME));
-            let told = state.leader.map(|Leader { value, token, .. }| (value, token.unwrap()));
-            if self.last.as_ref() != Some(&told) {
-                self.last = Some(told.clone());
-                return told;
+            let leader = state.leader.map(|Leader { value, token, .. }| (value, token.unwrap()));
+            if self.last.as_ref() != Some(&leader) {
+                self.last = Some(leader.clone());
+                return leader;
             }
         }
     }
 }
 
-pub fn shown(leadership: &Leadership, value: &str) -> Option<(Vec<u8>, Token)> {
+pub fn leader_state(leadership: &Leadership, value: &str) -> Option<(Vec<u8>, Token)> {
     Some((value.into(), leadership.token()))
 }

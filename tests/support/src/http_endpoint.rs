@@ -1,4 +1,4 @@
-//! The HTTP endpoint of a daemon: requests over sockets, and their answers.
+//! HTTP endpoint of a daemon: requests over sockets, and their responses.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use tokio::{
 
 use crate::Daemon;
 
-/// Far longer than anything here takes.
+/// Longer than any step of a test.
 pub const LONG: Duration = Duration::from_secs(60);
 
 /// A daemon with an HTTP listener on a free port.
-pub struct Served {
+pub struct HttpDaemon {
     pub daemon: Daemon,
     pub http: String,
 }
 
-impl Served {
+impl HttpDaemon {
     pub fn start(arguments: &[&str]) -> Self {
         Self::of(Daemon::start_with(&[&["--http-listen", "127.0.0.1:0"], arguments].concat()))
     }
@@ -32,7 +32,7 @@ impl Served {
     pub fn of(mut daemon: Daemon) -> Self {
         let line = daemon.process.line();
         let address = line.strip_prefix("listening for HTTP on ");
-        let http = address.unwrap_or_else(|| panic!("the daemon said {line:?}")).to_owned();
+        let http = address.unwrap_or_else(|| panic!("unexpected output {line:?}")).to_owned();
         Self { daemon, http }
     }
 
@@ -50,17 +50,18 @@ impl Served {
     }
 
     pub async fn send(&self, method: &str, target: &str) -> Reply {
-        ask(self.connect().await, &head(method, target, "Connection: close\r\n")).await
+        send_request(self.connect().await, &head(method, target, "Connection: close\r\n")).await
     }
 
-    /// The leader of the election "scheduler", or null.
+    /// Leader of the election "scheduler", or null.
     pub async fn leader(&self) -> Value {
         let reply = self.get("/v1/elections/default/scheduler").await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()["leader"].clone()
     }
 
-    pub async fn leads_here(&self) -> Reply {
+    /// Checks whether the leader of "scheduler" is a client of this daemon.
+    pub async fn check_local_leader(&self) -> Reply {
         self.get("/v1/elections/default/scheduler?self=1").await
     }
 }
@@ -91,7 +92,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Why it says no.
+    /// Reason of an error response.
     pub fn reason(&self) -> String {
         let error = &self.json()["error"];
         assert!(!error["message"].as_str().unwrap().is_empty(), "{self:?}");
@@ -103,9 +104,12 @@ pub fn head(method: &str, target: &str, headers: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nHost: test\r\n{headers}\r\n")
 }
 
-/// Sends a request and reads until the daemon ends the connection. It may do
-/// so before it has read all of a request that it refuses.
-pub async fn ask(mut connection: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> Reply {
+/// Sends a request and reads until the daemon closes the connection. The daemon
+/// may close it before it has read all of a refused request.
+pub async fn send_request(
+    mut connection: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> Reply {
     _ = connection.write_all(request.as_bytes()).await;
     let mut text = Vec::new();
     _ = connection.read_to_end(&mut text).await;

@@ -1,14 +1,16 @@
-//! Real daemons for tests: processes, sockets, signals.
+//! Test support: real daemons as processes, with sockets and signals.
 //!
-//! `azurite` runs the storage emulator, `proxy` puts faults between a daemon and its
-//! storage, `rest` reads and changes blobs without the product's code, `relay` cuts
-//! connections between clients and a daemon, `election_cli`, `election_client` and
-//! `http_endpoint` drive a daemon in the three ways that tests of elections need, `logging`
-//! captures what the client library logs, and
-//! `store_conformance` has the checks that every store must pass.
+//! - `azurite`: runs the storage emulator.
+//! - `proxy`: injects faults between a daemon and its storage.
+//! - `rest`: reads and changes blobs without the product's code.
+//! - `relay`: cuts connections between clients and a daemon.
+//! - `election_cli`, `election_client`, `http_endpoint`: run elections through the command
+//!   line, the client library and HTTP.
+//! - `logging`: captures the log events of the client library.
+//! - `store_conformance`: checks that every store must pass.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-#![allow(missing_docs, reason = "a helper whose name says it all has no comment")]
+#![allow(missing_docs, reason = "helpers with descriptive names have no comment")]
 
 pub mod azurite;
 pub mod election_cli;
@@ -34,11 +36,11 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Path of the program under test: the one that Cargo names to the tests of its package,
-/// otherwise the one in the target directory of the running program.
+/// Path of the program under test: the path that Cargo sets for the tests of its package,
+/// otherwise the program in the target directory of the running test.
 ///
 /// # Panics
-/// If there is no program at the path.
+/// If the program does not exist.
 pub fn leasehold() -> &'static Path {
     static LEASEHOLD: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(path) = env::var_os("CARGO_BIN_EXE_leasehold") {
@@ -57,7 +59,7 @@ pub fn leasehold() -> &'static Path {
     &LEASEHOLD
 }
 
-/// A process whose standard output is read. It is killed when this is dropped.
+/// A child process with its standard output piped. Dropping it kills the process.
 pub struct Running {
     pub child: Child,
     output: BufReader<ChildStdout>,
@@ -65,19 +67,19 @@ pub struct Running {
 
 impl Running {
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
     }
 
-    /// The next line that it writes.
+    /// Reads the next line of output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Everything up to the end of the last process that could write.
+    /// Reads until all processes with the write end of the pipe have exited.
     pub fn rest(&mut self) -> String {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
@@ -108,12 +110,12 @@ impl Drop for Running {
     }
 }
 
-/// A running daemon. Its directory stays as long as somebody holds it.
+/// A running daemon.
 pub struct Daemon {
     pub process: Running,
-    /// As for `--endpoint`.
+    /// Endpoint in the syntax of `--endpoint`.
     pub endpoint: String,
-    /// What its data directory is in.
+    /// Parent of the data directory. Deleted with the last reference.
     pub dir: Arc<TempDir>,
 }
 
@@ -123,7 +125,7 @@ impl Daemon {
         Self::start_with(&[])
     }
 
-    /// The same, with more arguments.
+    /// Like [`Self::start`], with additional arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_in(Arc::new(TempDir::new().unwrap()), "127.0.0.1:0", arguments)
     }
@@ -134,7 +136,7 @@ impl Daemon {
         let line = process.line();
         let address = line
             .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("the daemon said {line:?}"));
+            .unwrap_or_else(|| panic!("unexpected output {line:?}"));
         let endpoint = match address.strip_prefix("unix:") {
             Some(_) => address.to_owned(),
             None => format!("http://{address}"),
@@ -142,44 +144,45 @@ impl Daemon {
         Self { process, endpoint, dir }
     }
 
-    /// Kills it with -9 if it still runs, and starts another in the same
-    /// directory, on the same address.
+    /// Kills the daemon with SIGKILL if it still runs, and starts another one in
+    /// the same directory, at the same address.
     pub fn restart(mut self, arguments: &[&str]) -> Self {
         _ = self.process.child.kill();
         self.process.end();
         Self::start_in(Arc::clone(&self.dir), self.address(), arguments)
     }
 
-    /// As for `--listen`.
+    /// Address in the syntax of `--listen`.
     pub fn address(&self) -> &str {
         self.endpoint.strip_prefix("http://").unwrap_or(&self.endpoint)
     }
 
-    /// Ends it as an operator would.
+    /// Stops the daemon with SIGTERM and waits for its exit.
     pub fn stop(&mut self) -> ExitStatus {
         self.process.signal(Signal::SIGTERM);
         self.process.end()
     }
 
-    /// A command of the same program, with this daemon as its endpoint.
+    /// A command of the same program, with this daemon as its endpoint. Not
+    /// started.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = program();
         command.env("LEASEHOLD_ENDPOINT", &self.endpoint).args(arguments);
         command
     }
 
-    /// The same, run to its end.
+    /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// The same, begun.
+    /// Starts a command.
     pub fn begin(&self, arguments: &[&str]) -> Running {
         Running::start(&mut self.command(arguments))
     }
 }
 
-/// The program, free of what the environment might say.
+/// The program without `LEASEHOLD_` variables in its environment.
 pub fn program() -> Command {
     let mut command = Command::new(leasehold());
     for (key, _) in env::vars().filter(|(key, _)| key.starts_with("LEASEHOLD_")) {
@@ -189,7 +192,7 @@ pub fn program() -> Command {
     command
 }
 
-/// `serve` in a directory.
+/// `leasehold serve` with its data in a directory.
 pub fn serve(dir: &Path, listen: &str, arguments: &[&str]) -> Command {
     let data: PathBuf = dir.join("data");
     let mut command = program();
@@ -197,8 +200,8 @@ pub fn serve(dir: &Path, listen: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether this process, and so each that it starts, ignores a signal: under nohup, in
-/// the background of a script and the like, the program does as it is told.
+/// Returns whether this process ignores a signal, for example under nohup or in
+/// the background of a script. Its child processes then ignore the signal too.
 pub fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -206,12 +209,12 @@ pub fn is_ignored(signal: Signal) -> bool {
     mask & (1 << (signal as i32 - 1)) != 0
 }
 
-/// Looks again and again until something is there. For what no event tells. It has
-/// no limit: a test that takes long is named by its harness.
-pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until a condition returns a value, for changes that no event reports.
+/// It has no timeout: the test harness reports slow tests.
+pub async fn until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     loop {
-        if let Some(found) = look().await {
-            return found;
+        if let Some(value) = condition().await {
+            return value;
         }
         leasehold_runtime::sleep(std::time::Duration::from_millis(10)).await;
     }

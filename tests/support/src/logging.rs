@@ -1,4 +1,4 @@
-//! Events that the client library and the product log in the process of a test.
+//! Capture of the events that the client library and the product log in the test process.
 
 use std::sync::Once;
 
@@ -10,8 +10,8 @@ use tracing::subscriber::{
 ///
 /// While a process has only one subscriber, `tracing` asks the default subscriber of the
 /// thread that first reaches an event whether the event is ever of interest. A thread of
-/// another test has none, so that the event would be lost. A subscriber of the whole process
-/// that takes nothing prevents that.
+/// another test has none, so the event would be lost. A process-wide subscriber that
+/// discards all events prevents that.
 pub fn capture(subscriber: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
     static SECOND: Once = Once::new();
     SECOND.call_once(|| set_global_default(NoSubscriber::new()).unwrap());

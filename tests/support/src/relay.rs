@@ -1,4 +1,4 @@
-//! A way to a daemon that can be cut.
+//! TCP relay to a daemon, to interrupt the connections of clients.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 
 use super::Daemon;
 
-/// Carries connections to a daemon, and can cut them.
+/// Forwards connections to a daemon, and can cut them.
 pub struct Relay {
     pub endpoint: String,
     connections: Arc<Mutex<Vec<TcpStream>>>,
@@ -21,17 +21,17 @@ impl Relay {
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let target = daemon.address().to_owned();
         let connections = Arc::new(Mutex::new(Vec::new()));
-        let carried = Arc::clone(&connections);
+        let forwarded = Arc::clone(&connections);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                // Without a daemon, the client sees its connection end.
+                // Without a daemon, the client's connection is closed.
                 let Ok(daemon) = TcpStream::connect(&target) else { continue };
-                let mut carried = carried.lock().unwrap();
-                carried.push(client.try_clone().unwrap());
-                carried.push(daemon.try_clone().unwrap());
-                carry(client.try_clone().unwrap(), daemon.try_clone().unwrap());
-                carry(daemon, client);
+                let mut forwarded = forwarded.lock().unwrap();
+                forwarded.push(client.try_clone().unwrap());
+                forwarded.push(daemon.try_clone().unwrap());
+                forward(client.try_clone().unwrap(), daemon.try_clone().unwrap());
+                forward(daemon, client);
             }
         });
         Self { endpoint, connections }
@@ -44,7 +44,7 @@ impl Relay {
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream) {
+fn forward(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         _ = io::copy(&mut from, &mut to);
         _ = to.shutdown(Shutdown::Both);

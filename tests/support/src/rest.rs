@@ -1,5 +1,5 @@
-//! Blobs by plain REST, with none of the daemon's code and no SDK in between:
-//! what the contract is checked with, and how a test plays the operator.
+//! Blob operations over plain REST, without the daemon's code or the SDK, for
+//! contract tests and for tests that act as an operator.
 //!
 //! ```ignore
 //! let blob = Rest::new(azurite).container("leasehold").blob("locks/default/x");
@@ -23,10 +23,10 @@ pub use reply::Reply;
 
 use super::azurite::{Azurite, KEY};
 
-/// The version of the protocol that is spoken.
+/// Protocol version of the requests.
 pub const VERSION: &str = "2025-11-05";
 
-/// A way to the account.
+/// REST client for the account.
 #[derive(Clone)]
 pub struct Rest {
     client: Client<HttpConnector, Full<Bytes>>,
@@ -39,20 +39,20 @@ impl Rest {
         Self::at(azurite.port())
     }
 
-    /// Through another port, where a proxy listens.
+    /// Connects through another port, that of a proxy.
     pub fn at(port: u16) -> Self {
-        // A connection for each call: none that was closed meanwhile is used.
+        // One connection per call, so that no closed connection is reused.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
         Self { client, port, key: KEY.to_owned() }
     }
 
-    /// With another key than the account's.
+    /// Signs with another key than that of the account.
     pub fn with_key(mut self, key: &str) -> Self {
         self.key = key.to_owned();
         self
     }
 
-    /// Anything else at a path, of queues for instance.
+    /// Any other call on a path, for example of a queue.
     pub fn call(&self, method: Method, path: &str) -> Call {
         Target { rest: self.clone(), path: path.to_owned(), container: false }.call(method)
     }
@@ -62,7 +62,7 @@ impl Rest {
     }
 }
 
-/// What a call is about.
+/// Target of a call.
 #[derive(Clone)]
 struct Target {
     rest: Rest,
@@ -81,7 +81,6 @@ impl Target {
     }
 }
 
-/// A container.
 #[derive(Clone)]
 pub struct Container(Target);
 
@@ -98,8 +97,8 @@ impl Container {
         self.0.call(Method::DELETE)
     }
 
-    /// Blobs with their metadata; [`Reply::listed`] reads the answer. Narrow it
-    /// with [`Call::query`]: `prefix`, `maxresults`, `marker`.
+    /// Lists blobs with their metadata; [`Reply::listed`] parses the response.
+    /// [`Call::query`] adds `prefix`, `maxresults` and `marker`.
     pub fn list(&self) -> Call {
         self.0.call(Method::GET).query("comp", "list").query("include", "metadata")
     }
@@ -109,12 +108,11 @@ impl Container {
     }
 }
 
-/// A blob.
 #[derive(Clone)]
 pub struct Blob(Target);
 
 impl Blob {
-    /// Creates or replaces it, empty.
+    /// Creates or replaces the blob, empty by default.
     pub fn put(&self) -> Call {
         self.0.call(Method::PUT).header("x-ms-blob-type", "BlockBlob")
     }
@@ -131,17 +129,17 @@ impl Blob {
         self.0.call(Method::DELETE)
     }
 
-    /// Replaces all of its metadata by what [`Call::metadata`] adds.
+    /// Replaces all metadata by the entries added with [`Call::metadata`].
     pub fn set_metadata(&self) -> Call {
         self.0.call(Method::PUT).query("comp", "metadata")
     }
 }
 
-/// Lease calls, which blobs and containers have in common.
+/// Lease calls of blobs and containers.
 macro_rules! leases {
     ($($target:ident)*) => {$(
         impl $target {
-            /// `seconds` is 15 to 60, or -1 for one that never expires.
+            /// `seconds` is 15 to 60, or -1 for an infinite lease.
             pub fn acquire(&self, id: &str, seconds: i64) -> Call {
                 self.0
                     .lease("acquire")
@@ -161,7 +159,7 @@ macro_rules! leases {
                 self.0.lease("release").lease(id)
             }
 
-            /// Without a period the lease runs out by itself.
+            /// Without a period the lease lasts until its expiry.
             pub fn break_lease(&self, period: Option<u32>) -> Call {
                 let call = self.0.lease("break");
                 match period {

@@ -1,5 +1,5 @@
-//! What every store must do, written against the trait. A store is added by a
-//! [`Shelf`] and a call of `store_conformance!`.
+//! Conformance suite of the store trait. To test a store, implement
+//! [`StoreFixture`] and call `store_conformance!`.
 
 use leasehold_store::{
     Acquire, AcquireParams, Acquired, Break, Breaker, LeaseId, LeaseStore, Page, Release, Renew,
@@ -7,38 +7,37 @@ use leasehold_store::{
 use leasehold_types::{Holder, LockName, Namespace, Token};
 use std::{sync::Arc, time::Duration};
 
-/// A place where a store keeps what must survive; can be opened again and
-/// again.
-pub trait Shelf: Sync {
+/// Persistent state of a store under test. Can be opened repeatedly.
+pub trait StoreFixture: Sync {
     fn open(&self) -> impl Future<Output = Arc<dyn LeaseStore>> + Send;
 }
 
-/// Makes a test of every check, for a store on a shelf.
+/// Defines one test per check for the store of a fixture.
 #[macro_export]
 macro_rules! store_conformance {
-    ($shelf:expr) => {
-        $crate::store_conformance! { @checks $shelf;
-            one_holds_and_the_other_is_told_who
-            asking_again_with_the_same_id_is_answered_alike
-            a_release_frees_its_own_hold_and_no_other
-            tokens_rise_over_holds_and_within_one
-            a_hold_that_is_over_gets_no_tokens
-            a_renewal_says_whether_the_lease_is_ours
-            a_break_takes_the_lease_from_its_holder
-            of_many_that_race_one_wins
+    ($fixture:expr) => {
+        $crate::store_conformance! { @checks $fixture;
+            held_lease_names_its_holder
+            acquire_with_same_id_is_idempotent
+            release_frees_its_own_hold_only
+            tokens_increase_across_and_within_holds
+            ended_hold_gets_no_tokens
+            renewal_detects_lost_lease
+            break_ends_holders_lease
+            concurrent_acquires_have_one_winner
             leases_are_listed_in_order_by_prefix_and_page
             leases_of_all_namespaces_are_listed_in_order
-            strange_names_are_kept_apart
-            one_that_asks_again_gets_it_once_it_is_free
-            tokens_rise_across_restarts
-            a_lease_ends_with_its_term
+            unusual_names_are_distinct
+            retried_acquire_succeeds_once_free
+            tokens_increase_across_restarts
+            lease_lasts_until_its_deadline
         }
     };
-    (@checks $shelf:expr; $($check:ident)*) => {
+    (@checks $fixture:expr; $($check:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $check() {
-                $crate::store_conformance::$check(&$shelf.await).await;
+                $crate::store_conformance::$check(&$fixture.await).await;
             }
         )*
     };
@@ -51,23 +50,23 @@ fn name(name: &str) -> LockName {
 }
 
 fn id(number: u128) -> LeaseId {
-    // Ids of different tests must differ where the shelf is shared.
+    // IDs of different tests must differ if they share a fixture.
     LeaseId::new(number << 64 | 0xabad_1dea)
 }
 
-fn claim(lock: &LockName, number: u128, client: &str) -> AcquireParams {
+fn params(lock: &LockName, number: u128, client: &str) -> AcquireParams {
     AcquireParams {
         name: lock.clone(),
         id: id(number),
         duration: DURATION,
-        again: false,
+        is_retry: false,
         value: None,
         holder: Arc::new(Holder::try_new(client, "host", 7, "", []).unwrap()),
     }
 }
 
 async fn acquired(store: &Arc<dyn LeaseStore>, lock: &LockName, number: u128) -> Acquired {
-    match store.acquire(claim(lock, number, "client")).await.unwrap() {
+    match store.acquire(params(lock, number, "client")).await.unwrap() {
         Acquire::Acquired(acquired) => acquired,
         other => panic!("{other:?}"),
     }
@@ -78,41 +77,41 @@ async fn token(store: &Arc<dyn LeaseStore>, lock: &LockName, number: u128) -> To
 }
 
 async fn is_held(store: &Arc<dyn LeaseStore>, lock: &LockName, number: u128) -> bool {
-    matches!(store.acquire(claim(lock, number, "other")).await.unwrap(), Acquire::Held { .. })
+    matches!(store.acquire(params(lock, number, "other")).await.unwrap(), Acquire::Held { .. })
 }
 
-pub async fn one_holds_and_the_other_is_told_who(shelf: &impl Shelf) {
-    let store = shelf.open().await;
-    store.acquire(claim(&name("a"), 1, "billing")).await.unwrap();
-    let Acquire::Held { by } = store.acquire(claim(&name("a"), 2, "other")).await.unwrap() else {
+pub async fn held_lease_names_its_holder(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
+    store.acquire(params(&name("a"), 1, "billing")).await.unwrap();
+    let Acquire::Held { by } = store.acquire(params(&name("a"), 2, "other")).await.unwrap() else {
         panic!("two holders")
     };
     assert_eq!(by.unwrap().holder.as_ref().unwrap().client(), "billing");
     token(&store, &name("b"), 3).await;
 }
 
-pub async fn asking_again_with_the_same_id_is_answered_alike(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn acquire_with_same_id_is_idempotent(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let first = token(&store, &name("a"), 1).await;
     assert!(token(&store, &name("a"), 1).await >= first);
     assert!(is_held(&store, &name("a"), 2).await);
 }
 
-pub async fn a_release_frees_its_own_hold_and_no_other(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn release_frees_its_own_hold_only(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     assert_eq!(store.release(&lock, id(9)).await, Ok(Release::Released), "nothing to release");
     token(&store, &lock, 1).await;
     assert_eq!(store.release(&lock, id(2)).await, Ok(Release::Released));
-    assert!(is_held(&store, &lock, 3).await, "another's release freed it");
+    assert!(is_held(&store, &lock, 3).await, "a foreign release freed the lease");
     assert_eq!(store.release(&lock, id(1)).await, Ok(Release::Released));
     token(&store, &lock, 4).await;
     assert_eq!(store.release(&lock, id(1)).await, Ok(Release::Released), "repeated");
     assert!(is_held(&store, &lock, 5).await, "a repeated release freed a newer hold");
 }
 
-pub async fn tokens_rise_over_holds_and_within_one(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn tokens_increase_across_and_within_holds(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     let mut last = None;
     for number in 1..10 {
@@ -132,8 +131,8 @@ pub async fn tokens_rise_over_holds_and_within_one(shelf: &impl Shelf) {
     }
 }
 
-pub async fn a_hold_that_is_over_gets_no_tokens(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn ended_hold_gets_no_tokens(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     token(&store, &lock, 1).await;
     store.release(&lock, id(1)).await.unwrap();
@@ -142,8 +141,8 @@ pub async fn a_hold_that_is_over_gets_no_tokens(shelf: &impl Shelf) {
     assert!(matches!(answer, Acquire::Held { .. }), "{answer:?}");
 }
 
-pub async fn a_renewal_says_whether_the_lease_is_ours(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn renewal_detects_lost_lease(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     let before = acquired(&store, &lock, 1).await;
     let Renew::Renewed { deadline } = store.renew(&lock, id(1), DURATION).await.unwrap() else {
@@ -156,8 +155,8 @@ pub async fn a_renewal_says_whether_the_lease_is_ours(shelf: &impl Shelf) {
     assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
 }
 
-pub async fn a_break_takes_the_lease_from_its_holder(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn break_ends_holders_lease(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     let before = token(&store, &lock, 1).await;
     let breaker = Breaker { by: "ops".into(), reason: "stuck".into() };
@@ -166,26 +165,26 @@ pub async fn a_break_takes_the_lease_from_its_holder(shelf: &impl Shelf) {
     assert!(free_within <= DURATION);
     assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
     if !free_within.is_zero() {
-        assert!(is_held(&store, &lock, 2).await, "its holder may believe in it until then");
+        assert!(is_held(&store, &lock, 2).await, "the holder may rely on the lease until then");
     }
     while is_held(&store, &lock, 3).await {
         leasehold_runtime::sleep(Duration::from_millis(200)).await;
     }
     assert!(token(&store, &lock, 3).await > before);
     assert!(matches!(store.renew(&lock, id(1), DURATION).await.unwrap(), Renew::Lost { .. }));
-    let nobody = store.break_lease(&name("nobody's"), breaker).await;
-    assert_eq!(nobody, Ok(Break::NotHeld));
+    let free = store.break_lease(&name("free"), breaker).await;
+    assert_eq!(free, Ok(Break::NotHeld));
 }
 
-pub async fn of_many_that_race_one_wins(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn concurrent_acquires_have_one_winner(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     for round in 0..20 {
         let lock = name(&format!("race-{round}"));
         let racers: Vec<_> = (0..32)
             .map(|racer| {
                 let store = Arc::clone(&store);
-                let claim = claim(&lock, round * 100 + racer, "racer");
-                tokio::spawn(async move { store.acquire(claim).await })
+                let params = params(&lock, round * 100 + racer, "racer");
+                tokio::spawn(async move { store.acquire(params).await })
             })
             .collect();
         let mut winners = 0;
@@ -200,14 +199,14 @@ pub async fn of_many_that_race_one_wins(shelf: &impl Shelf) {
     }
 }
 
-pub async fn leases_are_listed_in_order_by_prefix_and_page(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn leases_are_listed_in_order_by_prefix_and_page(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let locks = ["a", "ab", "b-1", "b-2", "b-3", "b/4", "c"];
     for (number, lock) in locks.iter().rev().enumerate() {
         token(&store, &name(lock), number as u128).await;
     }
-    let elsewhere = LockName::parse("other", "b-9").unwrap();
-    token(&store, &elsewhere, 99).await;
+    let other_namespace = LockName::parse("other", "b-9").unwrap();
+    token(&store, &other_namespace, 99).await;
     let list = async |prefix: &str, after: Option<&str>, limit| {
         let (namespace, prefix) = (Some(Namespace::parse("").unwrap()), prefix.to_owned());
         let page = Page { namespace, prefix, after: after.map(name), limit };
@@ -228,8 +227,8 @@ pub async fn leases_are_listed_in_order_by_prefix_and_page(shelf: &impl Shelf) {
     assert!(store.inspect(&name("ab")).await.unwrap().is_none_or(|info| !info.held));
 }
 
-pub async fn leases_of_all_namespaces_are_listed_in_order(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn leases_of_all_namespaces_are_listed_in_order(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let locks = [
         ("b", "x-1"),
         ("a", "x-2"),
@@ -258,48 +257,61 @@ pub async fn leases_of_all_namespaces_are_listed_in_order(shelf: &impl Shelf) {
     assert_eq!(list("zzz", None, 100).await, [""; 0]);
 }
 
-pub async fn strange_names_are_kept_apart(shelf: &impl Shelf) {
-    let store = shelf.open().await;
-    let longest = "x".repeat(256);
-    let strange =
-        ["a", "A", "a/b", "a//b", "a%2Fb", "a ", " a", ".", "..", "ü", "u\u{308}", "鎖", &longest];
-    for (number, lock) in strange.iter().enumerate() {
+pub async fn unusual_names_are_distinct(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
+    let max_length = "x".repeat(256);
+    let unusual = [
+        "a",
+        "A",
+        "a/b",
+        "a//b",
+        "a%2Fb",
+        "a ",
+        " a",
+        ".",
+        "..",
+        "ü",
+        "u\u{308}",
+        "鎖",
+        &max_length,
+    ];
+    for (number, lock) in unusual.iter().enumerate() {
         token(&store, &name(lock), number as u128 + 1).await;
     }
-    for lock in strange {
+    for lock in unusual {
         assert!(is_held(&store, &name(lock), 1000).await, "{lock}");
     }
     let namespace = Some(Namespace::parse("").unwrap());
     let page = Page { namespace, prefix: String::new(), after: None, limit: 100 };
     let page = store.list(&page).await.unwrap();
     let listed: Vec<_> = page.iter().map(|info| info.name.name()).collect();
-    let mut sorted = strange.to_vec();
+    let mut sorted = unusual.to_vec();
     sorted.sort_unstable();
     assert_eq!(listed, sorted);
 }
 
-pub async fn one_that_asks_again_gets_it_once_it_is_free(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+pub async fn retried_acquire_succeeds_once_free(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
-    let again = |number| AcquireParams { again: true, ..claim(&lock, number, "waiter") };
+    let retry = |number| AcquireParams { is_retry: true, ..params(&lock, number, "waiter") };
     token(&store, &lock, 1).await;
-    let Acquire::Held { by } = store.acquire(again(2)).await.unwrap() else {
+    let Acquire::Held { by } = store.acquire(retry(2)).await.unwrap() else {
         panic!("two holders")
     };
     assert_eq!(by.unwrap().holder.as_ref().unwrap().client(), "client");
     store.release(&lock, id(1)).await.unwrap();
-    let answer = store.acquire(again(3)).await.unwrap();
+    let answer = store.acquire(retry(3)).await.unwrap();
     assert!(matches!(answer, Acquire::Acquired(_)), "{answer:?}");
-    let new = AcquireParams { again: true, ..claim(&name("new"), 4, "waiter") };
+    let new = AcquireParams { is_retry: true, ..params(&name("new"), 4, "waiter") };
     assert!(matches!(store.acquire(new).await.unwrap(), Acquire::Acquired(_)));
 }
 
-pub async fn tokens_rise_across_restarts(shelf: &impl Shelf) {
+pub async fn tokens_increase_across_restarts(fixture: &impl StoreFixture) {
     let lock = name("a");
     let mut last = None;
     for number in 1..5 {
-        let store = shelf.open().await;
-        store.cover(Duration::from_secs(10)).await.unwrap();
+        let store = fixture.open().await;
+        store.persist_ttl(Duration::from_secs(10)).await.unwrap();
         let token = token(&store, &lock, number).await;
         assert!(Some(token) > last);
         last = Some(token);
@@ -308,10 +320,11 @@ pub async fn tokens_rise_across_restarts(shelf: &impl Shelf) {
     }
 }
 
-/// Where leases expire: not before the deadline, and then another may have it.
-/// Where they last as long as the process: they do.
-pub async fn a_lease_ends_with_its_term(shelf: &impl Shelf) {
-    let store = shelf.open().await;
+/// In a store with lease expiry, a lease does not expire before its deadline,
+/// and another client can acquire it afterwards. In a store without, the lease
+/// lasts as long as the process.
+pub async fn lease_lasts_until_its_deadline(fixture: &impl StoreFixture) {
+    let store = fixture.open().await;
     let lock = name("a");
     let hold = acquired(&store, &lock, 1).await;
     let Some(deadline) = hold.deadline else {
@@ -319,7 +332,7 @@ pub async fn a_lease_ends_with_its_term(shelf: &impl Shelf) {
         return;
     };
     leasehold_runtime::sleep_until(deadline).await;
-    assert!(is_held(&store, &lock, 2).await, "the storage lets go before the deadline");
+    assert!(is_held(&store, &lock, 2).await, "the storage ended the lease before the deadline");
     while is_held(&store, &lock, 3).await {
         leasehold_runtime::sleep(Duration::from_millis(200)).await;
     }

@@ -1,5 +1,4 @@
-//! A host with a client: a program that uses the product's client library, as
-//! users' do.
+//! Host with a client, which uses the product's client library.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +7,7 @@ use std::{
 };
 
 use leasehold_checker::Event;
-use leasehold_client::{Broken, Client, Error, Guard, Loss, Progress};
+use leasehold_client::{BreakResult, Client, Error, Guard, Loss, Progress};
 use leasehold_runtime::{
     simulation::{self, Route},
     sleep,
@@ -16,18 +15,18 @@ use leasehold_runtime::{
 use leasehold_simulator::sim_state::lock_name;
 use tokio::sync::Notify;
 
-use crate::{daemon::Setup, line::Line, record::Record, time};
+use crate::{daemon::Setup, link::ClientLink, record::Record, time};
 
-/// How often a holder uses what the lock guards.
-const USE_EVERY: Duration = Duration::from_millis(400);
+/// Interval at which a holder uses the protected resource.
+const USE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// The name of a client's host.
+/// Returns the name of a client's host.
 #[must_use]
-pub fn host(seat: usize) -> String {
-    format!("client-{seat}")
+pub fn host(client: usize) -> String {
+    format!("client-{client}")
 }
 
-/// A client process that notes what it does.
+/// Client process that records its actions.
 pub struct Actor {
     number: u32,
     client: Client,
@@ -36,38 +35,38 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// A new process, for the daemon at a place.
+    /// Starts a client process of the daemon at a place.
     ///
     /// # Panics
-    /// If the library does not take the settings.
+    /// If the library rejects the settings.
     #[must_use]
     pub fn start(place: usize, setup: Setup, record: &Arc<Record>) -> Self {
         let number = record.next_client(place);
-        let line = Line { client: number, place, record: Arc::clone(record) };
+        let link = ClientLink { client: number, place, record: Arc::clone(record) };
         let builder = Client::builder(format!("http://daemon-{place}:7420"))
             .ttl(setup.ttl)
             .client_name(format!("client {number}"));
-        let connected = simulation::connect(Route::Dial(Arc::new(line)), builder.connect());
-        let client = connected.expect("it does no I/O").expect("the settings are acceptable");
+        let connected = simulation::connect(Route::Dial(Arc::new(link)), builder.connect());
+        let client = connected.expect("connecting does no I/O").expect("the settings are valid");
         Self { number, client, record: Arc::clone(record), lease: setup.lease }
     }
 
-    /// Its number.
+    /// Returns the number of the process.
     #[must_use]
     pub const fn number(&self) -> u32 {
         self.number
     }
 
-    /// The session as the daemon knows it.
+    /// Returns the session ID.
     #[must_use]
     pub fn session(&self) -> Option<String> {
         self.client.session().map(|session| session.id)
     }
 
-    /// Asks for a lock, and waits for so long; for ever if there is no limit.
+    /// Acquires a lock; waits without a limit if `wait` is `None`.
     ///
     /// # Errors
-    /// As the library has it.
+    /// Those of the library.
     pub async fn acquire(&self, lock: u32, wait: Option<Duration>) -> Result<Arc<Guard>, Error> {
         let (client, record) = (self.number, Arc::clone(&self.record));
         let queued = move |progress: Progress| {
@@ -91,30 +90,30 @@ impl Actor {
         outcome
     }
 
-    /// Uses what the lock guards, if it still counts on the lock.
-    pub fn make_use(&self, lock: u32, guard: &Guard) {
+    /// Uses the protected resource if the guard is valid.
+    pub fn use_resource(&self, lock: u32, guard: &Guard) {
         if guard.is_valid() {
             self.record.use_resource(self.number, lock, guard.token().get());
         }
     }
 
-    /// Breaks a lock, whoever holds it, as an operator does.
+    /// Breaks a lock as an operator.
     ///
     /// # Errors
-    /// As the library has it.
-    pub async fn break_lock(&self, lock: u32) -> Result<Broken, Error> {
+    /// Those of the library.
+    pub async fn break_lock(&self, lock: u32) -> Result<BreakResult, Error> {
         self.client.break_lock(&lock_name(lock)).by("operator").reason("a simulation").await
     }
 
-    /// It has learnt that it lost the lock.
-    pub fn lose(&self, lock: u32, guard: &Guard) {
+    /// Records that the client was notified of a loss.
+    pub fn record_loss(&self, lock: u32, guard: &Guard) {
         self.record.lost(self.number, lock, guard.token().get());
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     ///
     /// # Errors
-    /// As the library has it.
+    /// Those of the library.
     pub async fn release(&self, lock: u32, guard: Arc<Guard>) -> Result<(), Error> {
         let op = self.record.release(self.number, lock, guard.token().get());
         let Some(guard) = Arc::into_inner(guard) else { return Ok(()) };
@@ -124,115 +123,114 @@ impl Actor {
     }
 }
 
-/// What a client is told to do.
+/// Command to a client.
 #[derive(Clone, Copy, Debug)]
-pub enum Order {
-    /// Ask for this lock and wait for so long; for ever if there is no limit.
+pub enum Command {
+    /// Acquire this lock; wait without a limit if there is none.
     Acquire(u32, Option<Duration>),
-    /// Give it back.
+    /// Release the lock.
     Release,
-    /// Take this lock from whoever holds it.
+    /// Break this lock.
     Break(u32),
 }
 
-/// What a client has been told by its library, and when.
+/// Results that a client received from its library, with their times.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// The number of its process.
+pub struct Results {
+    /// Number of the process.
     pub number: u32,
-    /// Its session, as of the last time that something happened.
+    /// Session ID, as of the last event.
     pub session: Option<String>,
-    /// Grants: when, and the token.
+    /// Grants: time and token.
     pub granted: Vec<(Duration, u64)>,
-    /// Losses: when, until when it might have counted on it, and why.
+    /// Losses: time, deadline and reason.
     pub lost: Vec<(Duration, Duration, Loss)>,
     /// Refusals.
     pub refused: Vec<(Duration, Error)>,
     /// Warnings.
     pub warned: Vec<(Duration, String)>,
-    /// Releases, and how they went.
+    /// Releases and their results.
     pub released: Vec<(Duration, Result<(), Error>)>,
-    /// Breaks, and how they went.
-    pub broken: Vec<(Duration, Result<Broken, Error>)>,
+    /// Breaks and their results.
+    pub broken: Vec<(Duration, Result<BreakResult, Error>)>,
 }
 
-/// Where a client sits that does as it is told. If its process crashes, the next
-/// one sits there.
+/// Handle of a client that runs commands. It outlives the client's process.
 #[derive(Default)]
-pub struct Seat {
-    orders: Mutex<VecDeque<Order>>,
-    news: Notify,
-    seen: Mutex<Seen>,
+pub struct ClientHandle {
+    commands: Mutex<VecDeque<Command>>,
+    command_added: Notify,
+    results: Mutex<Results>,
 }
 
-impl Seat {
-    /// Tells the client to do something when it has done what it was told before.
-    pub fn order(&self, order: Order) {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push_back(order);
-        self.news.notify_one();
+impl ClientHandle {
+    /// Queues a command for the client.
+    pub fn send(&self, command: Command) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push_back(command);
+        self.command_added.notify_one();
     }
 
-    /// What it has been told.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the results that the client received.
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn next(&self) -> Order {
+    async fn next(&self) -> Command {
         loop {
-            let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some(order) = order {
-                return order;
+            let command = self.commands.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(command) = command {
+                return command;
             }
-            self.news.notified().await;
+            self.command_added.notified().await;
         }
     }
 
-    /// Does what it is told. Never ends.
+    /// Runs commands. Never returns.
     ///
     /// # Errors
     /// None.
-    pub async fn obey(self: Arc<Self>, actor: Actor) -> turmoil::Result {
-        *self.seen() = Seen { number: actor.number(), ..Seen::default() };
+    pub async fn run_commands(self: Arc<Self>, actor: Actor) -> turmoil::Result {
+        *self.results() = Results { number: actor.number(), ..Results::default() };
         loop {
             match self.next().await {
-                Order::Acquire(lock, wait) => match actor.acquire(lock, wait).await {
+                Command::Acquire(lock, wait) => match actor.acquire(lock, wait).await {
                     Ok(guard) => {
-                        self.seen().granted.push((time::now(), guard.token().get()));
+                        self.results().granted.push((time::now(), guard.token().get()));
                         self.hold(&actor, lock, guard).await;
                     }
-                    Err(error) => self.seen().refused.push((time::now(), error)),
+                    Err(error) => self.results().refused.push((time::now(), error)),
                 },
-                Order::Break(lock) => {
+                Command::Break(lock) => {
                     let outcome = actor.break_lock(lock).await;
-                    self.seen().broken.push((time::now(), outcome));
+                    self.results().broken.push((time::now(), outcome));
                 }
-                Order::Release => {}
+                Command::Release => {}
             }
         }
     }
 
     async fn hold(&self, actor: &Actor, lock: u32, guard: Arc<Guard>) {
         loop {
-            self.seen().session = actor.session();
+            self.results().session = actor.session();
             tokio::select! {
                 biased;
                 loss = guard.lost() => {
-                    actor.lose(lock, &guard);
+                    actor.record_loss(lock, &guard);
                     let until = Duration::from_nanos(time::true_time(guard.deadline()));
-                    self.seen().lost.push((time::now(), until, loss));
+                    self.results().lost.push((time::now(), until, loss));
                     return;
                 }
                 risk = guard.at_risk() => {
-                    self.seen().warned.push((time::now(), risk.message));
+                    self.results().warned.push((time::now(), risk.message));
                 }
-                order = self.next() => {
-                    if matches!(order, Order::Release) {
+                command = self.next() => {
+                    if matches!(command, Command::Release) {
                         let outcome = actor.release(lock, guard).await;
-                        self.seen().released.push((time::now(), outcome));
+                        self.results().released.push((time::now(), outcome));
                         return;
                     }
                 }
-                () = sleep(USE_EVERY) => actor.make_use(lock, &guard),
+                () = sleep(USE_INTERVAL) => actor.use_resource(lock, &guard),
             }
         }
     }

@@ -1,5 +1,4 @@
-//! A host with a daemon: the product's own, from its listener to its storage
-//! client.
+//! Host with a daemon: the product from its listener to its storage client.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -19,27 +18,27 @@ use crate::{
     time, wire,
 };
 
-/// Where daemons listen.
+/// Port of daemons.
 pub const PORT: u16 = 7420;
 
-/// The name of a place's host.
+/// Returns the name of a daemon's host.
 #[must_use]
 pub fn host(place: usize) -> String {
     format!("daemon-{place}")
 }
 
-/// How daemons and clients are set up.
+/// Settings of daemons and clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// The lease's duration.
+    /// Lease duration.
     pub lease: Duration,
-    /// The sessions' ttl.
+    /// TTL of sessions.
     pub ttl: Duration,
-    /// The longest wait between two polls.
+    /// Maximum interval between polls.
     pub poll: Duration,
-    /// How long a lease is kept without need.
+    /// Linger time of an unused lease.
     pub linger: Duration,
-    /// How long holders are given to let go when a daemon stops.
+    /// Drain timeout.
     pub drain: Duration,
 }
 
@@ -71,7 +70,7 @@ impl Setup {
 /// Runs a daemon until it has stopped.
 ///
 /// # Errors
-/// What the daemon could not do.
+/// Those of the daemon.
 pub async fn serve(place: usize, setup: Setup, record: Arc<Record>) -> turmoil::Result {
     let azure = config::Azure {
         connection_string: Some(SecretText::new("UseDevelopmentStorage=true".to_owned())),

@@ -1,5 +1,5 @@
-//! Panics of tasks. The runtime keeps them to itself, so a task that met
-//! something that is not simulated would just be gone.
+//! Panics of tasks. The runtime swallows them, so a task that reaches an
+//! unsupported call would silently disappear.
 
 use std::{cell::Cell, panic, sync::Once};
 
@@ -7,11 +7,11 @@ thread_local! {
     static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The panics on this thread, on which all hosts of a simulation run.
+/// Counter of panics on this thread, which runs all hosts of a simulation.
 pub(crate) struct Panics(u32);
 
 impl Panics {
-    /// Counts from here on.
+    /// Starts counting.
     pub(crate) fn watch() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -24,7 +24,7 @@ impl Panics {
         Self(COUNT.get())
     }
 
-    /// How many there were.
+    /// Returns the number of panics.
     pub(crate) fn count(&self) -> u32 {
         COUNT.get() - self.0
     }

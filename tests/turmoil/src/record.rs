@@ -1,9 +1,9 @@
-//! What happens, as the checker wants it.
+//! Recorder of the history for the checker.
 //!
-//! Processes note what they do at the moment they do it. What daemons and
-//! clients count on is looked at after each step, and before each deed of a
-//! client. Nothing that one host does reaches another in the same step: so the
-//! order by time, and within one moment that of the notes, is that of causes.
+//! Processes record their actions when they act. Holds and guards are observed
+//! after each step, and before each action of a client. An action of one host
+//! reaches another host in a later step only. The order by time, and by
+//! recording within one instant, is therefore causal.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,27 +15,27 @@ use leasehold::driver::Driver;
 use leasehold_checker::{Bounds, Entry, Event, History, Nanos};
 use leasehold_client::{Error, Guard};
 use leasehold_runtime::simulation::Peek;
-use leasehold_simulated_storage::storage::{Act, Blob, Call};
+use leasehold_simulated_storage::storage::{Blob, Call, Operation};
 use leasehold_simulator::sim_state::{blob_path, lock_name};
 use tokio::sync::Notify;
 
 use crate::time;
 
-/// How many tokens a hold has.
-const TOKENS: u64 = 1024;
+/// Number of tokens of a hold.
+const TOKENS_PER_HOLD: u64 = 1024;
 
-/// A daemon that runs.
+/// Running daemon.
 #[derive(Clone)]
 pub struct Running {
-    /// The number of its process: no two have the same.
+    /// Unique number of the process.
     pub number: u32,
-    /// What it consists of.
+    /// Driver of the daemon.
     pub driver: Driver,
-    /// Tells it to stop.
+    /// Starts the shutdown.
     pub stop: Arc<Notify>,
 }
 
-/// An acquire that is not answered yet.
+/// Pending acquire.
 #[derive(Clone, Copy)]
 struct Pending {
     op: u64,
@@ -43,19 +43,19 @@ struct Pending {
     lock: u32,
 }
 
-/// A guard that a client has.
+/// Guard of a client.
 struct Hold {
     client: u32,
     lock: u32,
     token: u64,
-    /// Until when it was last noted to be valid.
+    /// Last recorded deadline.
     until: Option<Nanos>,
-    /// That it is lost has been noted.
+    /// True if the loss has been recorded.
     lost: bool,
     guard: Weak<Guard>,
 }
 
-/// Everything that is noted.
+/// Recorded history.
 #[derive(Default)]
 pub struct Record(Mutex<State>);
 
@@ -66,25 +66,25 @@ struct State {
     daemons: u32,
     clients: u32,
     ops: u64,
-    /// Who runs at each place.
+    /// Running daemons, by place.
     running: BTreeMap<usize, Running>,
-    /// Places of all daemons that were ever started.
+    /// Places of all daemons that were started.
     started: BTreeMap<u32, usize>,
-    /// Where each client's daemon is, and what it asks for.
+    /// Place of each client's daemon.
     places: BTreeMap<u32, usize>,
     pending: BTreeMap<u32, Pending>,
-    /// How often each client has connected.
+    /// Number of connections, by client.
     connects: BTreeMap<u32, u32>,
-    /// Daemons that were told to stop.
+    /// Daemons that are shutting down.
     stopping: BTreeSet<u32>,
     guards: Vec<Hold>,
-    /// What a daemon was last seen to count on, by daemon and lock.
+    /// Last recorded hold, by daemon and lock: first token and deadline.
     holds: BTreeMap<(u32, u32), (u64, Nanos)>,
-    /// What was last noted of the lease on a lock's blob.
+    /// Last recorded lease of a lock's blob: daemon and expiry.
     leases: BTreeMap<u32, Option<(u32, Nanos)>>,
-    /// Which daemon made up a lease id.
+    /// Daemon that generated a lease ID.
     ids: HashMap<String, u32>,
-    /// The highest token that the guarded resource of each lock has seen.
+    /// Highest token seen by the fenced resource of each lock.
     resource: BTreeMap<u32, u64>,
 }
 
@@ -102,7 +102,7 @@ impl State {
         self.running.get(&place).map_or(u32::MAX, |running| running.number)
     }
 
-    fn look_at_daemons(&mut self) {
+    fn record_holds(&mut self) {
         let running: Vec<_> = self.running.values().cloned().collect();
         for Running { number: daemon, driver, .. } in running {
             for lock in 0..self.locks {
@@ -113,7 +113,7 @@ impl State {
                 }
                 if let Some((first, until)) = held {
                     self.holds.insert((daemon, lock), (first, until));
-                    let last = first + TOKENS - 1;
+                    let last = first + TOKENS_PER_HOLD - 1;
                     self.note(Event::Holds { daemon, lock, first, last, until });
                 } else {
                     self.holds.remove(&(daemon, lock));
@@ -123,37 +123,37 @@ impl State {
         }
     }
 
-    /// Looks without changing anything: a look of the library's own would mark
-    /// losses before the client has found out about them.
-    fn look_at_clients(&mut self) {
+    /// Observes guards without changing them: a check by the library would mark
+    /// a loss before the client has detected it.
+    fn record_guards(&mut self) {
         self.guards.retain(|hold| hold.guard.strong_count() > 0);
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         for hold in &mut self.guards {
             let Some(guard) = hold.guard.upgrade() else { continue };
-            // One that the session has forgotten was given up.
+            // A guard that the session no longer knows was released.
             let seen = guard.peek().map(|(deadline, valid)| (time::true_time(deadline), valid));
             let (until, valid) = seen.unwrap_or((time::nanos(), false));
             if hold.lost && !valid {
                 continue;
             }
             let Hold { client, lock, token, .. } = *hold;
-            // What it has lost, it is not to believe in again: that is noted too.
+            // A lost guard that becomes valid again is recorded as well.
             if hold.until.replace(until) != Some(until) || hold.lost {
-                news.push(Event::Valid { client, lock, token, until });
+                events.push(Event::Valid { client, lock, token, until });
             }
             hold.lost = !valid;
             if hold.lost {
-                news.push(Event::Lost { client, lock, token });
+                events.push(Event::Lost { client, lock, token });
             }
         }
-        for event in news {
+        for event in events {
             self.note(event);
         }
     }
 }
 
 impl Record {
-    /// Nothing has happened yet to these locks.
+    /// Creates an empty history for this many locks.
     #[must_use]
     pub fn new(locks: u32) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { locks, ..State::default() })))
@@ -163,19 +163,19 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that something happened.
+    /// Records an event.
     pub fn note(&self, event: Event) {
         self.state().note(event);
     }
 
-    /// Notes what daemons and clients count on, as far as it has changed.
-    pub fn look(&self) {
+    /// Records changes of holds and guards.
+    pub fn observe(&self) {
         let mut state = self.state();
-        state.look_at_daemons();
-        state.look_at_clients();
+        state.record_holds();
+        state.record_guards();
     }
 
-    /// All of it, in order.
+    /// Returns the history in order.
     #[must_use]
     pub fn history(&self, bounds: Bounds) -> History {
         let mut entries = self.state().entries.clone();
@@ -183,7 +183,7 @@ impl Record {
         History { bounds, entries }
     }
 
-    /// The number of a new daemon.
+    /// Returns the number of a new daemon.
     #[must_use]
     pub fn next_daemon(&self) -> u32 {
         let mut state = self.state();
@@ -191,7 +191,7 @@ impl Record {
         state.daemons - 1
     }
 
-    /// The number of a new client of the daemon at a place.
+    /// Returns the number of a new client of the daemon at a place.
     #[must_use]
     pub fn next_client(&self, place: usize) -> u32 {
         let mut state = self.state();
@@ -201,7 +201,7 @@ impl Record {
         number
     }
 
-    /// A daemon runs at a place.
+    /// Records that a daemon runs at a place.
     pub fn started(&self, place: usize, running: Running) {
         let mut state = self.state();
         state.started.insert(running.number, place);
@@ -217,17 +217,17 @@ impl Record {
         })
     }
 
-    /// The daemon at a place is gone, in whatever way.
+    /// Records that the daemon at a place has ended.
     pub fn ended(&self, place: usize) {
         let mut state = self.state();
-        state.look_at_daemons();
+        state.record_holds();
         let ended = state.running.remove(&place);
         if let Some(Running { number: daemon, .. }) = ended {
             state.note(Event::DaemonDied { daemon });
         }
     }
 
-    /// Tells the daemon at a place to stop.
+    /// Starts the shutdown of the daemon at a place.
     ///
     /// # Panics
     /// If none runs there.
@@ -238,13 +238,13 @@ impl Record {
         stop.notify_one();
     }
 
-    /// The daemon that runs at a place.
+    /// Returns the running daemon of a place.
     #[must_use]
     pub fn running(&self, place: usize) -> Option<Running> {
         self.state().running.get(&place).cloned()
     }
 
-    /// A client asks for a lock.
+    /// Records an acquire.
     pub fn acquire(&self, client: u32, lock: u32) {
         let mut state = self.state();
         let daemon = state.places.get(&client).map_or(u32::MAX, |place| state.number_at(*place));
@@ -253,7 +253,7 @@ impl Record {
         state.note(Event::Acquire { op, client, daemon, lock });
     }
 
-    /// A client was told that it waits.
+    /// Records that an acquire is queued.
     pub fn queued(&self, client: u32) {
         let mut state = self.state();
         if let Some(Pending { op, .. }) = state.pending.get(&client).copied() {
@@ -261,8 +261,8 @@ impl Record {
         }
     }
 
-    /// A client has a new connection. If that is to another process than before,
-    /// what it asked that one for, it will ask this one for.
+    /// Records a new connection of a client. If it is to another process than
+    /// before, the pending acquire moves to that process.
     pub fn connected(&self, client: u32, place: usize) {
         let mut state = self.state();
         *state.connects.entry(client).or_default() += 1;
@@ -277,13 +277,13 @@ impl Record {
         }
     }
 
-    /// How often a client has connected.
+    /// Returns the number of connections of a client.
     #[must_use]
     pub fn connects(&self, client: u32) -> u32 {
         self.state().connects.get(&client).copied().unwrap_or(0)
     }
 
-    /// A client was granted a lock.
+    /// Records a grant.
     pub fn granted(&self, client: u32, lock: u32, guard: &Arc<Guard>) {
         let mut state = self.state();
         let Some(Pending { op, .. }) = state.pending.remove(&client) else { return };
@@ -291,63 +291,64 @@ impl Record {
         state.note(Event::Granted { op, token });
         let guard = Arc::downgrade(guard);
         state.guards.push(Hold { client, lock, token, until: None, lost: false, guard });
-        state.look_at_clients();
+        state.record_guards();
     }
 
-    /// A client was not granted a lock.
+    /// Records a refusal.
     pub fn refused(&self, client: u32, error: &Error) {
         let mut state = self.state();
         if let Some(Pending { op, daemon, .. }) = state.pending.remove(&client) {
-            let could_not =
+            let is_service_error =
                 matches!(error, Error::Unavailable { .. } | Error::NeedsOperator { .. });
-            // Who is told to stop refuses whom it could serve.
-            let faulty = could_not && !state.stopping.contains(&daemon);
+            // A daemon that is shutting down refuses all acquires.
+            let faulty = is_service_error && !state.stopping.contains(&daemon);
             state.note(Event::Refused { op, why: error.to_string(), faulty, canceled: false });
         }
     }
 
-    /// A client learnt that it lost a lock.
+    /// Records that a client detected a loss.
     pub fn lost(&self, client: u32, lock: u32, token: u64) {
         let mut state = self.state();
-        state.look_at_clients();
+        state.record_guards();
         let same = |hold: &&mut Hold| (hold.client, hold.lock, hold.token) == (client, lock, token);
-        let noted = state.guards.iter_mut().find(same).map(|hold| replace(&mut hold.lost, true));
-        if noted != Some(true) {
+        let was_recorded =
+            state.guards.iter_mut().find(same).map(|hold| replace(&mut hold.lost, true));
+        if was_recorded != Some(true) {
             state.note(Event::Lost { client, lock, token });
         }
     }
 
-    /// A client lets go. Gives the number of that operation.
+    /// Records a release. Returns the number of the operation.
     #[must_use]
     pub fn release(&self, client: u32, lock: u32, token: u64) -> u64 {
         let mut state = self.state();
-        state.look_at_clients();
+        state.record_guards();
         let op = state.next_op();
         state.note(Event::Release { op, client, lock, token });
         op
     }
 
-    /// A client's process is gone.
+    /// Records the death of a client process.
     pub fn client_died(&self, client: u32) {
         let mut state = self.state();
-        state.look_at_clients();
+        state.record_guards();
         state.guards.retain(|hold| hold.client != client);
         state.pending.remove(&client);
         state.note(Event::ClientDied { client });
     }
 
-    /// A client uses the resource that a lock guards, with its token.
+    /// Records a use of the protected resource.
     pub fn use_resource(&self, client: u32, lock: u32, token: u64) {
         let mut state = self.state();
-        state.look_at_clients();
+        state.record_guards();
         let highest = state.resource.entry(lock).or_default();
         *highest = (*highest).max(token);
         let accepted = *highest == token;
         state.note(Event::Used { client, lock, token, fenced: true, accepted });
     }
 
-    /// The storage has done what a daemon asked for: the blob's version before,
-    /// and the blob after that.
+    /// Records the effect of a storage call, from the blob's ETag before and
+    /// the blob after it.
     pub fn stored(
         &self,
         caller: Option<u32>,
@@ -359,16 +360,19 @@ impl Record {
         let Some(lock) = (0..state.locks).find(|lock| blob_path(*lock) == call.path) else {
             return;
         };
-        if let (Act::Acquire { id, .. }, Some(daemon)) = (&call.act, caller) {
+        if let (Operation::Acquire { id, .. }, Some(daemon)) = (&call.operation, caller) {
             state.ids.entry(id.clone()).or_insert(daemon);
         }
         if before != after.map(|blob| blob.etag.as_str()) {
-            match (&call.act, caller) {
-                (Act::SetMetadata { metadata } | Act::Upload { metadata, .. }, Some(daemon)) => {
+            match (&call.operation, caller) {
+                (
+                    Operation::SetMetadata { metadata } | Operation::Upload { metadata, .. },
+                    Some(daemon),
+                ) => {
                     let token = metadata.get("token").and_then(|token| token.parse().ok());
                     state.note(Event::Stored { daemon, lock, token: token.unwrap_or(0) });
                 }
-                (Act::Delete, _) => state.note(Event::Deleted { lock }),
+                (Operation::Delete, _) => state.note(Event::Deleted { lock }),
                 _ => {}
             }
         }

@@ -1,5 +1,5 @@
-//! The host with the storage account: HTTP/1 around the core simulation's blob
-//! service. What it keeps survives a crash of the host.
+//! Host of the storage account: HTTP/1 around the simulated blob service. Its
+//! data survives a crash of the host.
 
 use std::{
     net::Ipv4Addr,
@@ -16,36 +16,36 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use leasehold_simulated_storage::{
     http,
-    storage::{Act, Call, Habits, Storage},
+    storage::{Behavior, Call, Operation, Storage},
 };
 use leasehold_simulator::broken::{self, Wrapped};
 use turmoil::net::{TcpListener, TcpStream};
 
 use crate::{record::Record, time};
 
-/// The name of the host.
+/// Name of the host.
 pub const HOST: &str = "storage";
 
-/// Where it listens.
+/// Port of the service.
 pub const PORT: u16 = 10000;
 
-/// Which daemon calls, so that histories can tell.
+/// Header with the number of the calling daemon, for histories.
 pub(crate) const CALLER: &str = "x-simulated-daemon";
 
-/// The account.
+/// Storage account.
 pub struct Account {
     storage: Mutex<Storage>,
     record: Arc<Record>,
 }
 
 impl Account {
-    /// Without a blob.
+    /// Creates an account without blobs.
     #[must_use]
     pub fn new(record: Arc<Record>) -> Arc<Self> {
-        Arc::new(Self { storage: Mutex::new(Storage::new(Habits::default())), record })
+        Arc::new(Self { storage: Mutex::new(Storage::new(Behavior::default())), record })
     }
 
-    /// Serves it until the host crashes.
+    /// Serves requests until the host crashes.
     ///
     /// # Errors
     /// If it can't listen.
@@ -53,31 +53,31 @@ impl Account {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
         loop {
             let (connection, _) = listener.accept().await?;
-            tokio::spawn(Arc::clone(&self).attend(connection));
+            tokio::spawn(Arc::clone(&self).serve_connection(connection));
         }
     }
 
-    async fn attend(self: Arc<Self>, connection: TcpStream) {
+    async fn serve_connection(self: Arc<Self>, connection: TcpStream) {
         let service = service_fn(|request| {
             let account = Arc::clone(&self);
             async move { account.answer(request).await }
         });
         let connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
-        // How it ended is the caller's business.
+        // The caller handles errors of the connection.
         _ = connection.await;
     }
 
     /// Mutant 13a: breaks the lease that a daemon is about to acquire, if an
-    /// earlier daemon of the same place has it.
-    fn take_over(&self, storage: &mut Storage, caller: Option<u32>, call: &Call) {
-        let (Some(caller), Act::Acquire { .. }) = (caller, &call.act) else { return };
+    /// earlier daemon of the same place holds it.
+    fn break_predecessors_lease(&self, storage: &mut Storage, caller: Option<u32>, call: &Call) {
+        let (Some(caller), Operation::Acquire { .. }) = (caller, &call.operation) else { return };
         let blob = storage.blob(&call.path);
         let leased = blob.filter(|blob| blob.leased_until(time::nanos()).is_some());
         let id = leased.and_then(|blob| blob.lease_id());
         if id.is_some_and(|id| self.record.is_of_predecessor(id, caller)) {
-            let act = Act::Break { within: Some(0) };
+            let operation = Operation::Break { within: Some(0) };
             let path = call.path.clone();
-            let call = Call { path, act, if_match: None, if_absent: false, lease: None };
+            let call = Call { path, operation, if_match: None, if_absent: false, lease: None };
             storage.answer(&call, time::nanos(), time::date());
         }
     }
@@ -103,8 +103,8 @@ impl Account {
         let caller = head.headers.get(CALLER).and_then(|value| value.to_str().ok()?.parse().ok());
         let answer = {
             let mut storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-            if broken::is(Wrapped::TakeOverAfterCrash) {
-                self.take_over(&mut storage, caller, &call);
+            if broken::is(Wrapped::TakeoverAfterCrash) {
+                self.break_predecessors_lease(&mut storage, caller, &call);
             }
             let before = storage.blob(&call.path).map(|blob| blob.etag.clone());
             let answer = storage.answer(&call, time::nanos(), time::date());

@@ -1,4 +1,4 @@
-//! The product's clocks, on turmoil's time.
+//! Clocks of the product, on turmoil's time.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,58 +13,58 @@ use leasehold_time::{
     simulation::{self, Inside, Task, World},
 };
 
-/// How much time passes in a step: each host runs this long before the next
-/// does, and nothing that one sends reaches another in the same step.
+/// Length of a step: each host runs this long before the next one does. Data
+/// from one host reaches another in a later step only.
 pub const TICK: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// When the present step began, and when it ends.
+    /// Start and end of the current step.
     static STEP: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) };
     static RNG: RefCell<Rng> = const { RefCell::new(Rng::new(0)) };
 }
 
-/// True time since the beginning.
+/// Returns the true time since the start.
 ///
-/// A host whose software is being dropped has no clock of its own any more;
-/// what turmoil says then is kept within the step.
+/// A host whose software is being dropped has no clock; the time that turmoil
+/// reports then is clamped to the step.
 #[must_use]
 pub fn now() -> Duration {
     let (begin, end) = STEP.get();
     turmoil::sim_elapsed().unwrap_or(begin).clamp(begin, end)
 }
 
-/// The same, for histories.
+/// Same as [`now`], for histories.
 #[must_use]
 pub fn nanos() -> Nanos {
     now().as_nanos() as Nanos
 }
 
-/// What the storage service's clock shows: seconds since 1970.
+/// Returns the date of the storage service, in seconds since 1970.
 #[must_use]
 pub fn date() -> u64 {
     BEGINNING + now().as_secs()
 }
 
-/// A moment of the product as true time.
+/// Converts a moment of the product to true time.
 #[must_use]
 pub fn true_time(moment: Moment) -> Nanos {
     moment.since(Moment::from_boot(Duration::ZERO)).as_nanos() as Nanos
 }
 
-/// A number for a process to start its own randomness from.
+/// Returns a seed for the random numbers of a process.
 #[must_use]
 pub fn seed() -> u64 {
     RNG.with_borrow_mut(Rng::bits)
 }
 
-/// What the step that is to come covers.
+/// Sets the start and end of the next step.
 pub(crate) fn set_step(begin: Duration, end: Duration) {
     STEP.set((begin, end));
 }
 
-struct Window;
+struct ProductView;
 
-impl World for Window {
+impl World for ProductView {
     fn now(&self) -> Moment {
         Moment::from_boot(now())
     }
@@ -86,9 +86,9 @@ impl World for Window {
     }
 }
 
-/// The product's clocks on this thread are the simulation's from here on.
+/// Makes the product use the simulation's clocks on this thread.
 pub(crate) fn enter(rng: Rng) -> Inside {
     RNG.set(rng);
     set_step(Duration::ZERO, Duration::ZERO);
-    simulation::enter(Rc::new(Window))
+    simulation::enter(Rc::new(ProductView))
 }

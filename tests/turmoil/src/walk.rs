@@ -1,4 +1,4 @@
-//! Faults at random, from a seed.
+//! Random faults from a seed.
 
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -8,39 +8,39 @@ use leasehold_runtime::sleep;
 use leasehold_simulator::rng::Rng;
 
 use crate::{
-    client::{Actor, Seat, Seen},
+    client::{Actor, ClientHandle, Results},
+    cluster::{Cluster, Host},
     daemon::Setup,
     record::Record,
-    stage::{Host, Stage},
     time,
 };
 
-/// No fault lasts longer, and no daemon takes longer to stop.
-const LONGEST: Duration = Duration::from_secs(90);
+/// Maximum duration of a fault, and of a daemon's shutdown.
+const MAX_FAULT_TIME: Duration = Duration::from_secs(90);
 
-/// What came of a seed.
+/// Result of a seed.
 pub struct Walk {
-    /// What happened.
+    /// Recorded history.
     pub history: History,
-    /// What of it must not have.
+    /// Violations of the history.
     pub violations: Vec<Violation>,
-    /// How long it was, in simulated time.
+    /// Simulated time of the run.
     pub length: Duration,
-    /// How often which fault was.
+    /// Number of faults, by name.
     pub faults: BTreeMap<&'static str, u32>,
 }
 
-/// What can befall them.
+/// Fault of a run.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Cut(Host, Host),
     CutOneWay(Host, Host),
     Hold(Host, Host),
-    /// The process is gone.
+    /// The process crashes.
     Kill(Host),
-    /// The host is gone, without a word on its connections.
+    /// The host disappears; its connections are not reset.
     Vanish(usize),
-    /// A daemon is told to stop.
+    /// A daemon is shut down.
     Stop(usize),
 }
 
@@ -49,17 +49,17 @@ impl Fault {
         match self {
             Self::Cut(Host::Daemon(_), _) => "daemon and storage cut",
             Self::Cut(..) => "client and daemon cut",
-            Self::CutOneWay(Host::Client(_), _) => "client can't speak",
-            Self::CutOneWay(_, Host::Client(_)) => "client can't hear",
-            Self::CutOneWay(Host::Storage, _) => "daemon can't hear the storage",
-            Self::CutOneWay(..) => "daemon can't speak to the storage",
-            Self::Hold(Host::Daemon(_), _) => "daemon and storage held back",
-            Self::Hold(..) => "client and daemon held back",
+            Self::CutOneWay(Host::Client(_), _) => "client can't send",
+            Self::CutOneWay(_, Host::Client(_)) => "client can't receive",
+            Self::CutOneWay(Host::Storage, _) => "daemon can't receive from the storage",
+            Self::CutOneWay(..) => "daemon can't send to the storage",
+            Self::Hold(Host::Daemon(_), _) => "daemon and storage delayed",
+            Self::Hold(..) => "client and daemon delayed",
             Self::Kill(Host::Storage) => "storage killed",
             Self::Kill(Host::Daemon(_)) => "daemon killed",
             Self::Kill(Host::Client(_)) => "client killed",
             Self::Vanish(_) => "daemon's host vanished",
-            Self::Stop(_) => "daemon told to stop",
+            Self::Stop(_) => "daemon shut down",
         }
     }
 }
@@ -67,8 +67,8 @@ impl Fault {
 /// Runs a seed.
 ///
 /// # Panics
-/// If a daemon that was told to stop does not, or if a client is not served when
-/// all is well again.
+/// If a daemon does not shut down, or if a client is not served after all
+/// faults have ended.
 #[must_use]
 pub fn walk(seed: u64) -> Walk {
     let mut rng = Rng::new(seed);
@@ -81,55 +81,56 @@ pub fn walk(seed: u64) -> Walk {
         drain: Duration::from_millis(*rng.pick(&[0, 1000, 5000])),
     };
     let (places, locks) = (*rng.pick(&[1, 2, 2, 3]), *rng.pick(&[1, 1, 2]));
-    let mut stage = Stage::new(seed, setup, places, locks);
-    let mut seats = Vec::new();
+    let mut cluster = Cluster::new(seed, setup, places, locks);
+    let mut clients = Vec::new();
     let last = Rc::new(Cell::new(false));
     for _ in 0..rng.within(2..5) {
         let place = rng.index(places);
         let last = Rc::clone(&last);
-        let seat = stage.wanderer(move |seat, record| {
-            wander(seat, record, place, setup, locks, Rc::clone(&last))
+        let client = cluster.add_program(move |client, record| {
+            run_random_client(client, record, place, setup, locks, Rc::clone(&last))
         });
-        seats.push((seat, place));
+        clients.push((client, place));
     }
-    let trouble = Duration::from_nanos(rng.millis(30_000..70_000));
+    let faults_end = Duration::from_nanos(rng.millis(30_000..70_000));
     let mut faults = BTreeMap::new();
     let mut ends = Vec::new();
-    while stage.now() < trouble {
-        stage.run(rng.length(500..12_000));
-        end(&mut stage, &mut ends, &seats);
-        // What was started again is to be up before the next fault.
-        stage.run(Duration::from_millis(50));
-        let fault = draw(&seats, places, &mut rng);
+    while cluster.now() < faults_end {
+        cluster.run(rng.length(500..12_000));
+        end(&mut cluster, &mut ends, &clients);
+        // Restarted hosts must be up before the next fault.
+        cluster.run(Duration::from_millis(50));
+        let fault = draw(&clients, places, &mut rng);
         if ends.iter().any(|(_, other)| overlap(*other, fault)) {
             continue;
         }
         *faults.entry(fault.name()).or_default() += 1;
-        begin(&mut stage, fault, &seats);
+        begin(&mut cluster, fault, &clients);
         let around = *rng.pick(&[1, 2, 5, 10, lease, lease + 5]) * 1000;
-        let until = stage.now() + rng.length(around / 2..around * 3 / 2);
+        let until = cluster.now() + rng.length(around / 2..around * 3 / 2);
         ends.push((until, fault));
     }
-    let limit = stage.now() + LONGEST;
+    let limit = cluster.now() + MAX_FAULT_TIME;
     while !ends.is_empty() {
-        assert!(stage.now() < limit, "seed {seed}: still not over: {ends:?}");
-        stage.run(Duration::from_millis(500));
-        end(&mut stage, &mut ends, &seats);
+        assert!(cluster.now() < limit, "seed {seed}: faults have not ended: {ends:?}");
+        cluster.run(Duration::from_millis(500));
+        end(&mut cluster, &mut ends, &clients);
     }
-    stage.run(Duration::from_secs(lease + 45));
-    // Each is served once more. Between daemons there is no queue, so that could
-    // not be expected while others ask again and again.
+    cluster.run(Duration::from_secs(lease + 45));
+    // Each client must be granted one more lock. Daemons do not share a queue,
+    // so this could not be guaranteed while other clients keep acquiring.
     last.set(true);
-    let healed = stage.now();
-    stage.run_until("a grant for each client", 2 * LONGEST, |stage| {
-        let served = |seat: usize| stage.seat(seat).seen().granted.iter().any(|at| at.0 > healed);
-        seats.iter().all(|(seat, _)| served(*seat))
+    let healed = cluster.now();
+    cluster.run_until("a grant for each client", 2 * MAX_FAULT_TIME, |cluster| {
+        let served =
+            |client: usize| cluster.client(client).results().granted.iter().any(|at| at.0 > healed);
+        clients.iter().all(|(client, _)| served(*client))
     });
-    let history = stage.history();
-    Walk { violations: check(&history), history, length: stage.now(), faults }
+    let history = cluster.history();
+    Walk { violations: check(&history), history, length: cluster.now(), faults }
 }
 
-/// Whether two faults concern the same link or host: then they would end each
+/// Returns whether two faults affect the same link or host: one would end the
 /// other.
 fn overlap(a: Fault, b: Fault) -> bool {
     let hosts = |fault| match fault {
@@ -142,9 +143,9 @@ fn overlap(a: Fault, b: Fault) -> bool {
     shared == a.len().min(b.len())
 }
 
-fn draw(seats: &[(usize, usize)], places: usize, rng: &mut Rng) -> Fault {
-    let (seat, place) = *rng.pick(seats);
-    let (client, daemon) = (Host::Client(seat), Host::Daemon(place));
+fn draw(clients: &[(usize, usize)], places: usize, rng: &mut Rng) -> Fault {
+    let (client, place) = *rng.pick(clients);
+    let (client, daemon) = (Host::Client(client), Host::Daemon(place));
     let other = rng.index(places);
     let place = Host::Daemon(other);
     match rng.within(0..15) {
@@ -164,33 +165,34 @@ fn draw(seats: &[(usize, usize)], places: usize, rng: &mut Rng) -> Fault {
     }
 }
 
-/// The links of a daemon's host.
-fn links(place: usize, seats: &[(usize, usize)]) -> impl Iterator<Item = (Host, Host)> {
-    let clients = seats.iter().filter(move |(_, at)| *at == place);
-    let others = clients.map(|(seat, _)| Host::Client(*seat)).chain([Host::Storage]);
+/// Returns the links of a daemon's host.
+fn links(place: usize, clients: &[(usize, usize)]) -> impl Iterator<Item = (Host, Host)> {
+    let clients = clients.iter().filter(move |(_, at)| *at == place);
+    let others = clients.map(|(client, _)| Host::Client(*client)).chain([Host::Storage]);
     others.map(move |other| (Host::Daemon(place), other))
 }
 
-fn begin(stage: &mut Stage, fault: Fault, seats: &[(usize, usize)]) {
+fn begin(cluster: &mut Cluster, fault: Fault, clients: &[(usize, usize)]) {
     match fault {
-        Fault::Cut(a, b) => stage.cut(a, b),
-        Fault::CutOneWay(from, to) => stage.cut_one_way(from, to),
-        Fault::Hold(a, b) => stage.hold(a, b),
-        Fault::Kill(host) => stage.crash(host),
+        Fault::Cut(a, b) => cluster.cut(a, b),
+        Fault::CutOneWay(from, to) => cluster.cut_one_way(from, to),
+        Fault::Hold(a, b) => cluster.hold(a, b),
+        Fault::Kill(host) => cluster.crash(host),
         Fault::Vanish(place) => {
-            for (a, b) in links(place, seats) {
-                stage.cut(a, b);
+            for (a, b) in links(place, clients) {
+                cluster.cut(a, b);
             }
-            stage.crash(Host::Daemon(place));
+            cluster.crash(Host::Daemon(place));
         }
-        Fault::Stop(place) => stage.stop(place),
+        Fault::Stop(place) => cluster.stop(place),
     }
     if let Some(what) = down(fault) {
-        stage.disturb(what);
+        cluster.disturb(what);
     }
 }
 
-/// A daemon that is down, or about to be: how that is called.
+/// Returns the name of the disturbance by a daemon that is down or shutting
+/// down.
 fn down(fault: Fault) -> Option<String> {
     match fault {
         Fault::Kill(Host::Daemon(place)) | Fault::Vanish(place) | Fault::Stop(place) => {
@@ -200,38 +202,39 @@ fn down(fault: Fault) -> Option<String> {
     }
 }
 
-/// Ends what is due.
-fn end(stage: &mut Stage, ends: &mut Vec<(Duration, Fault)>, seats: &[(usize, usize)]) {
-    let now = stage.now();
+/// Ends the faults that are due.
+fn end(cluster: &mut Cluster, ends: &mut Vec<(Duration, Fault)>, clients: &[(usize, usize)]) {
+    let now = cluster.now();
     let (due, later) = ends.drain(..).partition(|(until, _)| *until <= now);
     *ends = later;
     for (until, fault) in due {
         match fault {
-            Fault::Cut(a, b) | Fault::CutOneWay(a, b) => stage.mend(a, b),
-            Fault::Hold(a, b) => stage.release(a, b),
-            Fault::Kill(host) => stage.start(host),
+            Fault::Cut(a, b) | Fault::CutOneWay(a, b) => cluster.repair(a, b),
+            Fault::Hold(a, b) => cluster.release(a, b),
+            Fault::Kill(host) => cluster.start(host),
             Fault::Vanish(place) => {
-                for (a, b) in links(place, seats) {
-                    stage.mend(a, b);
+                for (a, b) in links(place, clients) {
+                    cluster.repair(a, b);
                 }
-                stage.start(Host::Daemon(place));
+                cluster.start(Host::Daemon(place));
             }
-            Fault::Stop(place) if stage.runs(Host::Daemon(place)) => {
-                // It still waits for its holders.
+            Fault::Stop(place) if cluster.runs(Host::Daemon(place)) => {
+                // The daemon is still draining.
                 ends.push((until + Duration::from_secs(1), fault));
                 continue;
             }
-            Fault::Stop(place) => stage.start(Host::Daemon(place)),
+            Fault::Stop(place) => cluster.start(Host::Daemon(place)),
         }
         if let Some(what) = down(fault) {
-            stage.calm(&what, Duration::ZERO);
+            cluster.calm(&what, Duration::ZERO);
         }
     }
 }
 
-/// A client of its own will. When it is told so, it gets one last lock.
-async fn wander(
-    seat: Arc<Seat>,
+/// Runs a client with random actions. When `last` is set, it acquires one last
+/// lock.
+async fn run_random_client(
+    client: Arc<ClientHandle>,
     record: Arc<Record>,
     place: usize,
     setup: Setup,
@@ -240,7 +243,7 @@ async fn wander(
 ) -> turmoil::Result {
     let mut rng = Rng::new(time::seed());
     let actor = Actor::start(place, setup, &record);
-    *seat.seen() = Seen { number: actor.number(), ..Seen::default() };
+    *client.results() = Results { number: actor.number(), ..Results::default() };
     loop {
         let is_last = last.get();
         let pause = *rng.pick(&[1, 100, 1000, 5000]);
@@ -253,20 +256,21 @@ async fn wander(
         };
         match actor.acquire(lock, wait).await {
             Ok(guard) => {
-                seat.seen().granted.push((time::now(), guard.token().get()));
+                client.results().granted.push((time::now(), guard.token().get()));
                 hold(&actor, lock, guard, setup, &mut rng, &last).await;
                 if is_last {
-                    // Its session goes on.
+                    // Keep its session open.
                     std::future::pending::<()>().await;
                 }
             }
-            // Whoever is refused at once must not ask at once again.
+            // Delay before the next attempt, because a refusal can be
+            // immediate.
             Err(_) => sleep(rng.length(200..1000)).await,
         }
     }
 }
 
-/// Holds it for a while, looks after it more or less well, and lets go.
+/// Holds the grant for a while, uses the resource, and releases it.
 async fn hold(
     actor: &Actor,
     lock: u32,
@@ -276,23 +280,23 @@ async fn hold(
     last: &Cell<bool>,
 ) {
     let lease = setup.lease.as_millis() as u64;
-    let longest = *rng.pick(&[10, 500, 5000, lease, 2 * lease]);
-    let until = Moment::now() + rng.length(0..longest + 1);
+    let max = *rng.pick(&[10, 500, 5000, lease, 2 * lease]);
+    let until = Moment::now() + rng.length(0..max + 1);
     while !until.has_passed() && !last.get() {
-        let turn = rng.length(1..1000).min(until.remaining());
+        let next_use = rng.length(1..1000).min(until.remaining());
         tokio::select! {
             biased;
             _ = guard.lost() => {
-                actor.lose(lock, &guard);
+                actor.record_loss(lock, &guard);
                 if rng.permille(500) {
-                    // It stopped, but has not let go yet.
+                    // The client stopped, but has not released yet.
                     sleep(rng.length(0..20_000)).await;
                 }
                 return;
             }
-            () = sleep(turn) => actor.make_use(lock, &guard),
+            () = sleep(next_use) => actor.use_resource(lock, &guard),
         }
     }
-    // It is tried again in the background.
+    // A failed release is retried in the background.
     _ = actor.release(lock, guard).await;
 }

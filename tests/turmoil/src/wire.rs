@@ -1,5 +1,5 @@
-//! The way from a daemon's storage client to the storage account: HTTP/1 over
-//! connections that are kept and used again.
+//! Link from a daemon's storage client to the storage account: HTTP/1 over
+//! pooled connections.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use turmoil::net::TcpStream;
 
 use crate::storage::{CALLER, HOST, PORT};
 
-/// The transport of a daemon's storage client.
+/// Returns the transport of a daemon's storage client.
 #[must_use]
 pub fn transport(daemon: u32) -> Transport {
     broken_transport::wrap(Arc::new(Wire { daemon, idle: Mutex::default() }))
@@ -30,7 +30,7 @@ pub fn transport(daemon: u32) -> Transport {
 
 struct Wire {
     daemon: u32,
-    /// Connections that wait for their next request.
+    /// Idle connections.
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
@@ -46,12 +46,12 @@ impl Wire {
     }
 
     async fn connection(&self) -> azure_core::Result<SendRequest<Full<Bytes>>> {
-        let kept = {
+        let pooled = {
             let mut idle = self.idle();
             idle.retain(|connection| !connection.is_closed());
             idle.pop()
         };
-        if let Some(connection) = kept {
+        if let Some(connection) = pooled {
             return Ok(connection);
         }
         let refused = |error: &dyn fmt::Display| {
@@ -86,7 +86,7 @@ impl HttpClient for Wire {
         let response = self.exchange(&mut connection, request).await;
         let response = response
             .map_err(|error| Error::with_message(ErrorKind::Io, format!("{HOST}: {error}")))?;
-        // One that was given up half-way is not used again.
+        // A connection is not reused if its exchange was canceled.
         self.idle().push(connection);
         let mut headers = Headers::new();
         for (name, value) in response.headers() {
@@ -113,7 +113,7 @@ fn over_http(
         .header("host", HOST)
         .header(CALLER, daemon);
     for (name, value) in request.headers().iter() {
-        // The body says how long it is.
+        // The length follows from the body.
         if !name.as_str().eq_ignore_ascii_case("content-length") {
             built = built.header(name.as_str(), value.as_str());
         }

@@ -50,7 +50,7 @@
 //! - Tokens of different locks can't be compared. The blob remembers which lock
 //!   guards it, and refuses holders of another.
 //! - A blob is written as a whole, by one call: [`LARGEST`] is the limit, and
-//!   [`Account::call_limit`](crate::azure::Account::call_limit) must leave
+//!   [`Account::call_timeout`](crate::azure::Account::call_timeout) must leave
 //!   enough time.
 //!
 //! # How it works

@@ -25,7 +25,7 @@ const METADATA: &str = "x-ms-meta-";
 /// [`fenced`](Self::fenced) to what a lock protects. This is for reading, and
 /// for blobs that nothing fences.
 ///
-/// Every call has a time limit ([`Account::call_limit`]). Reads are repeated a
+/// Every call has a time limit ([`Account::call_timeout`]). Reads are repeated a
 /// few times if the service does not answer.
 #[derive(Clone, Debug)]
 pub struct Blob {

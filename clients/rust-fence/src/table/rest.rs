@@ -34,7 +34,7 @@ const JSON: &str = "application/json;odata=minimalmetadata";
 /// [`fenced`](Self::fenced) to what a lock protects. This is for reading, for
 /// tables that nothing fences, and for creating them.
 ///
-/// Every call has a time limit ([`Account::call_limit`]), and so has every
+/// Every call has a time limit ([`Account::call_timeout`]), and so has every
 /// operation with all its calls ([`time_limit`](Self::time_limit)). Reads are repeated a
 /// few times if the service does not answer; writes only if they were not sent.
 #[derive(Clone, Debug)]

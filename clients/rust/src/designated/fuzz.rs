@@ -1,4 +1,4 @@
-//! Names of resources as anybody may give them.
+//! Fuzz test with arbitrary names of resources.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use leasehold_fuzz::Fuzz;
 use super::*;
 use crate::name;
 
-/// Stands for a secret wherever it is put.
-const HUSH: &str = "aHVzaGh1c2g";
+/// Stands for a secret.
+const SECRET: &str = "aHVzaGh1c2g";
 
 const WORDS: &[&str] =
-    &[HUSH, "acme", "orders", "table", "container", "$root", "$web", "%2F", "~", "/", "-", "\n"];
+    &[SECRET, "acme", "orders", "table", "container", "$root", "$web", "%2F", "~", "/", "-", "\n"];
 
-/// Of how many resources the names are compared.
-const MOST: usize = 20_000;
+/// Number of resources whose lock names are compared.
+const MAX_COMPARED: usize = 20_000;
 
 #[test]
-fn no_two_resources_have_one_lock_and_no_secret_is_shown() {
+fn lock_names_are_unique_and_errors_hide_secrets() {
     let mut seen = HashMap::new();
-    Fuzz::new("designated").words(WORDS).longest(1500).run(|input| {
-        // The kind, the account, the resource, and what is in it: a line each.
+    Fuzz::new("designated").words(WORDS).max_bytes(1500).run(|input| {
+        // One line each: kind, account, resource, and partition or blob.
         let text = String::from_utf8_lossy(input);
         let mut lines = text.splitn(4, '\n');
         let mut line = || lines.next().unwrap_or_default();
@@ -40,14 +40,14 @@ fn no_two_resources_have_one_lock_and_no_secret_is_shown() {
                 let rest = if matches!(kind, "partition" | "blob") { rest } else { "" };
                 let folded =
                     [kind, &*account.to_lowercase(), &*one.to_lowercase(), rest].join("\n");
-                if seen.len() < MOST {
+                if seen.len() < MAX_COMPARED {
                     let other = seen.entry(lock.clone()).or_insert_with(|| folded.clone());
                     assert_eq!(*other, folded, "both have the lock {lock}");
                 }
                 format!("{kind} {}", lock.contains('~'))
             }
             Err(Error::Invalid { field, message }) => {
-                assert!(!message.contains(HUSH), "{message}");
+                assert!(!message.contains(SECRET), "{message}");
                 format!("{kind} {field} {message}")
             }
             Err(error) => panic!("{error}"),

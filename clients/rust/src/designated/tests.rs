@@ -1,5 +1,5 @@
-//! Against the file that the tests of other languages read too, which was
-//! written by another program.
+//! Tests against `clients/designated-locks.json`, which was generated
+//! independently and is also used by tests in other languages.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ fn derived(vector: &Value) -> Result<String, Error> {
 }
 
 #[test]
-fn names_are_derived_as_specified() {
+fn lock_names_match_test_vectors() {
     let mut seen: HashMap<String, Value> = HashMap::new();
     for vector in vectors("locks") {
         let lock = derived(&vector).unwrap();
@@ -45,7 +45,7 @@ fn names_are_derived_as_specified() {
 }
 
 #[test]
-fn what_can_t_exist_is_refused() {
+fn invalid_names_are_refused() {
     for vector in vectors("refused") {
         match derived(&vector) {
             Err(Error::Invalid { field, .. }) => assert_eq!(field, vector["field"], "{vector}"),
@@ -55,8 +55,8 @@ fn what_can_t_exist_is_refused() {
 }
 
 #[test]
-fn what_is_refused_is_not_quoted() {
-    let secret = "AccountName=acme;AccountKey=hush";
+fn errors_do_not_quote_invalid_names() {
+    let secret = "AccountName=acme;AccountKey=secret";
     let (account, container) = ("acme", secret);
     for resource in [
         Resource::Queue { account: secret, queue: "jobs" },
@@ -67,11 +67,11 @@ fn what_is_refused_is_not_quoted() {
         Resource::Share { account, share: secret },
     ] {
         let error = resource.lock_name().unwrap_err();
-        assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
     }
 }
 
-/// The short and the long, with what needs an escape and what looks like one.
+/// Short and long keys with characters that need an escape or resemble one.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c%/~ é]{0,6}", "[%2F/]{0,5}", "[x%é~]{180,240}"]
 }

@@ -1,59 +1,59 @@
-//! Elections, seen from outside.
+//! State of elections as observers and operators read it.
 
 use std::time::Duration;
 
 use crate::{DaemonInfo, Holder, Token, pb};
 
-/// An election as the daemon saw it when it answered.
+/// State of an election at the time of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionState {
-    /// The namespace that the name belongs to.
+    /// Namespace of the election.
     pub namespace: String,
-    /// The election's name.
+    /// Name of the election.
     pub name: String,
-    /// Who leads; `None` if nobody does.
+    /// Current leader; `None` if there is none.
     pub leader: Option<Leader>,
-    /// How many candidates wait at this daemon.
+    /// Number of candidates that wait at this daemon.
     pub candidates: u32,
 }
 
-/// Who leads an election.
+/// Leader of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
-    /// Who, as it told of itself, if it is known.
+    /// Description that the leader sent, if known.
     pub holder: Option<Holder>,
-    /// What it shows. Empty if it shows nothing.
+    /// Published value; empty if there is none.
     pub value: Vec<u8>,
-    /// Its token, if it is known.
+    /// Token of the leader, if known.
     pub token: Option<Token>,
-    /// For how long it has led, if it is known.
+    /// Time since the start of the leadership, if known.
     pub leading_for: Option<Duration>,
-    /// Whether it is a client of this daemon.
+    /// True if the leader is a client of this daemon.
     pub local: bool,
-    /// Its session, if it is a client of this daemon.
+    /// Session of the leader, if it is a client of this daemon.
     pub session_id: Option<String>,
-    /// True once it has been told that it has lost the leadership and has not
-    /// let go yet.
+    /// True if the leader was notified of the loss of its leadership and has not
+    /// resigned yet.
     pub ending: bool,
-    /// The daemon that it is a client of, if it is another one and known; for
-    /// people.
+    /// Human-readable description of the leader's daemon, if it is a peer of this
+    /// daemon and known.
     pub daemon: Option<String>,
-    /// The same daemon with its address.
+    /// The same peer with its address.
     pub peer: Option<DaemonInfo>,
 }
 
 impl ElectionState {
-    /// Whether somebody who knows the one is told nothing new by the other.
-    /// Time that has passed is no news.
-    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
-        let timeless = |state: &Self| {
+    /// Returns whether both states are equal, apart from the time since the start
+    /// of the leadership.
+    pub(crate) fn equals_ignoring_time(&self, other: &Self) -> bool {
+        let without_time = |state: &Self| {
             let mut state = state.clone();
             if let Some(leader) = &mut state.leader {
                 leader.leading_for = None;
             }
             state
         };
-        timeless(self) == timeless(other)
+        without_time(self) == without_time(other)
     }
 }
 
@@ -87,17 +87,18 @@ impl From<pb::Leader> for Leader {
 
 /// Response to [`Election::step_down`](crate::Election::step_down).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SteppedDown {
-    /// False if nobody leads, or the leader is a client of a daemon that can't be
-    /// reached from here: then nothing was done, and `state` says which it is.
+pub struct StepDownResult {
+    /// False if there is no leader, or if the leader is a client of a daemon that
+    /// is unreachable from this host. The request then had no effect; `state`
+    /// distinguishes the two cases.
     pub asked: bool,
-    /// The election as it was before.
+    /// State of the election before the request.
     pub state: ElectionState,
-    /// The leadership is over after this long at the latest.
+    /// Maximum time until the leadership ends.
     pub ends_within: Duration,
 }
 
-impl From<pb::StepDownResponse> for SteppedDown {
+impl From<pb::StepDownResponse> for StepDownResult {
     fn from(response: pb::StepDownResponse) -> Self {
         Self {
             asked: response.asked,
@@ -112,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_that_has_passed_is_no_news() {
+    fn elapsed_time_is_not_a_change() {
         let led_for = |leading_for_ms| {
             let leader = pb::Leader { token: Some(7), leading_for_ms, ..Default::default() };
             ElectionState::from(pb::ElectionState { leader: Some(leader), ..Default::default() })
         };
         let state = led_for(Some(5));
-        assert!(state.says_the_same_as(&led_for(Some(9))) && state != led_for(Some(9)));
+        assert!(state.equals_ignoring_time(&led_for(Some(9))) && state != led_for(Some(9)));
         for change in [
             |state: &mut ElectionState| state.leader = None,
             |state: &mut ElectionState| state.candidates += 1,
@@ -130,12 +131,12 @@ mod tests {
         ] {
             let mut changed = state.clone();
             change(&mut changed);
-            assert!(!state.says_the_same_as(&changed), "{changed:?}");
+            assert!(!state.equals_ignoring_time(&changed), "{changed:?}");
         }
     }
 
     #[test]
-    fn what_is_not_known_is_none() {
+    fn unknown_fields_are_none() {
         let leader = Leader::from(pb::Leader::default());
         assert_eq!((leader.holder, leader.session_id, leader.daemon), (None, None, None));
         assert_eq!((leader.token, leader.leading_for, leader.local), (None, None, false));

@@ -1,4 +1,4 @@
-//! Leading an election.
+//! Leadership of an election.
 
 use std::{
     fmt,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::progress::Vigil;
+use super::progress::ProgressMonitor;
 use crate::{Error, Guard, Loss, Reason, Risk, value::Value};
 
 /// Leadership of an election: a [`Guard`] that can also proclaim a value.
@@ -17,101 +17,108 @@ use crate::{Error, Guard, Loss, Reason, Risk, value::Value};
 /// Name, [token](Guard::token), [deadline](Guard::deadline), [loss](Guard::lost)
 /// and [warnings](Guard::at_risk) are the guard's, which it dereferences to.
 /// After the warnings [`Reason::StepDown`] (an operator asks the leader to step
-/// down) and [`Reason::ShuttingDown`] (the daemon is stopping), finish what is
-/// in progress and [`resign`](Self::resign) or, in the work of
+/// down) and [`Reason::ShuttingDown`] (the daemon is shutting down), finish the
+/// current work and [`resign`](Self::resign). In the work of
 /// [`run_as_leader`](crate::Election::run_as_leader),
-/// [`step_down`](Self::step_down). [`Reason::StoreUnavailable`] says only that
-/// the leadership may be lost.
+/// [`step_down`](Self::step_down) instead. After [`Reason::StoreUnavailable`], no
+/// action is required; the leadership may be lost.
 ///
-/// **A paused leader may still act**: pass the token to the resources that a
-/// leader writes to, and let them refuse one that is lower than the highest
+/// **An election can't stop a paused leader.** Pass the token to the resources to
+/// which the leader writes, and let them refuse a token lower than the highest
 /// they have seen.
-#[must_use = "it is given up as soon as it is dropped"]
+#[must_use = "dropping the leadership resigns"]
 pub struct Leadership {
     guard: Guard,
-    vigil: OnceLock<Vigil>,
+    monitor: OnceLock<ProgressMonitor>,
 }
 
 impl Leadership {
     pub(super) fn new(guard: Guard) -> Self {
-        Self { guard, vigil: OnceLock::new() }
+        Self { guard, monitor: OnceLock::new() }
     }
 
-    /// Shows another value, under the same token, and waits until observers at
-    /// all daemons can see it. If the connection breaks meanwhile, it is sent
-    /// again; it ends at the latest with the leadership.
-    ///
-    /// Dropping the future does not take the value back: it may or may not be
-    /// shown.
+    /// Publishes another value under the same token, and waits until observers at
+    /// all daemons can read it. After a disconnect, the value is sent again. The
+    /// call ends no later than the leadership.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value has more than 4,096 bytes: nothing is
-    /// sent then. [`Error::Lost`] if this does not lead any more.
-    /// [`Error::Unavailable`] if the daemon can't store the value now; the
-    /// value before is still shown.
+    /// - [`Error::Invalid`]: the value has more than 4,096 bytes. Nothing was sent.
+    /// - [`Error::Lost`]: the leadership is lost.
+    /// - [`Error::Unavailable`]: the daemon can't store the value now. The previous
+    ///   value stays published.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the proclaim: the value may or may not
+    /// be published.
     pub async fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
         let value = Value::new(value)?;
         let (session, grant) = self.guard.grant();
         tokio::select! {
             biased;
-            loss = self.lost() => Err(loss.of(self.name())),
-            shown = session.proclaim(grant, self.name(), value) => shown,
+            loss = self.lost() => Err(loss.into_error(self.name())),
+            published = session.proclaim(grant, self.name(), value) => published,
         }
     }
 
-    /// Stops leading, and waits until the daemon has confirmed it. The next
-    /// candidate leads at once.
+    /// Resigns, and waits until the daemon has confirmed. The next candidate leads
+    /// at once.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the leadership was lost before: somebody else may
-    /// have led since. [`Error::Unavailable`] if the daemon did not confirm it
-    /// in time, or could not do it now; it is tried again in the background.
+    /// [`Error::Lost`] if the leadership was already lost: another candidate may
+    /// have led since. [`Error::Unavailable`] if the daemon did not confirm within
+    /// the connect timeout, or could not release the lock now; the release is
+    /// retried in the background.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the lock is released in the background.
     pub async fn resign(self) -> Result<(), Error> {
-        let Self { guard, vigil } = self;
-        drop(vigil);
+        let Self { guard, monitor } = self;
+        drop(monitor);
         guard.release().await
     }
 
-    /// Gives up leading from within the work of
-    /// [`run_as_leader`](crate::Election::run_as_leader), after draining: the
-    /// work is dropped here, others get their turn, and then it campaigns
-    /// again.
+    /// Steps down from within the work of
+    /// [`run_as_leader`](crate::Election::run_as_leader), after draining. The work
+    /// is dropped at this await point. After a delay that lets another candidate
+    /// lead, the election campaigns again.
     ///
-    /// Elsewhere it comes back: the leadership is lost, and others lead once it
-    /// is dropped.
+    /// Outside of `run_as_leader`, returns the loss; the next candidate leads once
+    /// this leadership is dropped.
     pub async fn step_down(&self) -> Loss {
-        let asked = self.guard.risk().filter(Risk::is_step_down_request);
-        let reason = asked.as_ref().map_or(Reason::SteppedDown, |risk| risk.reason);
-        let operator = asked.and_then(|risk| risk.operator);
-        let message = "the leader handed over".to_owned();
+        let request = self.guard.risk().filter(Risk::is_step_down_request);
+        let reason = request.as_ref().map_or(Reason::SteppedDown, |risk| risk.reason);
+        let operator = request.and_then(|risk| risk.operator);
+        let message = "the leader stepped down".to_owned();
         let (session, grant) = self.guard.grant();
         session.lose(grant, Loss { reason, message, operator });
-        // Whoever waits for the loss comes first, and drops the work.
+        // Lets `run_as_leader` receive the loss first, and drop the work here.
         tokio::task::yield_now().await;
         self.lost().await
     }
 
-    /// From now on, [`progress`](Self::progress) must be called at least this
-    /// often. A leader that falls silent is taken for stuck: it is
-    /// [lost](Guard::lost) with [`Reason::NoProgress`], and given up as soon as
-    /// this is dropped, at the latest at its [deadline](Guard::deadline).
+    /// Requires a call of [`progress`](Self::progress) within each `timeout` from
+    /// now on. A leader that misses it is considered stuck: the leadership is
+    /// [lost](Guard::lost) with [`Reason::NoProgress`]. It is released when this
+    /// value is dropped, and no later than at its [deadline](Guard::deadline).
     ///
-    /// The watch is kept by a task. On a runtime with one thread, work that
-    /// blocks the thread stops that task and the keep-alives alike, so that it
-    /// loses the leadership when the session's ttl has passed.
+    /// A task monitors the progress. On a single-threaded runtime, work that blocks
+    /// the thread stops both this task and the keep-alives, so that the leadership
+    /// is lost when the session TTL has elapsed.
     ///
-    /// A later call sets another length, and counts as progress.
-    pub fn expect_progress(&self, within: Duration) {
+    /// A later call sets another timeout, and counts as progress.
+    pub fn expect_progress(&self, timeout: Duration) {
         let (session, grant) = self.guard.grant();
-        let vigil = self.vigil.get_or_init(|| Vigil::begin(Arc::clone(session), grant, within));
-        vigil.expect_within(within);
+        let monitor = self
+            .monitor
+            .get_or_init(|| ProgressMonitor::start(Arc::clone(session), grant, timeout));
+        monitor.set_timeout(timeout);
     }
 
-    /// The work is not stuck. Of no effect before
-    /// [`expect_progress`](Self::expect_progress), and too late after a loss.
+    /// Reports progress. Has no effect before
+    /// [`expect_progress`](Self::expect_progress) or after a loss.
     pub fn progress(&self) {
-        if let Some(vigil) = self.vigil.get() {
-            vigil.progress();
+        if let Some(monitor) = self.monitor.get() {
+            monitor.progress();
         }
     }
 }

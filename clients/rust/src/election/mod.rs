@@ -1,4 +1,4 @@
-//! Elections: a lock whose holder shows a value.
+//! Elections: locks whose holder publishes a value.
 
 mod info;
 mod leadership;
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-pub use info::{ElectionState, Leader, SteppedDown};
+pub use info::{ElectionState, Leader, StepDownResult};
 pub use leadership::Leadership;
 pub use observe::Observer;
 pub use step_down::StepDownRequest;
@@ -30,16 +30,14 @@ use crate::{
 
 type OnError = Box<dyn FnMut(&Error) + Send>;
 
-/// An election: to campaign in it, or to look who leads. Made by
-/// [`Client::election`].
+/// Election, for campaigns and for observation. Created by [`Client::election`].
 ///
-/// It is the lock of the same name: who leads, holds the lock, and shows a
-/// value to all who look. Candidates wait for it in turn. Who only looks does
-/// not compete.
+/// An election is the lock with the same name. The leader holds the lock and
+/// publishes a value, candidates wait for the lock, and observers only read.
 ///
-/// As with locks, **every campaign competes on its own**: of two tasks that
+/// As with locks, **every campaign competes separately**: of two tasks that
 /// campaign through clones of one client, one leads and the other waits.
-#[must_use = "nothing is asked for before `campaign`, `run_as_leader` or `leader`"]
+#[must_use = "nothing is sent before `campaign`, `run_as_leader`, `observe` or `leader`"]
 pub struct Election {
     client: Client,
     name: String,
@@ -55,9 +53,9 @@ impl Election {
         Self { client, name, value: Vec::new(), options, on_error: None }
     }
 
-    /// What [`run_as_leader`](Self::run_as_leader) shows while it leads, such
-    /// as the address where this worker is reached: at most 4,096 bytes.
-    /// Nothing if it is not set.
+    /// Sets the value that [`run_as_leader`](Self::run_as_leader) publishes while it
+    /// leads, for example the address of this worker: at most 4,096 bytes.
+    /// Default: empty.
     pub fn value(mut self, value: impl Into<Vec<u8>>) -> Self {
         self.value = value.into();
         self
@@ -65,41 +63,47 @@ impl Election {
 
     wait_option_methods!();
 
-    /// Is told of what [`run_as_leader`](Self::run_as_leader) goes on after:
-    /// [`Error::Lost`] and [`Error::Unavailable`]. For logs.
-    pub fn on_error(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.on_error = Some(Arc::new(Mutex::new(Box::new(tell))));
+    /// Sets a callback for the errors after which
+    /// [`run_as_leader`](Self::run_as_leader) campaigns again: [`Error::Lost`] and
+    /// [`Error::Unavailable`]. Intended for logging.
+    pub fn on_error(mut self, report: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_error = Some(Arc::new(Mutex::new(Box::new(report))));
         self
     }
 
-    /// Campaigns: waits to lead, and then publishes `value` (at most 4,096
-    /// bytes; may be empty) until the leader [proclaims](Leadership::proclaim)
-    /// another. Await the result; dropping that future takes the campaign back.
+    /// Campaigns: waits for the leadership, and then publishes `value` (at most
+    /// 4,096 bytes; may be empty) until the leader
+    /// [proclaims](Leadership::proclaim) another one. Await the returned value.
     ///
     /// # Errors
-    /// [`Error::NotGranted`] if somebody else leads, [`Error::Unavailable`] if
-    /// the daemon can't be reached or can't serve this, [`Error::Invalid`] if
-    /// the request can't be served by any daemon (a value that is too large is
-    /// not even sent), [`Error::NeedsOperator`] and [`Error::Incompatible`] as
-    /// they say.
+    /// - [`Error::NotGranted`]: another candidate led until the end of the wait.
+    /// - [`Error::Unavailable`]: the daemon is unreachable, or can't serve the
+    ///   request now.
+    /// - [`Error::Invalid`]: the request is invalid. A value that is too large is
+    ///   refused before anything is sent.
+    /// - [`Error::NeedsOperator`] and [`Error::Incompatible`], as described there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the campaign. A leadership that was already
+    /// granted is released.
     pub fn campaign(self, value: impl Into<Vec<u8>>) -> Campaign {
         Campaign { value: Value::new(value), election: self }
     }
 
-    async fn stand(&self, value: Value) -> Result<Leadership, Error> {
-        let (session, election) = (self.client.any_session(), self.lock_ref()?);
-        let terms = self.options.terms(None, Some(value));
+    async fn acquire_leadership(&self, value: Value) -> Result<Leadership, Error> {
+        let (session, election) = (self.client.session_or_new(), self.lock_ref()?);
+        let options = self.options.acquire_options(None, Some(value));
         let on_progress = self.options.on_progress();
-        let guard = session.acquire(election, self.options.wait, terms, on_progress).await?;
+        let guard = session.acquire(election, self.options.wait, options, on_progress).await?;
         Ok(Leadership::new(guard))
     }
 
-    /// Who leads now. An election that nobody has ever campaigned in is shown
-    /// without a leader.
+    /// Returns the current state of the election. An election without any campaign
+    /// so far has no leader.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that can't be one, [`Error::Unavailable`]
-    /// if the daemon does not answer or can't look into its storage.
+    /// [`Error::Invalid`] for an invalid name, [`Error::Unavailable`] if no daemon
+    /// responds or the daemon can't read its storage.
     pub async fn leader(&self) -> Result<ElectionState, Error> {
         let request = pb::LeaderRequest { election: Some(self.lock_ref()?) };
         let response = self.client.connection().call(request, |channel, request| async move {
@@ -108,12 +112,13 @@ impl Election {
         Ok(response.await?.state.unwrap_or_default().into())
     }
 
-    /// Who leads now, and then every change, "nobody" included.
+    /// Returns an observer, which receives the current state and then every change,
+    /// including the state without a leader.
     pub fn observe(&self) -> Observer {
         Observer::new(self.client.connection(), self.lock_ref())
     }
 
-    /// Asks the leader to finish and resign:
+    /// Returns an operator request to the leader to step down:
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -140,23 +145,23 @@ impl Election {
     }
 }
 
-/// Campaign in an election. Made by [`Election::campaign`]; await it.
+/// Campaign in an election. Created by [`Election::campaign`]; await it.
 #[must_use = "nothing is sent before `.await`"]
 #[derive(Debug)]
 pub struct Campaign {
     election: Election,
-    /// Or the reason why it can't be published.
+    /// Value, or the error of a value that is too large.
     value: Result<Value, Error>,
 }
 
 impl Campaign {
-    /// Leads if no one does, without waiting, whatever [wait](Election::wait) is
-    /// set. Returns `None` if there is a leader.
+    /// Takes the leadership if there is no leader, and returns `None` otherwise. Does
+    /// not wait, regardless of the configured [wait](Election::wait).
     ///
     /// # Errors
-    /// As [`Election::campaign`], except [`Error::NotGranted`].
+    /// The errors of [`Election::campaign`], except [`Error::NotGranted`].
     pub async fn try_lead(self) -> Result<Option<Leadership>, Error> {
-        granted_or_held(self.election.no_wait().stand(self.value?).await)
+        granted_or_held(self.election.no_wait().acquire_leadership(self.value?).await)
     }
 }
 
@@ -166,7 +171,7 @@ impl IntoFuture for Campaign {
 
     /// Sends the campaign and waits for the leadership.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.election.stand(self.value?).await })
+        Box::pin(async move { self.election.acquire_leadership(self.value?).await })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looking on as leaders change.
+//! Observation of an election.
 
 use std::{
     fmt,
@@ -20,25 +20,26 @@ use crate::{
     pb, status,
 };
 
-/// The states of an election. Made by [`Election::observe`](crate::Election::observe).
+/// Observer of an election. Created by
+/// [`Election::observe`](crate::Election::observe).
 ///
-/// It comes back by itself when the daemon or the connection went away, and
-/// then tells the present state if it differs from the last. What was told last
-/// may be out of date meanwhile: see [`on_error`](Self::on_error). Of what
-/// changes faster than it is asked for, the latest state is told.
+/// Reconnects automatically after a disconnect, and then returns the current state
+/// if it differs from the last one. Until then, the last state may be out of date;
+/// see [`on_error`](Self::on_error). A slow reader receives the latest state, not
+/// every intermediate one.
 ///
-/// It is also a [`Stream`], which never ends.
-#[must_use = "nothing is asked for before `next`"]
+/// Also a [`Stream`], which never ends.
+#[must_use = "nothing is sent before `next`"]
 pub struct Observer {
     connection: Arc<Connection>,
-    /// Or why it can't be one.
+    /// Election, or the error of an invalid name.
     election: Result<pb::LockRef, Error>,
     states: States,
     backoff: Backoff,
-    /// The last state that was told.
-    told: Option<ElectionState>,
-    /// What is wrong since then, for people.
-    trouble: Option<String>,
+    /// Last returned state.
+    last_state: Option<ElectionState>,
+    /// Message of the last reported error, if no state was received since.
+    last_error: Option<String>,
     on_error: Option<OnError>,
 }
 
@@ -60,27 +61,31 @@ impl Observer {
             ))),
             election,
             backoff: Backoff::to_daemon(),
-            told: None,
-            trouble: None,
+            last_state: None,
+            last_error: None,
             on_error: None,
         }
     }
 
-    /// Is told why the daemon can't be asked, before it is tried again; the
-    /// same trouble is told once. Until the next state, the last one may be out
-    /// of date. If nothing has changed in the end, no state follows.
-    pub fn on_error(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.on_error = Some(Box::new(tell));
+    /// Sets a callback for errors, called before each reconnect; repetitions of an
+    /// error are not reported. Until the next state, the last one may be out of
+    /// date. If the state is unchanged after the reconnect, it is not returned
+    /// again.
+    pub fn on_error(mut self, report: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.on_error = Some(Box::new(report));
         self
     }
 
-    /// The present state at first, "nobody leads" included; then waits for the
-    /// next change. Cancel-safe.
+    /// Returns the current state on the first call, including a state without a
+    /// leader. Each further call waits for the next change.
     ///
     /// # Errors
-    /// What trying again is no help against: [`Error::Invalid`] for a name that
-    /// can't be one, [`Error::NeedsOperator`] and [`Error::Incompatible`] as
-    /// they say. Who calls again nevertheless makes a new attempt.
+    /// [`Error::Invalid`] for an invalid name, [`Error::NeedsOperator`] and
+    /// [`Error::Incompatible`], as described there. A further call makes another
+    /// attempt. [`Error::Unavailable`] is not returned, but retried.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Result<ElectionState, Error> {
         poll_fn(|context| self.poll_state(context)).await
     }
@@ -96,7 +101,7 @@ impl Observer {
                     Err(error) => error,
                 },
                 States::Arriving(states) => match ready!(Pin::new(states).poll_next(context)) {
-                    Some(Ok(response)) => match self.news(response) {
+                    Some(Ok(response)) => match self.on_response(response) {
                         Some(state) => return Poll::Ready(Ok(state)),
                         None => continue,
                     },
@@ -105,49 +110,49 @@ impl Observer {
                 },
             };
             let Error::Unavailable { retry_after, .. } = &error else {
-                self.open_again(Duration::ZERO);
+                self.reopen(Duration::ZERO);
                 return Poll::Ready(Err(error));
             };
             let retry_after = retry_after.unwrap_or_default();
-            self.tell(&error);
-            self.open_again(retry_after);
+            self.report_error(&error);
+            self.reopen(retry_after);
         }
     }
 
-    /// What the response says that was not told before.
-    fn news(&mut self, response: pb::ObserveResponse) -> Option<ElectionState> {
-        self.backoff.start_over();
-        self.trouble = None;
+    /// Handles a response. Returns its state if it differs from the last one.
+    fn on_response(&mut self, response: pb::ObserveResponse) -> Option<ElectionState> {
+        self.backoff.reset();
+        self.last_error = None;
         let state = ElectionState::from(response.state?);
-        if self.told.as_ref().is_some_and(|told| told.says_the_same_as(&state)) {
+        if self.last_state.as_ref().is_some_and(|last| last.equals_ignoring_time(&state)) {
             return None;
         }
-        self.told = Some(state.clone());
+        self.last_state = Some(state.clone());
         Some(state)
     }
 
-    fn tell(&mut self, trouble: &Error) {
-        let words = trouble.to_string();
-        if self.trouble.as_ref() != Some(&words) {
-            self.trouble = Some(words);
-            self.on_error.iter_mut().for_each(|tell| tell(trouble));
+    fn report_error(&mut self, error: &Error) {
+        let message = error.to_string();
+        if self.last_error.as_ref() != Some(&message) {
+            self.last_error = Some(message);
+            self.on_error.iter_mut().for_each(|report| report(error));
         }
     }
 
-    fn open_again(&mut self, retry_after: Duration) {
-        let pause = self.backoff.next(retry_after);
+    fn reopen(&mut self, retry_after: Duration) {
+        let delay = self.backoff.next(retry_after);
         let (connection, election) = (Arc::clone(&self.connection), self.election.clone());
-        self.states = States::Opening(Box::pin(open(connection, election, pause)));
+        self.states = States::Opening(Box::pin(open(connection, election, delay)));
     }
 }
 
 async fn open(
     connection: Arc<Connection>,
     election: Result<pb::LockRef, Error>,
-    pause: Duration,
+    delay: Duration,
 ) -> Result<Streaming<pb::ObserveResponse>, Error> {
-    if !pause.is_zero() {
-        leasehold_runtime::sleep(pause).await;
+    if !delay.is_zero() {
+        leasehold_runtime::sleep(delay).await;
     }
     let request = pb::ObserveRequest { election: Some(election?) };
     let target = connection.preferred();
@@ -162,9 +167,9 @@ async fn open(
             Err(status) => Err(status::error(&status)),
         },
         () = leasehold_runtime::sleep(connection.timeout()) => {
-            connection.renew(target, generation);
-            connection.pass_over(target);
-            Err(Error::unavailable(format!("no answer within {:?}", connection.timeout())))
+            connection.replace(target, generation);
+            connection.mark_unreachable(target);
+            Err(Error::unavailable(format!("no response from the daemon within {:?}", connection.timeout())))
         }
     }
 }
@@ -181,7 +186,7 @@ impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observer")
             .field("election", &self.election)
-            .field("told", &self.told)
+            .field("last_state", &self.last_state)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A watch over a leader that may get stuck.
+//! Detection of a stuck leader.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,36 +13,36 @@ use crate::{
 };
 use leasehold_time::Moment;
 
-/// Ends when it is dropped.
-pub(super) struct Vigil {
-    watched: Arc<Watched>,
+/// Monitor of the progress of a leader. Dropping it stops its task.
+pub(super) struct ProgressMonitor {
+    shared: Arc<Shared>,
     task: AbortHandle,
 }
 
-struct Watched {
+struct Shared {
     session: Arc<Session>,
     grant: GrantId,
-    pulse: Mutex<Pulse>,
-    /// Rings when it may be due earlier than before.
-    hurry: Notify,
+    deadline: Mutex<ProgressDeadline>,
+    /// Notified when the deadline may be earlier than before.
+    rescheduled: Notify,
 }
 
-/// When the work last showed progress, and how often it is to.
+/// Time of the last progress, and the maximum time until the next one.
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
+struct ProgressDeadline {
     last: Moment,
-    within: Duration,
+    timeout: Duration,
 }
 
-impl Pulse {
-    fn due(&self) -> Moment {
-        self.last + self.within
+impl ProgressDeadline {
+    fn at(&self) -> Moment {
+        self.last + self.timeout
     }
 
-    /// Progress that comes too late does not count: whether the loss was
-    /// noticed before must not matter.
-    fn beat(&mut self, now: Moment) -> bool {
-        let in_time = now < self.due();
+    /// Records progress. Returns false after the deadline; late progress is
+    /// ignored, even if the monitor has not detected the timeout yet.
+    fn record(&mut self, now: Moment) -> bool {
+        let in_time = now < self.at();
         if in_time {
             self.last = now;
         }
@@ -50,36 +50,36 @@ impl Pulse {
     }
 }
 
-impl Vigil {
-    pub(super) fn begin(session: Arc<Session>, grant: GrantId, within: Duration) -> Self {
-        let pulse = Mutex::new(Pulse { last: Moment::now(), within });
-        let watched = Arc::new(Watched { session, grant, pulse, hurry: Notify::new() });
-        let task = watched.session.connection().runtime().spawn(watch(Arc::clone(&watched)));
-        Self { watched, task: task.abort_handle() }
+impl ProgressMonitor {
+    pub(super) fn start(session: Arc<Session>, grant: GrantId, timeout: Duration) -> Self {
+        let deadline = Mutex::new(ProgressDeadline { last: Moment::now(), timeout });
+        let shared = Arc::new(Shared { session, grant, deadline, rescheduled: Notify::new() });
+        let task = shared.session.connection().runtime().spawn(monitor(Arc::clone(&shared)));
+        Self { shared, task: task.abort_handle() }
     }
 
     pub(super) fn progress(&self) {
-        self.watched.beat(None);
+        self.shared.record(None);
     }
 
-    pub(super) fn expect_within(&self, within: Duration) {
-        self.watched.beat(Some(within));
-        self.watched.hurry.notify_one();
+    pub(super) fn set_timeout(&self, timeout: Duration) {
+        self.shared.record(Some(timeout));
+        self.shared.rescheduled.notify_one();
     }
 }
 
-impl Drop for Vigil {
+impl Drop for ProgressMonitor {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Watched {
-    fn beat(&self, within: Option<Duration>) {
+impl Shared {
+    fn record(&self, timeout: Option<Duration>) {
         let in_time = {
-            let mut pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
-            let in_time = pulse.beat(Moment::now());
-            pulse.within = within.filter(|_| in_time).unwrap_or(pulse.within);
+            let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+            let in_time = deadline.record(Moment::now());
+            deadline.timeout = timeout.filter(|_| in_time).unwrap_or(deadline.timeout);
             in_time
         };
         if !in_time {
@@ -87,33 +87,33 @@ impl Watched {
         }
     }
 
-    fn pulse(&self) -> Pulse {
-        *self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deadline(&self) -> ProgressDeadline {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lose(&self) {
-        let message = format!("the work has shown no progress for {:?}", self.pulse().within);
+        let message = format!("the leader reported no progress for {:?}", self.deadline().timeout);
         self.session.lose(self.grant, Loss::new(Reason::NoProgress, message));
     }
 }
 
-async fn watch(watched: Arc<Watched>) {
+async fn monitor(shared: Arc<Shared>) {
     loop {
-        let due = watched.pulse().due();
-        if due.has_passed() {
+        let deadline = shared.deadline().at();
+        if deadline.has_passed() {
             break;
         }
         tokio::select! {
             biased;
-            () = leasehold_runtime::sleep_until(due) => {}
-            () = watched.hurry.notified() => {}
+            () = leasehold_runtime::sleep_until(deadline) => {}
+            () = shared.rescheduled.notified() => {}
         }
     }
-    watched.lose();
-    // The daemon keeps others out for as long as it hears of the session. The
-    // work may go on until the deadline, and not longer.
-    leasehold_runtime::sleep_until(watched.session.deadline(watched.grant)).await;
-    watched.session.give_up(watched.grant);
+    shared.lose();
+    // The session sends keep-alives, so that the daemon holds the lock until it is
+    // released. The stuck work may still use it until the deadline.
+    leasehold_runtime::sleep_until(shared.session.deadline(shared.grant)).await;
+    shared.session.release_lost(shared.grant);
 }
 
 #[cfg(test)]
@@ -121,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_that_comes_too_late_does_not_count() {
+    fn late_progress_is_ignored() {
         let start = Moment::from_boot(Duration::from_secs(1000));
         let second = Duration::from_secs(1);
-        let mut pulse = Pulse { last: start, within: second * 2 };
-        assert!(pulse.beat(start + second));
-        assert_eq!(pulse.due(), start + second * 3);
-        assert!(!pulse.beat(start + second * 3));
-        assert_eq!(pulse.due(), start + second * 3);
-        assert!(!pulse.beat(start + second * 4), "late once is late for ever");
+        let mut deadline = ProgressDeadline { last: start, timeout: second * 2 };
+        assert!(deadline.record(start + second));
+        assert_eq!(deadline.at(), start + second * 3);
+        assert!(!deadline.record(start + second * 3));
+        assert_eq!(deadline.at(), start + second * 3);
+        assert!(!deadline.record(start + second * 4), "a missed deadline is not reset");
     }
 }

@@ -1,4 +1,4 @@
-//! Work that only a leader does.
+//! Repeated campaigns with work for the leader.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -6,13 +6,13 @@ use super::{Election, Leadership};
 use crate::{Error, Loss, Reason, backoff::Backoff, value::Value};
 use leasehold_time::Moment;
 
-const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Who has led for this long did not fail at once.
-const PROOF: Duration = Duration::from_secs(10);
-/// Who was asked to hand over lets others have a turn, also those whose
-/// daemons only poll.
-const STEP_ASIDE: Duration = Duration::from_secs(5);
+const MIN_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// Duration of a leadership after which the next delay is the minimum.
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
+/// Minimum delay after a step-down. It lets another candidate lead, also one whose
+/// daemon polls.
+const STEP_DOWN_DELAY: Duration = Duration::from_secs(5);
 
 impl Election {
     /// Campaigns, and does `work` while leading. When the leadership is lost,
@@ -20,7 +20,7 @@ impl Election {
     /// with the same value, and calls `work` anew. Ends when `work` ends by
     /// itself while it leads: then it resigns and gives what `work` gave.
     ///
-    /// Pauses grow from 0.1 s to 5 s, with jitter, as long as it does not lead
+    /// CampaignBackoff grow from 0.1 s to 5 s, with jitter, as long as it does not lead
     /// for 10 s at a stretch. After a step-down they are at least 5 s, so that
     /// others get their turn.
     ///
@@ -41,7 +41,7 @@ impl Election {
     ///                 () = next_job(leadership.token()) => {}
     ///                 risk = leadership.at_risk() => {
     ///                     if risk.is_step_down_request() {
-    ///                         finish().await; // within risk.ends_in
+    ///                         finish().await; // in less than risk.ends_in
     ///                         leadership.step_down().await;
     ///                     }
     ///                 }
@@ -52,53 +52,54 @@ impl Election {
     /// # }
     /// ```
     ///
-    /// In a task that is spawned, let the closure own what it uses:
+    /// In a spawned task, let the closure own its captures:
     /// `async move |leadership: &Leadership| …`.
     ///
-    /// To end it from outside, drop the future; then
-    /// [`Client::close`](crate::Client::close), so that the next candidate does
-    /// not have to wait for this session's ttl.
-    ///
     /// # Errors
-    /// What trying again is no help against: [`Error::Invalid`],
-    /// [`Error::NeedsOperator`], [`Error::Incompatible`]; and
-    /// [`Error::NotGranted`] if a [wait](Self::wait) was set and a campaign has
-    /// lasted for that long. Losses and [`Error::Unavailable`] are overcome:
-    /// see [`on_error`](Self::on_error).
+    /// [`Error::Invalid`], [`Error::NeedsOperator`] and [`Error::Incompatible`], which
+    /// a retry does not resolve; [`Error::NotGranted`] if a campaign reached the
+    /// configured [wait](Self::wait). After [`Error::Lost`] and
+    /// [`Error::Unavailable`] it campaigns again; see
+    /// [`on_error`](Self::on_error).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work` and resigns in the background. Then call
+    /// [`Client::close`](crate::Client::close), because the next candidate may
+    /// otherwise have to wait for the session TTL if the program ends.
     pub async fn run_as_leader<T>(
         mut self,
         mut work: impl AsyncFnMut(&Leadership) -> T,
     ) -> Result<T, Error> {
         let value = Value::new(std::mem::take(&mut self.value))?;
-        let mut pauses = Pauses::new();
+        let mut backoff = CampaignBackoff::new();
         loop {
-            let trouble = match self.stand(value.clone()).await {
+            let error = match self.acquire_leadership(value.clone()).await {
                 Ok(leadership) => {
-                    let began = Moment::now();
+                    let started = Moment::now();
                     match lead(leadership, &mut work).await {
                         Ok(done) => return Ok(done),
                         Err(lost) => {
-                            pauses.led_for(Moment::now().since(began));
+                            backoff.record_leadership(Moment::now().since(started));
                             lost
                         }
                     }
                 }
                 Err(error) => error,
             };
-            let Some(pause) = pauses.after(&trouble) else { return Err(trouble) };
-            self.tell(&trouble);
-            leasehold_runtime::sleep(pause).await;
+            let Some(delay) = backoff.delay_after(&error) else { return Err(error) };
+            self.report_error(&error);
+            leasehold_runtime::sleep(delay).await;
         }
     }
 
-    fn tell(&self, trouble: &Error) {
-        if let Some(tell) = &self.on_error {
-            tell.lock().unwrap_or_else(PoisonError::into_inner)(trouble);
+    fn report_error(&self, error: &Error) {
+        if let Some(report) = &self.on_error {
+            report.lock().unwrap_or_else(PoisonError::into_inner)(error);
         }
     }
 }
 
-/// Does the work until it ends, or until the leadership does.
+/// Runs the work until it returns or the leadership is lost.
 async fn lead<T>(
     leadership: Leadership,
     work: &mut impl AsyncFnMut(&Leadership) -> T,
@@ -110,35 +111,35 @@ async fn lead<T>(
     };
     match outcome {
         Ok(done) => {
-            // What was done is done, whether or not this is confirmed; it is
-            // tried again in the background.
+            // The result is valid even if the release is not confirmed; it is
+            // retried in the background.
             let _ = leadership.resign().await;
             Ok(done)
         }
-        Err(loss) => Err(loss.of(leadership.name())),
+        Err(loss) => Err(loss.into_error(leadership.name())),
     }
 }
 
-/// How long to wait before campaigning again.
-struct Pauses {
+/// Delay before the next campaign.
+struct CampaignBackoff {
     backoff: Backoff,
 }
 
-impl Pauses {
+impl CampaignBackoff {
     fn new() -> Self {
-        Self { backoff: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE) }
+        Self { backoff: Backoff::new(MIN_DELAY, MAX_DELAY) }
     }
 
-    fn led_for(&mut self, length: Duration) {
-        if length >= PROOF {
-            self.backoff.start_over();
+    fn record_leadership(&mut self, length: Duration) {
+        if length >= BACKOFF_RESET_AFTER {
+            self.backoff.reset();
         }
     }
 
-    /// None if it is better not to.
-    fn after(&mut self, trouble: &Error) -> Option<Duration> {
-        let at_least = match trouble {
-            Error::Lost { reason: Reason::StepDown | Reason::SteppedDown, .. } => STEP_ASIDE,
+    /// Returns the delay; `None` if a retry does not resolve the error.
+    fn delay_after(&mut self, error: &Error) -> Option<Duration> {
+        let at_least = match error {
+            Error::Lost { reason: Reason::StepDown | Reason::SteppedDown, .. } => STEP_DOWN_DELAY,
             Error::Lost { .. } => Duration::ZERO,
             Error::Unavailable { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => return None,
@@ -152,41 +153,42 @@ mod tests {
     use super::*;
 
     fn lost(reason: Reason) -> Error {
-        Loss::new(reason, "").of("scheduler")
+        Loss::new(reason, "").into_error("scheduler")
     }
 
     #[test]
-    fn after_a_step_down_others_get_their_turn() {
+    fn campaign_is_delayed_after_step_down() {
         for reason in [Reason::StepDown, Reason::SteppedDown] {
-            assert!(Pauses::new().after(&lost(reason)) >= Some(STEP_ASIDE));
+            assert!(CampaignBackoff::new().delay_after(&lost(reason)) >= Some(STEP_DOWN_DELAY));
         }
-        assert!(Pauses::new().after(&lost(Reason::ShuttingDown)) <= Some(SHORTEST_PAUSE));
+        assert!(CampaignBackoff::new().delay_after(&lost(Reason::ShuttingDown)) <= Some(MIN_DELAY));
     }
 
     #[test]
-    fn pauses_grow_until_it_has_led_for_a_while() {
-        let mut pauses = Pauses::new();
+    fn delays_grow_until_leadership_lasts() {
+        let mut backoff = CampaignBackoff::new();
         for _ in 0..9 {
-            pauses.led_for(PROOF / 2);
-            pauses.after(&lost(Reason::Broken));
+            backoff.record_leadership(BACKOFF_RESET_AFTER / 2);
+            backoff.delay_after(&lost(Reason::Broken));
         }
-        assert!(pauses.after(&lost(Reason::Broken)) >= Some(LONGEST_PAUSE / 2));
-        pauses.led_for(PROOF);
-        assert!(pauses.after(&lost(Reason::Broken)) <= Some(SHORTEST_PAUSE));
+        assert!(backoff.delay_after(&lost(Reason::Broken)) >= Some(MAX_DELAY / 2));
+        backoff.record_leadership(BACKOFF_RESET_AFTER);
+        assert!(backoff.delay_after(&lost(Reason::Broken)) <= Some(MIN_DELAY));
     }
 
     #[test]
-    fn what_trying_again_does_not_help_against_ends_it() {
-        let asked = Duration::from_secs(7);
-        let unavailable = Error::Unavailable { message: String::new(), retry_after: Some(asked) };
-        assert!(Pauses::new().after(&unavailable) >= Some(asked));
+    fn permanent_errors_end_campaigns() {
+        let requested = Duration::from_secs(7);
+        let unavailable =
+            Error::Unavailable { message: String::new(), retry_after: Some(requested) };
+        assert!(CampaignBackoff::new().delay_after(&unavailable) >= Some(requested));
         let (lock, message) = (String::new(), String::new());
         for error in [
             Error::invalid("name", ""),
             Error::NeedsOperator { lock, message: message.clone() },
             Error::Incompatible { message },
         ] {
-            assert_eq!(Pauses::new().after(&error), None, "{error:?}");
+            assert_eq!(CampaignBackoff::new().delay_after(&error), None, "{error:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Asking a leader to step down.
+//! Operator request to a leader to step down.
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use super::SteppedDown;
+use super::StepDownResult;
 use crate::{
     Client, Error,
     connection::{Connection, elections},
@@ -12,12 +12,12 @@ use crate::{
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Request to a leader to step down. Made by
+/// Request to a leader to step down. Created by
 /// [`Election::step_down`](crate::Election::step_down).
 #[must_use = "nothing is sent before `send` or `.await`"]
 pub struct StepDownRequest {
     client: Client,
-    /// Or the reason why there is no such election.
+    /// Election, or the error of an invalid name.
     election: Result<pb::LockRef, Error>,
     by: String,
     reason: String,
@@ -29,13 +29,14 @@ impl StepDownRequest {
         Self { client, election, by: String::new(), reason: String::new(), timeout: None }
     }
 
-    /// Names who asks. The daemon logs it and shows it to the leader.
+    /// Sets the name of the operator. The daemon logs it and sends it to the
+    /// leader.
     pub fn by(mut self, operator: impl Into<String>) -> Self {
         self.by = operator.into();
         self
     }
 
-    /// Gives the reason, which is shown to the leader. Required.
+    /// Sets the reason, which the daemon sends to the leader. Required.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
@@ -48,13 +49,13 @@ impl StepDownRequest {
         self
     }
 
-    /// Sends the request. If the leader is a client of another daemon, sends it on
-    /// to that daemon, if that can be reached from here.
+    /// Sends the request. If the leader is a client of a peer of the daemon,
+    /// forwards the request to that peer, if it is reachable from this host.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid name, reason or timeout,
-    /// [`Error::Unavailable`] if no daemon answers.
-    pub async fn send(self) -> Result<SteppedDown, Error> {
+    /// [`Error::Unavailable`] if no daemon responds.
+    pub async fn send(self) -> Result<StepDownResult, Error> {
         let request = pb::StepDownRequest {
             election: Some(self.election?),
             reason: self.reason,
@@ -65,8 +66,8 @@ impl StepDownRequest {
         let leader = first.state.leader.as_ref().filter(|_| !first.asked);
         let peer = leader.and_then(|leader| leader.peer.as_ref());
         match self.client.peer(peer).await {
-            // If the peer does not answer, or the leader has changed meanwhile, the
-            // first answer says what to do.
+            // If the peer does not respond, or the leader has changed since the
+            // first request, the first response is the more useful one.
             Some(peer) => match send(&peer, request).await {
                 Ok(second) if second.asked => Ok(second),
                 _ => Ok(first),
@@ -76,7 +77,10 @@ impl StepDownRequest {
     }
 }
 
-async fn send(connection: &Connection, request: pb::StepDownRequest) -> Result<SteppedDown, Error> {
+async fn send(
+    connection: &Connection,
+    request: pb::StepDownRequest,
+) -> Result<StepDownResult, Error> {
     let response = connection.call(request, |channel, request| async move {
         elections(channel).step_down(request).await
     });
@@ -84,10 +88,10 @@ async fn send(connection: &Connection, request: pb::StepDownRequest) -> Result<S
 }
 
 impl IntoFuture for StepDownRequest {
-    type Output = Result<SteppedDown, Error>;
+    type Output = Result<StepDownResult, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Sends the request, as [`send`](StepDownRequest::send) does.
+    /// Equivalent to [`send`](StepDownRequest::send).
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.send())
     }

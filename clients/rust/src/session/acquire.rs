@@ -1,13 +1,13 @@
-//! An acquire, from the program's side.
+//! Acquire call of the program.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Session, Terms, Wait,
-    ask::Ask,
-    attachment::out_of_reach,
+    AcquireOptions, Session, Wait,
+    attachment::unreachable_message,
+    pending_acquire::PendingAcquire,
     runtime_gone,
     shared::{Reply, Waiter},
     state::{Outcome, Ticket},
@@ -16,105 +16,112 @@ use crate::{Error, Guard, Progress, Token, pb, request::OnProgress};
 use leasehold_time::Moment;
 
 impl Session {
-    /// Asks for a lock and waits for the answer. Dropping the future takes the
-    /// request back.
+    /// Sends an acquire and waits for its result. Dropping the future cancels it.
     pub(crate) async fn acquire(
         self: Arc<Self>,
         lock: pb::LockRef,
         wait: Wait,
-        terms: Terms,
+        options: AcquireOptions,
         mut on_progress: Option<OnProgress>,
     ) -> Result<Guard, Error> {
-        let (teller, mut progress) = on_progress.is_some().then(mpsc::unbounded_channel).unzip();
+        let (progress_sender, mut progress) =
+            on_progress.is_some().then(mpsc::unbounded_channel).unzip();
         let started = Moment::now();
-        let answer_within = self.connection.timeout();
+        let response_timeout = self.connection.timeout();
         let limit = match wait {
-            Wait::Not => Some(started + answer_within),
+            Wait::Not => Some(started + response_timeout),
             Wait::AtMost(wait) => Some(started + wait),
             Wait::Forever => None,
         };
-        let mut pending = self.ask(Ask::new(lock.clone(), wait, terms, limit), teller);
-        // At the limit the answer of a daemon that has the request is on its
-        // way, and is given some more time.
-        let mut patience = (wait != Wait::Not).then_some(answer_within);
-        let mut alarm = limit;
+        let acquire = PendingAcquire::new(lock.clone(), wait, options, limit);
+        let mut pending = self.submit(acquire, progress_sender);
+        // The daemon enforces the limit too. If it has the request at the limit, its
+        // response is in flight, and this waits for it once more.
+        let mut extension = (wait != Wait::Not).then_some(response_timeout);
+        let mut timeout_at = limit;
         let reply = loop {
-            let mut rung = pin!(leasehold_runtime::sleep_until_any(alarm));
+            let mut timeout = pin!(leasehold_runtime::sleep_until_any(timeout_at));
             tokio::select! {
                 biased;
                 reply = &mut pending.reply => break reply,
-                Some(news) = next(&mut progress) => {
-                    if let Some(tell) = &mut on_progress {
-                        tell(news);
+                Some(update) = next(&mut progress) => {
+                    if let Some(report) = &mut on_progress {
+                        report(update);
                     }
                 }
-                () = &mut rung => match (pending.standing(), patience.take()) {
-                    (Standing::Answered, _) => alarm = None,
-                    (Standing::WithDaemon, Some(more)) => alarm = alarm.map(|limit| limit + more),
-                    _ => return Err(self.gave_up(started)),
+                () = &mut timeout => match (pending.status(), extension.take()) {
+                    (AcquireStatus::Answered, _) => timeout_at = None,
+                    (AcquireStatus::AtDaemon, Some(extension)) => {
+                        timeout_at = timeout_at.map(|limit| limit + extension);
+                    }
+                    _ => return Err(self.timed_out(started)),
                 },
             }
         };
         pending.answered = true;
         match reply {
-            Ok(Reply::Granted { grant, token, bell }) => {
+            Ok(Reply::Granted { grant, token, changed }) => {
                 drop(pending);
-                Ok(Guard::new(self, grant, lock, Token::new(token), bell))
+                Ok(Guard::new(self, grant, lock, Token::new(token), changed))
             }
             Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
             Ok(Reply::Other(_)) | Err(_) => Err(runtime_gone()),
         }
     }
 
-    fn ask(&self, ask: Ask, progress: Option<mpsc::UnboundedSender<Progress>>) -> Pending<'_> {
-        let (answer, reply) = oneshot::channel();
-        let lock = Some(ask.lock.name.clone());
+    fn submit(
+        &self,
+        acquire: PendingAcquire,
+        progress: Option<mpsc::UnboundedSender<Progress>>,
+    ) -> CancelOnDrop<'_> {
+        let (reply_sender, reply) = oneshot::channel();
+        let lock = Some(acquire.lock.name.clone());
         let ticket = self.update(|inner| {
-            let ticket = inner.state.acquire(ask, Moment::now());
-            inner.waiters.insert(ticket, Waiter { reply: answer, progress, lock });
+            let ticket = inner.state.acquire(acquire, Moment::now());
+            inner.waiters.insert(ticket, Waiter { reply: reply_sender, progress, lock });
             ticket
         });
-        Pending { session: self, ticket, reply, answered: false }
+        CancelOnDrop { session: self, ticket, reply, answered: false }
     }
 
-    fn gave_up(&self, started: Moment) -> Error {
-        let trouble = self.shared.lock().state.trouble().map(out_of_reach);
+    fn timed_out(&self, started: Moment) -> Error {
+        let cause = self.shared.lock().state.disconnect_cause().map(unreachable_message);
         let waited = Duration::from_secs(Moment::now().since(started).as_secs());
-        let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
-        Error::unavailable(format!("no response from the daemon within {waited:?}{trouble}"))
+        let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+        Error::unavailable(format!("no response from the daemon within {waited:?}{cause}"))
     }
 }
 
-/// Where an acquire is.
-enum Standing {
+/// Status of an acquire.
+enum AcquireStatus {
     Answered,
-    WithDaemon,
-    Unsent,
+    AtDaemon,
+    NotSent,
 }
 
-/// An acquire that somebody waits for.
-struct Pending<'a> {
+/// Acquire of a waiting caller. Dropping it cancels the acquire.
+struct CancelOnDrop<'a> {
     session: &'a Session,
     ticket: Ticket,
     reply: oneshot::Receiver<Reply>,
-    /// The reply was taken.
+    /// True once the reply was received.
     answered: bool,
 }
 
-impl Pending<'_> {
-    fn standing(&self) -> Standing {
+impl CancelOnDrop<'_> {
+    fn status(&self) -> AcquireStatus {
         let inner = self.session.shared.lock();
         if !inner.waiters.contains_key(&self.ticket) {
-            Standing::Answered
-        } else if inner.state.is_with_daemon(self.ticket) {
-            Standing::WithDaemon
+            AcquireStatus::Answered
+        } else if inner.state.is_at_daemon(self.ticket) {
+            AcquireStatus::AtDaemon
         } else {
-            Standing::Unsent
+            AcquireStatus::NotSent
         }
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.answered {
             return;
@@ -122,12 +129,11 @@ impl Drop for Pending<'_> {
         let granted = self.session.shared.update(|inner| {
             inner.waiters.remove(&self.ticket);
             inner.state.abandon(self.ticket);
-            // Answers are given under the same lock, so that none can slip in
-            // between.
+            // Replies are sent under the same lock, so that none is missed.
             self.reply.try_recv()
         });
         if let Ok(Reply::Granted { grant, .. }) = granted {
-            self.session.let_go(grant);
+            self.session.drop_user(grant);
         }
     }
 }

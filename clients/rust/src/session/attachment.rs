@@ -1,13 +1,13 @@
-//! How a session's streams begin and end: open, resume, and what is made good
-//! after a break. Pure, a part of `state.rs`.
+//! Start and end of the streams of a session: open, resume, and the messages that
+//! are sent again after a disconnect. Part of the sans-IO `State`.
 
 use std::{collections::HashSet, fmt, time::Duration};
 
 use super::{
-    ask::Wait,
     grant::GrantId,
     keep_alives::KeepAlives,
-    state::{Action, Established, Releasing, State, Ticket},
+    pending_acquire::Wait,
+    state::{Action, Established, PendingRelease, State, Ticket},
 };
 use crate::{
     Error, Loss, Progress, Reason, SessionInfo,
@@ -15,28 +15,29 @@ use crate::{
 };
 use leasehold_time::{ClockPair, Moment};
 
-/// The versions of the protocol that this client speaks.
+/// Newest supported version of the protocol.
 const NEWEST_PROTOCOL: u32 = 1;
+/// Oldest supported version of the protocol.
 const OLDEST_PROTOCOL: u32 = 1;
 
-/// The session's present stream.
+/// State of the stream of a session.
 pub(super) enum Attachment {
     None,
-    /// `open` or `resume` has been sent, with this keep-alive.
+    /// `Open` or `Resume` was sent, with this keep-alive number.
     Opening {
         keep_alive_number: u64,
     },
-    /// The daemon lists what it still knows.
+    /// The daemon lists the grants and acquires that it still has.
     Restoring(Listed),
-    /// Everything may be sent.
+    /// All requests may be sent.
     Ready,
 }
 
-/// What the daemon still knew after a resume.
+/// Grants and acquires that the daemon has listed since a resume.
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) grants: HashSet<GrantId>,
-    pub(super) asks: HashSet<Ticket>,
+    pub(super) acquires: HashSet<Ticket>,
 }
 
 impl Attachment {
@@ -49,58 +50,61 @@ impl Attachment {
     }
 }
 
-/// Why a stream ended, or did not begin.
+/// Cause of the end of a stream, or of a failed attempt to open one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Setback {
+pub(crate) enum Disconnect {
     /// The daemon ended the stream.
     Ended,
-    /// The connection failed: the session may still be alive.
-    Broken(String),
-    /// The daemon is there and can't serve anybody now.
-    NotNow(Error),
+    /// The connection failed. The session may still exist.
+    ConnectionFailed(String),
+    /// The daemon is reachable but can't serve the session now.
+    Unavailable(Error),
     /// The daemon does not know the session.
     UnknownSession,
     /// Another stream resumed the session and has its grants. Resuming it again
     /// would end that stream, whose client would resume in turn.
     ResumedElsewhere,
-    /// Trying again would not help.
+    /// Permanent error; a retry would fail too.
     Refused(Error),
 }
 
-impl Setback {
-    /// How long the daemon asked to be left alone.
+impl Disconnect {
+    /// Returns the minimum delay before a retry, as requested by the daemon.
     pub(crate) fn retry_after(&self) -> Duration {
         match self {
-            Self::NotNow(Error::Unavailable { retry_after, .. }) => retry_after.unwrap_or_default(),
+            Self::Unavailable(Error::Unavailable { retry_after, .. }) => {
+                retry_after.unwrap_or_default()
+            }
             _ => Duration::ZERO,
         }
     }
 }
 
-impl fmt::Display for Setback {
+impl fmt::Display for Disconnect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the daemon ended the stream"),
-            Self::Broken(cause) => f.write_str(cause),
-            Self::NotNow(error) | Self::Refused(error) => error.fmt(f),
+            Self::ConnectionFailed(cause) => f.write_str(cause),
+            Self::Unavailable(error) | Self::Refused(error) => error.fmt(f),
             Self::UnknownSession => f.write_str("the daemon does not know the session"),
             Self::ResumedElsewhere => f.write_str("another stream resumed the session"),
         }
     }
 }
 
-/// What follows a setback.
+/// Next step after a disconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    TryAgain,
-    TryAgainLater,
-    /// There is nothing to do without a new request.
-    Rest,
+    Reconnect,
+    /// Reconnect after a backoff delay.
+    ReconnectLater,
+    /// No stream is needed until the next request.
+    Stop,
 }
 
 impl State {
-    /// Begins a stream: its first message. The time must be taken before the
-    /// message is on its way.
+    /// Begins a stream and returns its first message. `now` must be read before the
+    /// message is sent.
     pub(crate) fn begin(&mut self, now: ClockPair) -> Message {
         let Some(session) = &self.established else {
             self.keep_alives = KeepAlives::default();
@@ -131,15 +135,15 @@ impl State {
     pub(super) fn opened(&mut self, opened: pb::Opened, now: Moment) {
         let Attachment::Opening { keep_alive_number } = self.attachment else { return };
         self.keep_alives.answer(keep_alive_number);
-        self.trouble = None;
+        self.disconnect_cause = None;
         if let Some(session) = &mut self.established {
             if self.closed.is_some() {
                 self.attachment = Attachment::Ready;
-                self.catch_up(now);
+                self.send_pending(now);
                 return;
             }
             session.info.daemon_version = opened.daemon_version;
-            // No grant counts on this answer before it has been listed.
+            // This response extends a grant only once the daemon has listed it.
             self.attachment = Attachment::Restoring(Listed::default());
             return;
         }
@@ -151,13 +155,14 @@ impl State {
                 daemon_version: opened.daemon_version,
             },
             secret: opened.resume_secret,
-            keep_alive_every: Duration::from_millis(opened.keep_alive_interval_ms.max(1).into()),
+            keep_alive_interval: Duration::from_millis(opened.keep_alive_interval_ms.max(1).into()),
         });
         self.attachment = Attachment::Ready;
-        self.catch_up(now);
+        self.send_pending(now);
     }
 
-    /// What the daemon did not list, it does not know.
+    /// Ends the list of the daemon. Grants missing from it are lost, and acquires
+    /// missing from it are sent again.
     pub(super) fn restored(&mut self, now: Moment) {
         let Attachment::Restoring(listed) = &mut self.attachment else { return };
         let listed = std::mem::take(listed);
@@ -165,151 +170,149 @@ impl State {
         let missing: Vec<GrantId> =
             self.grants.keys().filter(|id| !listed.grants.contains(id)).copied().collect();
         for id in missing {
-            self.lose(
-                id,
-                Loss::new(
-                    Reason::Unknown,
-                    "the daemon did not know the grant any more when the connection was restored",
-                ),
-            );
+            let message = "the daemon no longer had the grant when the session was resumed";
+            self.lose(id, Loss::new(Reason::Unknown, message));
         }
-        for (ticket, ask) in &mut self.asks {
-            if !listed.asks.contains(ticket)
-                && let Some(request) = ask.request.take()
+        for (ticket, acquire) in &mut self.acquires {
+            if !listed.acquires.contains(ticket)
+                && let Some(request) = acquire.request.take()
             {
                 self.requests.remove(&request);
             }
         }
-        self.asks.retain(|_, ask| ask.wanted || ask.request.is_some());
-        self.catch_up(now);
+        self.acquires.retain(|_, acquire| acquire.wanted || acquire.request.is_some());
+        self.send_pending(now);
     }
 
-    /// Sends what could not be sent while there was no stream. Releases come
-    /// first: an acquire of the same lock must find it free.
-    fn catch_up(&mut self, now: Moment) {
+    /// Sends the messages that could not be sent without a stream. Releases are
+    /// first, so that an acquire of the same lock finds it free.
+    fn send_pending(&mut self, now: Moment) {
         if self.is_closing() {
             self.send(Message::Close(pb::Close {}));
             return;
         }
-        for releasing in std::mem::take(&mut self.releases).into_values() {
-            self.send_release(Releasing { refused: false, ..releasing });
+        for pending in std::mem::take(&mut self.releases).into_values() {
+            self.send_release(PendingRelease { refused: false, ..pending });
         }
-        self.send_proclaims_again();
-        let unwanted: Vec<u64> =
-            self.asks.values().filter(|ask| !ask.wanted).filter_map(|ask| ask.request).collect();
+        self.resend_proclaims();
+        let unwanted: Vec<u64> = (self.acquires.values())
+            .filter(|acquire| !acquire.wanted)
+            .filter_map(|acquire| acquire.request)
+            .collect();
         for request in unwanted {
             self.send(Message::Cancel(pb::Cancel { request }));
         }
-        self.send_unsent_asks(now);
+        self.send_unsent_acquires(now);
     }
 
-    /// The stream has ended, or did not begin.
-    pub(crate) fn detach(&mut self, setback: Setback, now: ClockPair) -> Next {
+    /// Handles the end of a stream, or a failed attempt to open one.
+    pub(crate) fn detach(&mut self, disconnect: Disconnect, now: ClockPair) -> Next {
         let before = std::mem::replace(&mut self.attachment, Attachment::None);
         let was_known = self.established.is_some();
-        // Nobody may be looking at a guard, and what is over needs no stream.
-        self.judge(|grant| grant.look_at_clocks(&now));
+        // The program may not check its guards, and an expired grant needs no stream.
+        self.update_grants(|grant| grant.check_expiry(&now));
         let now = now.at();
         if self.profile.fenced {
-            // The daemon frees the locks of such a session at once.
-            let loss = gone("the stream of this fenced session ended, and the session with it");
-            self.judge(|grant| grant.end(loss.clone(), now));
-            self.forget_session(&loss);
+            // The daemon releases the locks of a fenced session at once.
+            let loss = session_lost("the stream of the fenced session ended");
+            self.update_grants(|grant| grant.end(loss.clone(), now));
+            self.discard_session(&loss);
         }
-        match setback {
-            Setback::UnknownSession if was_known => {
-                self.forget_session(&gone("the daemon does not know the session any more"));
-                // After a resume in vain, opening a new session is the next
-                // step. A session that was open and is gone is a setback.
-                let resumed_in_vain = matches!(before, Attachment::Opening { .. });
-                let next = if resumed_in_vain { Next::TryAgain } else { Next::TryAgainLater };
+        match disconnect {
+            Disconnect::UnknownSession if was_known => {
+                self.discard_session(&session_lost("the daemon no longer has the session"));
+                // After a failed resume, open a new session at once. If the
+                // session ended on an open stream, wait first.
+                let resume_failed = matches!(before, Attachment::Opening { .. });
+                let next = if resume_failed { Next::Reconnect } else { Next::ReconnectLater };
                 return self.next(next, now);
             }
-            Setback::ResumedElsewhere => {
+            Disconnect::ResumedElsewhere => {
                 let loss = Loss::new(
                     Reason::ResumedElsewhere,
                     "another client resumed the session and has its grants",
                 );
-                self.judge(|grant| grant.end(loss.clone(), now));
-                self.forget_session(&loss);
-                self.set_trouble("another client resumed the session");
+                self.update_grants(|grant| grant.end(loss.clone(), now));
+                self.discard_session(&loss);
+                self.set_disconnect_cause("another client resumed the session");
             }
-            Setback::UnknownSession => {
-                self.set_trouble("the daemon ended the session before it began");
+            Disconnect::UnknownSession => {
+                self.set_disconnect_cause("the daemon ended the session before it was open");
             }
-            Setback::Refused(error) => {
-                self.set_trouble(&error.to_string());
-                self.answer_asks(|_| Some(error.clone()));
+            Disconnect::Refused(error) => {
+                self.set_disconnect_cause(&error.to_string());
+                self.fail_acquires(|_| Some(error.clone()));
             }
-            Setback::NotNow(error) => {
-                self.set_trouble(&error.to_string());
-                self.answer_asks(|ask| (ask.wait == Wait::Not).then(|| error.clone()));
+            Disconnect::Unavailable(error) => {
+                self.set_disconnect_cause(&error.to_string());
+                self.fail_acquires(|acquire| (acquire.wait == Wait::Not).then(|| error.clone()));
             }
-            Setback::Ended if self.is_closing() => return Next::Rest,
-            Setback::Ended => self.set_trouble("the daemon ended the stream"),
-            Setback::Broken(why) => self.set_trouble(&why),
+            Disconnect::Ended if self.is_closing() => return Next::Stop,
+            Disconnect::Ended => self.set_disconnect_cause("the daemon ended the stream"),
+            Disconnect::ConnectionFailed(cause) => self.set_disconnect_cause(&cause),
         }
-        let trouble = self.trouble.clone().unwrap_or_default();
-        self.answer_asks(|ask| {
-            ask.is_overdue(now).then(|| Error::unavailable(out_of_reach(&trouble)))
+        let cause = self.disconnect_cause.clone().unwrap_or_default();
+        self.fail_acquires(|acquire| {
+            acquire.is_overdue(now).then(|| Error::unavailable(unreachable_message(&cause)))
         });
-        self.next(Next::TryAgainLater, now)
+        self.next(Next::ReconnectLater, now)
     }
 
-    /// Gives up a session whose daemon has been silent for the session's TTL: the
-    /// next stream opens a new one.
+    /// Discards a session whose daemon has been silent for the session TTL. The
+    /// next stream opens a new session.
     pub(crate) fn abandon_session(&mut self) {
-        self.forget_session(&gone("the session's daemon has been silent for the session's TTL"));
+        let loss = session_lost("no response from the daemon within the session TTL");
+        self.discard_session(&loss);
     }
 
     fn next(&self, next: Next, now: Moment) -> Next {
         let wanted = match (self.closed, &self.established) {
-            // For as long as the daemon would take to end the session by
-            // itself. Counted from the close: an attempt to resume is a keep-alive,
-            // so counting from the last of them would never end.
+            // Until the session expires at the daemon. The time counts from the
+            // close, because each attempt to resume is a keep-alive.
             (Some(closed), Some(session)) => now.since(closed) < session.info.ttl,
             (Some(_), None) => false,
             (None, _) => self.has_work(),
         };
-        if wanted { next } else { Next::Rest }
+        if wanted { next } else { Next::Stop }
     }
 
-    /// The session is gone: so are its grants, and the daemon has nothing to
-    /// release.
-    fn forget_session(&mut self, loss: &Loss) {
+    /// Handles the end of the session at the daemon: its grants are lost, and there
+    /// is nothing to release.
+    fn discard_session(&mut self, loss: &Loss) {
         self.established = None;
         self.handles.clear();
-        self.judge(|grant| {
+        self.update_grants(|grant| {
             grant.handle = None;
             grant.lose(loss.clone())
         });
-        self.settle_proclaims();
-        self.answer_releases();
+        self.fail_all_proclaims();
+        self.complete_releases();
         self.requests.clear();
-        self.asks.retain(|_, ask| ask.wanted);
-        for ask in self.asks.values_mut() {
-            ask.request = None;
+        self.acquires.retain(|_, acquire| acquire.wanted);
+        for acquire in self.acquires.values_mut() {
+            acquire.request = None;
         }
     }
 
-    /// Waiters are told what is wrong, once.
-    fn set_trouble(&mut self, why: &str) {
-        if self.trouble.as_deref() == Some(why) {
+    /// Sets the cause of the disconnect, and reports it to the waiters unless it is
+    /// unchanged.
+    fn set_disconnect_cause(&mut self, cause: &str) {
+        if self.disconnect_cause.as_deref() == Some(cause) {
             return;
         }
-        self.trouble = Some(why.to_owned());
-        let note = out_of_reach(why);
-        for (ticket, _) in self.asks.iter().filter(|(_, ask)| ask.wanted) {
+        self.disconnect_cause = Some(cause.to_owned());
+        let note = unreachable_message(cause);
+        for (ticket, _) in self.acquires.iter().filter(|(_, acquire)| acquire.wanted) {
             let progress = Progress { note: note.clone(), ..Progress::default() };
-            self.actions.push_back(Action::Tell(*ticket, progress));
+            self.actions.push_back(Action::Report(*ticket, progress));
         }
     }
 }
 
-fn gone(why: &str) -> Loss {
-    Loss::new(Reason::UnknownSession, why)
+fn session_lost(message: &str) -> Loss {
+    Loss::new(Reason::UnknownSession, message)
 }
 
-pub(crate) fn out_of_reach(trouble: &str) -> String {
-    format!("the daemon can't be reached: {trouble}")
+pub(crate) fn unreachable_message(cause: &str) -> String {
+    format!("the daemon is unreachable: {cause}")
 }

@@ -1,4 +1,4 @@
-//! A grant, as its session believes in it.
+//! Client side of a grant.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::keep_alives::Validity;
 use crate::{Loss, Reason, Risk};
 use leasehold_time::{ClockPair, Moment};
 
-/// The daemon's name for a grant. Whoever has it can release the grant.
+/// Identifier of a grant at the daemon. It authorizes the release of the grant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Handle([u8; 16]);
 
@@ -26,22 +26,22 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The client's own number for a grant.
+/// Number of a grant within the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GrantId(pub(super) u64);
 
-/// A grant and its guard, or the answer that becomes one.
+/// Grant with a guard, or with a reply from which the guard is created.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// None once the session that it belonged to is gone: nothing is left to
-    /// release.
+    /// `None` once there is nothing to release: the release was sent, or the
+    /// session has ended.
     pub(crate) handle: Option<Handle>,
     validity: Validity,
-    /// When it ended, if that was before its deadline.
+    /// Time of its end, if before the end of its validity.
     ended: Option<Moment>,
-    /// Once set, never changed: a grant that was reported lost stays lost.
+    /// Loss. Never changes once set, because a lost grant stays lost.
     loss: Option<Loss>,
-    /// The latest warning, and how many there have been.
+    /// Number of warnings, and the latest one.
     pub(crate) risk: Option<(u64, Risk)>,
 }
 
@@ -54,67 +54,71 @@ impl Grant {
         self.loss.as_ref()
     }
 
-    /// Until when the daemon keeps the lock from others, as far as is known and
-    /// either clock shows.
+    /// Returns the instant until which the daemon grants the lock to no other
+    /// acquire, by the clock that has advanced more.
     pub(crate) fn deadline(&self, now: &ClockPair) -> Moment {
-        let promised = self.validity.ends_at(now);
-        self.ended.map_or(promised, |ended| ended.min(promised))
+        let valid_until = self.validity.ends_at(now);
+        self.ended.map_or(valid_until, |ended| ended.min(valid_until))
     }
 
-    /// Takes over a new promise of the daemon. One that comes after the
-    /// deadline comes too late, and one for an older keep-alive is out of date.
-    /// Says whether whoever waits for the loss has to look again: it is lost, or
-    /// it may be sooner than was known. (The way of this keep-alive took longer than
-    /// that of the last, and it is the lease that ends.)
+    /// Applies a new validity, unless the deadline has passed or the validity
+    /// belongs to an older keep-alive.
+    ///
+    /// Returns whether the guard must be notified: the grant is lost, or its
+    /// deadline is earlier than before. (The latter occurs if the lease limits the
+    /// validity, and this keep-alive was in flight for longer than the previous
+    /// one.)
     pub(crate) fn renew(&mut self, validity: Validity, now: &ClockPair) -> bool {
-        let mut news = self.look_at_clocks(now);
+        let mut changed = self.check_expiry(now);
         let is_newer = validity.keep_alive_number >= self.validity.keep_alive_number;
         if leasehold_rules::may_extend_grant(self.loss.is_some(), is_newer) {
             let (before, after) = (self.validity.ends_at(now), validity.ends_at(now));
-            news |= leasehold_rules::must_wake_holder(before, after);
-            // The grant is active until the new deadline.
+            changed |= leasehold_rules::must_wake_holder(before, after);
+            // The grant is active until its new deadline.
             (self.validity, self.loss, self.ended) = (validity, None, None);
         }
-        news
+        changed
     }
 
-    /// A grant whose validity is used up is lost, whatever is heard later.
-    /// Says whether this is news.
-    pub(crate) fn look_at_clocks(&mut self, now: &ClockPair) -> bool {
-        self.validity.is_over(now) && self.end(self.run_out(), now.at())
+    /// Ends the grant if its validity has ended. Returns whether the loss is new.
+    pub(crate) fn check_expiry(&mut self, now: &ClockPair) -> bool {
+        self.validity.is_over(now) && self.end(self.expiry_loss(), now.at())
     }
 
-    /// Loses the grant, and says whether this is news. The daemon still keeps
-    /// the lock from others until the deadline.
+    /// Marks the grant as lost, and returns whether the loss is new. The daemon
+    /// grants the lock to no other acquire before the deadline.
     pub(crate) fn lose(&mut self, loss: Loss) -> bool {
-        let news = self.loss.is_none();
+        let is_new = self.loss.is_none();
         self.loss.get_or_insert(loss);
-        news
+        is_new
     }
 
-    /// The same, but the lock may be somebody else's from now on.
+    /// Like [`lose`](Self::lose), with an immediate deadline: another acquire may
+    /// hold the lock from now on.
     pub(crate) fn end(&mut self, loss: Loss, now: Moment) -> bool {
         self.ended.get_or_insert(now);
         self.lose(loss)
     }
 
-    /// The loss that the holder's own clock tells. It is a little ahead of the
-    /// daemon's: so if the daemon has said that the grant will end, this is it.
-    fn run_out(&self) -> Loss {
+    /// Returns the loss of a grant at its deadline. The client's deadline is
+    /// slightly earlier than the daemon's. If the daemon has announced the end of
+    /// the grant, the announcement is therefore the reason.
+    fn expiry_loss(&self) -> Loss {
         match &self.risk {
             Some((_, risk)) if risk.is_step_down_request() => Loss {
                 reason: risk.reason,
-                message: format!("{}, and the time for it is over", risk.message),
+                message: format!("{}; its time limit has elapsed", risk.message),
                 operator: risk.operator.clone(),
             },
             _ => not_renewed(),
         }
     }
 
-    /// A request to hand over stands, whatever else is at risk.
+    /// Records a warning. Only another announcement of a planned end replaces such
+    /// an announcement.
     pub(crate) fn warn(&mut self, risk: Risk) {
-        let asked = self.risk.as_ref().is_some_and(|(_, risk)| risk.is_step_down_request());
-        if asked && !risk.is_step_down_request() {
+        let must_end = self.risk.as_ref().is_some_and(|(_, risk)| risk.is_step_down_request());
+        if must_end && !risk.is_step_down_request() {
             return;
         }
         let number = self.risk.as_ref().map_or(0, |(number, _)| *number) + 1;
@@ -134,7 +138,7 @@ mod tests {
     use crate::Operator;
 
     fn start() -> ClockPair {
-        ClockPair::then(Moment::from_boot(Duration::from_secs(1000)))
+        ClockPair::in_sync_at(Moment::from_boot(Duration::from_secs(1000)))
     }
 
     fn validity(keep_alive_number: u64, sent: ClockPair, seconds: u64) -> Validity {
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_promise_replaces_an_earlier_one_also_if_it_is_shorter() {
+    fn later_validity_replaces_earlier_even_if_shorter() {
         let sent = start();
         let mut grant = grant(validity(3, sent, 10));
         grant.renew(validity(4, sent, 12), &sent);
@@ -160,17 +164,17 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_after_the_deadline_is_too_late() {
+    fn validity_after_deadline_is_ignored() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let late = ClockPair::then(sent.at() + Duration::from_secs(10));
+        let late = ClockPair::in_sync_at(sent.at() + Duration::from_secs(10));
         assert!(grant.renew(validity(1, sent, 20), &late));
         assert_eq!(grant.loss().map(|loss| loss.reason), Some(Reason::Expired));
         assert_eq!(grant.validity.keep_alive_number, 0);
     }
 
     #[test]
-    fn the_first_loss_stays() {
+    fn first_loss_is_kept() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
         let broken = Loss::new(Reason::Broken, "by ops");
@@ -178,11 +182,14 @@ mod tests {
         assert!(!grant.lose(not_renewed()));
         grant.renew(validity(1, sent, 60), &sent);
         assert_eq!(grant.loss(), Some(&broken));
-        assert_eq!(grant.validity.keep_alive_number, 0, "its deadline is not moved any more");
+        assert_eq!(
+            grant.validity.keep_alive_number, 0,
+            "the deadline of a lost grant is not extended"
+        );
     }
 
     #[test]
-    fn a_grant_that_has_ended_has_no_deadline_ahead() {
+    fn ended_grant_has_past_deadline() {
         let sent = start();
         let broken = Loss::new(Reason::Broken, "by ops");
         let mut grant = grant(validity(0, sent, 10));
@@ -190,42 +197,44 @@ mod tests {
         assert_eq!(
             grant.deadline(&sent),
             sent.at() + Duration::from_secs(10),
-            "the daemon keeps it"
+            "the daemon holds the lock until then"
         );
         let later = sent.at() + Duration::from_secs(3);
         assert!(!grant.end(not_renewed(), later));
         assert_eq!((grant.deadline(&sent), grant.loss()), (later, Some(&broken)));
         grant.end(not_renewed(), later + Duration::from_secs(1));
-        assert_eq!(grant.deadline(&sent), later, "it is never moved ahead");
+        assert_eq!(grant.deadline(&sent), later, "the end is never postponed");
     }
 
     #[test]
-    fn a_leap_that_uses_up_the_validity_ends_the_grant() {
+    fn clock_jump_past_validity_ends_grant() {
         let sent = start();
         let mut grant = grant(validity(0, sent, 10));
-        let later = ClockPair::then(sent.at() + Duration::from_secs(4));
-        assert!(!grant.look_at_clocks(&later.leapt(Duration::from_secs(5))));
-        let leapt = later.leapt(Duration::from_secs(5));
+        let later = ClockPair::in_sync_at(sent.at() + Duration::from_secs(4));
+        assert!(!grant.check_expiry(&later.with_wall_ahead(Duration::from_secs(5))));
+        let leapt = later.with_wall_ahead(Duration::from_secs(5));
         assert_eq!(grant.deadline(&leapt), later.at() + Duration::from_secs(1));
-        assert!(grant.renew(validity(1, later, 10), &later.leapt(Duration::from_secs(6))));
+        assert!(
+            grant.renew(validity(1, later, 10), &later.with_wall_ahead(Duration::from_secs(6)))
+        );
         assert_eq!(grant.loss(), Some(&not_renewed()));
         assert_eq!(grant.deadline(&later), later.at());
     }
 
     #[test]
-    fn a_grant_that_was_to_end_has_ended_for_that_reason() {
+    fn expired_grant_reports_announced_reason() {
         let sent = start();
-        let over = ClockPair::then(sent.at() + Duration::from_secs(10));
+        let over = ClockPair::in_sync_at(sent.at() + Duration::from_secs(10));
         for (warned, lost) in [
             (Reason::StepDown, Reason::StepDown),
             (Reason::ShuttingDown, Reason::ShuttingDown),
             (Reason::StoreUnavailable, Reason::Expired),
         ] {
             let mut grant = grant(validity(0, sent, 10));
-            let (message, ends_in) = ("why".to_owned(), Duration::from_secs(10));
+            let (message, ends_in) = ("cause".to_owned(), Duration::from_secs(10));
             let operator = Some(Operator { by: "ops".into(), reason: "drill".into() });
             grant.warn(Risk { reason: warned, message, ends_in, operator: operator.clone() });
-            assert!(grant.look_at_clocks(&over));
+            assert!(grant.check_expiry(&over));
             assert_eq!(grant.loss().map(|loss| loss.reason), Some(lost));
             let expected = operator.filter(|_| lost == warned);
             assert_eq!(grant.loss().and_then(|loss| loss.operator.clone()), expected);
@@ -233,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_not_shown() {
+    fn handle_is_redacted_in_debug_output() {
         assert_eq!(format!("{:?}", Handle([7; 16])), "Handle(REDACTED)");
         assert_eq!(Handle::parse(&[7; 15]), None);
     }

@@ -1,16 +1,15 @@
-//! The session's signs of life, and when each was sent.
+//! Keep-alives of a session and their send times.
 
 use std::{collections::VecDeque, time::Duration};
 
 use leasehold_time::{ClockPair, Moment};
 
-/// Answers to keep-alives further back than this are of no use: at three keep-alives per
-/// ttl, their validity is over.
-const REMEMBERED: usize = 32;
+/// Number of keep-alives whose send time is kept. With three keep-alives per TTL,
+/// the validity of older ones has ended.
+const MAX_TRACKED: usize = 32;
 
-/// How long something is valid, counted from when a keep-alive was sent. Counting
-/// from its answer, or from the sending of any other keep-alive, would reach past
-/// what the daemon promised.
+/// Validity, counted from the sending of a keep-alive. Counted from the response,
+/// or from another keep-alive, it would exceed the validity at the daemon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     pub(crate) keep_alive_number: u64,
@@ -19,7 +18,8 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Instant at which the validity ends, by the clock that shows more time.
+    /// Instant at which the validity ends, by the clock that has advanced
+    /// more.
     pub(crate) fn ends_at(&self, now: &ClockPair) -> Moment {
         leasehold_rules::holder_deadline(&self.sent, self.length, now)
     }
@@ -38,12 +38,12 @@ pub(crate) struct KeepAlives {
 }
 
 impl KeepAlives {
-    /// Notes that a keep-alive is about to be sent, and numbers it.
+    /// Records that a keep-alive is about to be sent, and returns its number.
     pub(crate) fn send(&mut self, now: ClockPair) -> u64 {
         let keep_alive_number = self.next;
         self.next += 1;
         self.sent.push_back((keep_alive_number, now));
-        if self.sent.len() > REMEMBERED {
+        if self.sent.len() > MAX_TRACKED {
             self.sent.pop_front();
         }
         keep_alive_number
@@ -53,7 +53,7 @@ impl KeepAlives {
         self.answered = self.answered.max(Some(keep_alive_number));
     }
 
-    /// Returns the validity in an answer to this keep-alive that arrived at `now`.
+    /// Returns the validity of a response to this keep-alive that arrived at `now`;
     /// `None` if the keep-alive is unknown.
     pub(crate) fn validity(
         &self,
@@ -91,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn a_validity_is_used_up_by_the_clock_that_shows_more() {
+    fn validity_ends_by_clock_that_advanced_more() {
         let seconds = Duration::from_secs;
-        let sent = ClockPair::then(Moment::from_boot(seconds(1000)));
+        let sent = ClockPair::in_sync_at(Moment::from_boot(seconds(1000)));
         let validity = Validity { keep_alive_number: 0, sent, length: seconds(10) };
-        for (passed, leap, over) in [
+        for (passed, jump, over) in [
             (0, 0, false),
             (9, 0, false),
             (10, 0, true),
@@ -104,17 +104,18 @@ mod tests {
             (4, 5, false),
             (4, 6, true),
         ] {
-            let now = ClockPair::then(sent.at() + seconds(passed)).leapt(seconds(leap));
-            assert_eq!(validity.is_over(&now), over, "{passed} s, and {leap} s by the wall");
+            let now =
+                ClockPair::in_sync_at(sent.at() + seconds(passed)).with_wall_ahead(seconds(jump));
+            assert_eq!(validity.is_over(&now), over, "{passed} s, and a clock jump of {jump} s");
         }
-        // A wall clock that was set back takes nothing away.
-        let ahead = Validity { sent: sent.leapt(seconds(60)), ..validity };
-        assert!(!ahead.is_over(&ClockPair::then(sent.at() + seconds(9))));
-        assert!(ahead.is_over(&ClockPair::then(sent.at() + seconds(10))));
+        // A wall clock that was set back does not change the validity.
+        let ahead = Validity { sent: sent.with_wall_ahead(seconds(60)), ..validity };
+        assert!(!ahead.is_over(&ClockPair::in_sync_at(sent.at() + seconds(9))));
+        assert!(ahead.is_over(&ClockPair::in_sync_at(sent.at() + seconds(10))));
     }
 
     #[test]
-    fn an_answer_to_an_older_ping_does_not_count_for_the_last() {
+    fn response_to_older_keep_alive_does_not_answer_latest() {
         let mut keep_alives = KeepAlives::default();
         assert!(keep_alives.last_is_answered());
         keep_alives.send(ClockPair::now());
@@ -127,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn tracked_keep_alives_are_bounded() {
         let mut keep_alives = KeepAlives::default();
-        for _ in 0..10 * REMEMBERED {
+        for _ in 0..10 * MAX_TRACKED {
             keep_alives.send(ClockPair::now());
         }
-        assert_eq!(keep_alives.sent.len(), REMEMBERED);
+        assert_eq!(keep_alives.sent.len(), MAX_TRACKED);
         assert!(keep_alives.validity(0, 1, ClockPair::now()).is_none());
     }
 }

@@ -1,17 +1,16 @@
-//! A session: a client's liveness contract with a daemon, and the locks that
-//! it holds.
+//! Session: the liveness contract of a client with a daemon, and its grants.
 //!
-//! `state.rs`, `hear.rs`, `proclaim.rs` and `attachment.rs` decide, without
-//! waiting and without a clock; `shared.rs` does what they decided; `stream.rs` is the one
-//! task that reads. An acquire goes from the program's task straight into the
-//! stream, and its answer from the reading task straight back.
+//! `state.rs`, `inbound.rs`, `proclaim.rs` and `attachment.rs` form the sans-IO
+//! state machine. `shared.rs` runs its actions. `stream.rs` is the task that reads
+//! the stream. A task of the program sends its acquire directly on the stream, and
+//! the stream task delivers the response directly to it.
 
 mod acquire;
-mod ask;
 mod attachment;
 mod grant;
-mod hear;
+mod inbound;
 mod keep_alives;
+mod pending_acquire;
 mod proclaim;
 mod shared;
 #[cfg(feature = "simulation")]
@@ -26,33 +25,33 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
-pub(crate) use ask::{Terms, Wait};
 pub(crate) use grant::GrantId;
+pub(crate) use pending_acquire::{AcquireOptions, Wait};
 
 use self::{
-    attachment::out_of_reach,
+    attachment::unreachable_message,
     shared::{Inner, Reply, Shared, Waiter},
     state::Outcome,
-    stream::Watch,
+    stream::Cleanup,
 };
 use crate::{Error, Loss, Reason, Risk, connection::Connection, pb, value::Value};
 use leasehold_time::{ClockPair, Moment};
 
-/// A session, as the daemon described it when it was opened.
+/// Parameters of a session, as sent by the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Names the session in the daemon's logs and listings. Gives no
-    /// authority.
+    /// Identifier of the session in logs and listings of the daemon. It authorizes
+    /// nothing.
     pub id: String,
-    /// How long the session outlives the client's last sign of life.
+    /// Time that the session survives after its last keep-alive.
     pub ttl: Duration,
-    /// The version of the protocol that is spoken.
+    /// Version of the protocol in use.
     pub protocol_version: u32,
-    /// The daemon's own version, for people.
+    /// Human-readable version of the daemon.
     pub daemon_version: String,
 }
 
-/// How the client introduces itself when it opens a session.
+/// Settings sent when a session is opened.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) ttl: Option<Duration>,
@@ -60,7 +59,7 @@ pub(crate) struct Profile {
     pub(crate) fenced: bool,
 }
 
-/// A session. Ends in the background when it is dropped.
+/// Session. Dropping it closes the session in the background.
 pub(crate) struct Session {
     connection: Arc<Connection>,
     shared: Arc<Shared>,
@@ -75,39 +74,39 @@ impl Session {
         self.shared.lock().state.info().cloned()
     }
 
-    /// Until when the daemon keeps the lock from others, as far as this
-    /// session was told and both clocks show.
+    /// Returns the deadline of a grant: the instant until which the daemon grants
+    /// the lock to no other acquire, by both clocks.
     pub(crate) fn deadline(&self, grant: GrantId) -> Moment {
         self.shared.update(|inner| {
             let now = ClockPair::now();
-            let grant = inner.state.look_at(grant, &now);
+            let grant = inner.state.check_grant(grant, &now);
             grant.map_or(Moment::from_boot(Duration::ZERO), |grant| grant.deadline(&now))
         })
     }
 
-    /// Whether the grant is lost, by both clocks and all that was heard. A
-    /// loss that was seen once is never taken back.
+    /// Returns the loss of a grant, by both clocks and the messages of the daemon. A
+    /// lost grant stays lost.
     pub(crate) fn loss(&self, id: GrantId) -> Option<Loss> {
-        self.shared.update(|inner| match inner.state.look_at(id, &ClockPair::now()) {
+        self.shared.update(|inner| match inner.state.check_grant(id, &ClockPair::now()) {
             Some(grant) => grant.loss().cloned(),
-            None => Some(Loss::new(Reason::UnknownHandle, "the lock was given back")),
+            None => Some(Loss::new(Reason::UnknownHandle, "the lock was released")),
         })
     }
 
-    /// The latest warning, and its number.
+    /// Returns the latest warning and its number.
     pub(crate) fn risk(&self, id: GrantId) -> Option<(u64, Risk)> {
         self.shared.lock().state.grant(id)?.risk.clone()
     }
 
-    /// Releases the lock of a guard that is gone.
-    pub(crate) fn let_go(&self, grant: GrantId) {
-        self.update(|inner| inner.let_go(grant));
+    /// Releases the lock of a dropped guard in the background.
+    pub(crate) fn drop_user(&self, grant: GrantId) {
+        self.update(|inner| inner.drop_user(grant));
     }
 
-    /// The same, and waits until the daemon has confirmed it.
+    /// Releases the lock, and waits until the daemon has confirmed the release.
     pub(crate) async fn release(&self, grant: GrantId) -> Result<(), Error> {
         let released = self.update(|inner| {
-            let ticket = inner.let_go(grant)?;
+            let ticket = inner.drop_user(grant)?;
             let (reply, released) = oneshot::channel();
             inner.waiters.insert(ticket, Waiter { reply, progress: None, lock: None });
             Some(released)
@@ -118,10 +117,10 @@ impl Session {
             biased;
             reply = released => reply,
             () = leasehold_runtime::sleep(limit) => {
-                let trouble = self.shared.lock().state.trouble().map(out_of_reach);
-                let trouble = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                let cause = self.shared.lock().state.disconnect_cause().map(unreachable_message);
+                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
                 return Err(Error::unavailable(format!(
-                    "no response to the release within {limit:?}{trouble}; it is retried while \
+                    "no response to the release within {limit:?}{cause}; it is retried while \
                      the program runs, and the lock expires with the session TTL"
                 )));
             }
@@ -133,9 +132,9 @@ impl Session {
         }
     }
 
-    /// Shows a new value as the holder of the lock, and waits until the daemon
-    /// has confirmed it. Whoever waits must also look out for the loss of the
-    /// grant, with which the answer may never come.
+    /// Proclaims a value, and waits until the daemon has confirmed it. The caller
+    /// must also wait for the loss of the grant, because a response may not follow
+    /// it.
     pub(crate) async fn proclaim(
         &self,
         grant: GrantId,
@@ -155,25 +154,25 @@ impl Session {
         }
     }
 
-    /// The grant is lost for a reason that the client found itself. The daemon
-    /// keeps the lock from others until it is released.
+    /// Marks a grant as lost for a reason of the client. The daemon holds the lock
+    /// until it is released.
     pub(crate) fn lose(&self, grant: GrantId, loss: Loss) {
         self.shared.update(|inner| inner.state.lose(grant, loss));
     }
 
-    /// Releases a lost grant whose guard is still there.
-    pub(crate) fn give_up(&self, grant: GrantId) {
-        self.update(|inner| inner.state.give_up(grant));
+    /// Releases a lost grant whose guard still exists.
+    pub(crate) fn release_lost(&self, grant: GrantId) {
+        self.update(|inner| inner.state.release_lost(grant));
     }
 
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Ends the session, and waits until the daemon has heard of it, though
-    /// not for long.
+    /// Closes the session, and waits until the daemon has confirmed, at most for the
+    /// connect timeout.
     pub(crate) async fn close(&self) {
-        let rested = self.shared.rested.notified();
+        let stopped = self.shared.stopped.notified();
         let running = self.shared.update(|inner| {
             inner.state.close(Moment::now());
             inner.running
@@ -181,14 +180,14 @@ impl Session {
         if running {
             tokio::select! {
                 biased;
-                () = rested => {}
+                () = stopped => {}
                 () = leasehold_runtime::sleep(self.connection.timeout()) => {}
             }
         }
     }
 
-    /// Changes the state, and starts the task that sees to the stream if one
-    /// is needed and none runs.
+    /// Changes the state, and starts the stream task if the session needs a stream
+    /// and no task is running.
     fn update<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let (result, start) = self.shared.update(|inner| {
             let result = change(inner);
@@ -197,11 +196,14 @@ impl Session {
             (result, start)
         });
         if start {
-            // A runtime that is gone drops the task at once, and the task's
-            // watch locks the state: so not under the lock.
-            let watch = Watch::new(Arc::clone(&self.shared));
+            // Not under the lock: a runtime that has shut down drops the task at once,
+            // and its cleanup locks the state.
+            let cleanup = Cleanup::new(Arc::clone(&self.shared));
             let connection = Arc::clone(&self.connection);
-            leasehold_runtime::spawn_on(self.connection.runtime(), stream::run(watch, connection));
+            leasehold_runtime::spawn_on(
+                self.connection.runtime(),
+                stream::run(cleanup, connection),
+            );
         }
         result
     }
@@ -214,5 +216,5 @@ impl Drop for Session {
 }
 
 fn runtime_gone() -> Error {
-    Error::unavailable("the runtime that the client was connected in is gone")
+    Error::unavailable("the tokio runtime of the client has shut down")
 }

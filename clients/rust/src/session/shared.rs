@@ -1,6 +1,6 @@
-//! A session's state between the program's tasks and the one that reads the
-//! stream. What the state decides is done before the lock is given back, so
-//! messages enter the stream in the order in which they were decided.
+//! State of a session, shared by the tasks of the program and the stream task.
+//! Actions run before the mutex is released, so that messages are sent in the
+//! order in which the state machine produced them.
 
 use std::{
     collections::HashMap,
@@ -23,13 +23,13 @@ use leasehold_time::Moment;
 
 pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 
-/// An outcome, ready for the one who waits for it.
+/// Result of a request, as its caller receives it.
 pub(super) enum Reply {
-    Granted { grant: GrantId, token: u64, bell: Arc<Notify> },
+    Granted { grant: GrantId, token: u64, changed: Arc<Notify> },
     Other(Outcome),
 }
 
-/// Somebody who waits for an outcome.
+/// Caller that waits for the result of a request.
 pub(super) struct Waiter {
     pub(super) reply: oneshot::Sender<Reply>,
     pub(super) progress: Option<mpsc::UnboundedSender<Progress>>,
@@ -37,16 +37,15 @@ pub(super) struct Waiter {
     pub(super) lock: Option<String>,
 }
 
-/// Wakes the guard of a grant, and logs the grant's warnings and its loss, each
-/// once.
-struct Bell {
+/// Notifies the guard of a grant, and logs each warning and the loss once.
+struct GrantNotifier {
     notify: Arc<Notify>,
     lock: String,
     logged_warnings: u64,
     logged_loss: bool,
 }
 
-impl Bell {
+impl GrantNotifier {
     fn log(&mut self, grant: &Grant) {
         let lock = &self.lock;
         if let Some((number, risk)) = &grant.risk
@@ -70,21 +69,21 @@ impl Bell {
 
 pub(super) struct Shared {
     inner: Mutex<Inner>,
-    /// Rings when the task has ended.
-    pub(super) rested: Notify,
+    /// Notified when the stream task has ended.
+    pub(super) stopped: Notify,
 }
 
 pub(super) struct Inner {
     pub(super) state: State,
     pub(super) waiters: HashMap<Ticket, Waiter>,
-    bells: HashMap<GrantId, Bell>,
-    /// Into the present stream.
+    notifiers: HashMap<GrantId, GrantNotifier>,
+    /// Outgoing half of the current stream.
     pub(super) outgoing: Option<Outgoing>,
-    /// The daemon that has the session, or was last asked for one.
+    /// Daemon of the session, or of the last attempt to open one.
     pub(super) daemon: Option<Target>,
     /// Time of the last message from that daemon.
-    pub(super) last_heard: Option<Moment>,
-    /// Whether there is a task that sees to the stream.
+    pub(super) last_message_at: Option<Moment>,
+    /// True while the stream task exists.
     pub(super) running: bool,
 }
 
@@ -93,21 +92,21 @@ impl Shared {
         let inner = Inner {
             state: State::new(profile),
             waiters: HashMap::new(),
-            bells: HashMap::new(),
+            notifiers: HashMap::new(),
             outgoing: None,
             daemon: None,
-            last_heard: None,
+            last_message_at: None,
             running: false,
         };
-        Self { inner: Mutex::new(inner), rested: Notify::new() }
+        Self { inner: Mutex::new(inner), stopped: Notify::new() }
     }
 
-    /// For looking.
+    /// Locks the state for reading.
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For changing: what the state decides is done.
+    /// Changes the state, and runs the resulting actions.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = self.lock();
         let result = change(&mut inner);
@@ -117,18 +116,17 @@ impl Shared {
 }
 
 impl Inner {
-    /// The guard of a grant is gone.
-    pub(super) fn let_go(&mut self, grant: GrantId) -> Option<Ticket> {
-        self.bells.remove(&grant);
-        self.state.let_go(grant)
+    /// Releases the grant of a dropped guard.
+    pub(super) fn drop_user(&mut self, grant: GrantId) -> Option<Ticket> {
+        self.notifiers.remove(&grant);
+        self.state.drop_user(grant)
     }
 
-    /// Whether the session's daemon has been silent for the session's TTL. Its
-    /// grants have passed their deadlines then.
+    /// Returns whether the daemon has been silent for the session TTL. All grants
+    /// of the session are then past their deadlines.
     pub(super) fn is_daemon_gone(&self, now: Moment) -> bool {
         let ttl = self.state.info().map(|session| session.ttl);
-        let heard = self.last_heard;
-        ttl.zip(heard).is_some_and(|(ttl, heard)| now.since(heard) >= ttl)
+        ttl.zip(self.last_message_at).is_some_and(|(ttl, at)| now.since(at) >= ttl)
     }
 
     fn act(&mut self) {
@@ -136,18 +134,18 @@ impl Inner {
             match action {
                 Action::Send(message) => self.send(message),
                 Action::Answer(ticket, outcome) => self.answer(ticket, outcome),
-                Action::Tell(ticket, progress) => {
-                    let teller = self.waiters.get(&ticket).and_then(|w| w.progress.as_ref());
-                    if let Some(teller) = teller {
-                        // Who does not listen any more has abandoned the ticket.
-                        let _ = teller.send(progress);
+                Action::Report(ticket, progress) => {
+                    let sender = self.waiters.get(&ticket).and_then(|w| w.progress.as_ref());
+                    if let Some(sender) = sender {
+                        // Fails only if the caller has dropped its future.
+                        let _ = sender.send(progress);
                     }
                 }
-                Action::Ring(grant) => {
-                    if let Some(bell) = self.bells.get_mut(&grant) {
-                        bell.notify.notify_waiters();
+                Action::Notify(grant) => {
+                    if let Some(changed) = self.notifiers.get_mut(&grant) {
+                        changed.notify.notify_waiters();
                         if let Some(grant) = self.state.grant(grant) {
-                            bell.log(grant);
+                            changed.log(grant);
                         }
                     }
                 }
@@ -157,24 +155,24 @@ impl Inner {
 
     fn send(&self, message: Message) {
         if let Some(outgoing) = &self.outgoing {
-            // If the stream has ended, its reader will notice, and what counts
-            // is sent again.
+            // Fails if the stream has ended. The stream task detects that, and
+            // requests are sent again on the next stream.
             let _ = outgoing.send(pb::AttachRequest { message: Some(message) });
         }
     }
 
     fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
-        // A release in the background has no waiter. A waiter that is being
-        // dropped finds the answer in its channel.
+        // A release in the background has no waiter.
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
         let reply = match outcome {
             Outcome::Granted { grant, token } => {
                 let notify = Arc::new(Notify::new());
-                let bell = Arc::clone(&notify);
+                let changed = Arc::clone(&notify);
                 let lock = waiter.lock.unwrap_or_default();
-                let ringer = Bell { notify, lock, logged_warnings: 0, logged_loss: false };
-                self.bells.insert(grant, ringer);
-                Reply::Granted { grant, token, bell }
+                let notifier =
+                    GrantNotifier { notify, lock, logged_warnings: 0, logged_loss: false };
+                self.notifiers.insert(grant, notifier);
+                Reply::Granted { grant, token, changed }
             }
             other => Reply::Other(other),
         };

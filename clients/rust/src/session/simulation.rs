@@ -1,4 +1,4 @@
-//! State of a grant, as a simulation records it.
+//! Access to the state of a grant for simulations.
 
 use leasehold_runtime::simulation::Peek;
 

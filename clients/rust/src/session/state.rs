@@ -1,8 +1,9 @@
-//! What a session knows and decides. Pure: it is told what happened and when,
-//! and says what to do. Nothing here waits, and nothing reads a clock.
+//! State machine of a session. Sans-IO: the methods take events and times, and
+//! append [`Action`]s. It neither waits nor reads a clock.
 //!
-//! This file has what the program asks for; `hear.rs` what the daemon says;
-//! `proclaim.rs` what a leader shows; `attachment.rs` how streams begin and end.
+//! This file handles the requests of the program, `inbound.rs` the messages of
+//! the daemon, `proclaim.rs` the values of a leader, and `attachment.rs` the start
+//! and end of streams.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -12,11 +13,11 @@ use std::{
 
 use super::{
     Profile, SessionInfo,
-    ask::Ask,
     attachment::Attachment,
     grant::{Grant, GrantId, Handle},
     keep_alives::KeepAlives,
-    proclaim::Proclaiming,
+    pending_acquire::PendingAcquire,
+    proclaim::PendingProclaim,
 };
 use crate::{
     Error, Loss, Progress, Reason,
@@ -24,84 +25,83 @@ use crate::{
 };
 use leasehold_time::{ClockPair, Moment};
 
-/// The client's own number for something that will be answered. Numbers on the
-/// wire change when a request is sent again; this one does not.
+/// Number of a request within the client. Request numbers on the wire change when
+/// a request is sent again; the ticket does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
-/// What to do next.
+/// Output of the state machine.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(crate) enum Action {
-    /// Put this into the stream.
+    /// Send this message on the stream.
     Send(Message),
-    /// Answer whoever has this ticket.
+    /// Complete the request with this ticket.
     Answer(Ticket, Outcome),
-    /// Tell whoever has this ticket how it stands.
-    Tell(Ticket, Progress),
-    /// Tell the guards of this grant to look at it.
-    Ring(GrantId),
+    /// Report the progress of the acquire with this ticket.
+    Report(Ticket, Progress),
+    /// Notify the guard of this grant of a change.
+    Notify(GrantId),
 }
 
-/// How a ticket ends.
+/// Result of a request.
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(crate) enum Outcome {
-    /// The acquire holds the lock. Its caller lets go of the grant.
+    /// The acquire holds the lock. The caller must release the grant.
     Granted {
         grant: GrantId,
         token: u64,
     },
-    /// The lock is given back.
+    /// The lock is released.
     Released,
-    /// The value is shown.
+    /// The value is published.
     Proclaimed,
     Failed(Error),
 }
 
-/// A release that has not been answered yet.
-pub(super) struct Releasing {
+/// Release without a response.
+pub(super) struct PendingRelease {
     pub(super) handle: Handle,
     pub(super) ticket: Ticket,
-    /// The daemon could not do it, and is asked again after the next
-    /// keep-alive.
+    /// True if the daemon could not perform the release. It is sent again after
+    /// the next keep-alive response.
     pub(super) refused: bool,
 }
 
-/// What a handle of this session stands for.
-pub(super) enum Named {
+/// State of a handle of this session.
+pub(super) enum HandleState {
     Held(GrantId),
-    /// Let go of: the daemon may not have heard of it yet.
-    Leaving,
+    /// Released by the client; the daemon has not confirmed yet.
+    Releasing,
 }
 
-/// A session that the daemon has opened.
+/// Session opened by the daemon.
 pub(super) struct Established {
     pub(super) info: SessionInfo,
-    /// Whoever has this can take up the session.
+    /// Secret that authorizes a client to resume the session.
     pub(super) secret: prost::bytes::Bytes,
-    pub(super) keep_alive_every: Duration,
+    pub(super) keep_alive_interval: Duration,
 }
 
-/// A session, from the client's side.
+/// Client side of a session.
 pub(crate) struct State {
     pub(super) profile: Arc<Profile>,
     pub(super) established: Option<Established>,
     pub(super) attachment: Attachment,
     pub(super) keep_alives: KeepAlives,
-    /// In the order in which they were made, which is the order in which they
-    /// are sent again.
-    pub(super) asks: BTreeMap<Ticket, Ask>,
-    /// The tickets of acquires, by their number on the wire.
+    /// Pending acquires, ordered by creation. They are sent again in this order.
+    pub(super) acquires: BTreeMap<Ticket, PendingAcquire>,
+    /// Tickets of acquires by request number.
     pub(super) requests: HashMap<u64, Ticket>,
-    /// By their number on the wire.
-    pub(super) releases: BTreeMap<u64, Releasing>,
-    /// By their number on the wire.
-    pub(super) proclaims: BTreeMap<u64, Proclaiming>,
+    /// Pending releases by request number.
+    pub(super) releases: BTreeMap<u64, PendingRelease>,
+    /// Pending proclaims by request number.
+    pub(super) proclaims: BTreeMap<u64, PendingProclaim>,
     pub(super) grants: BTreeMap<GrantId, Grant>,
-    pub(super) handles: HashMap<Handle, Named>,
+    pub(super) handles: HashMap<Handle, HandleState>,
     pub(super) actions: VecDeque<Action>,
-    /// Why there is no stream, for people.
-    pub(super) trouble: Option<String>,
-    /// Since when the session is to end.
+    /// Human-readable cause of the current disconnect.
+    pub(super) disconnect_cause: Option<String>,
+    /// Time of the close by the program.
     pub(super) closed: Option<Moment>,
     last_number: u64,
 }
@@ -113,14 +113,14 @@ impl State {
             established: None,
             attachment: Attachment::None,
             keep_alives: KeepAlives::default(),
-            asks: BTreeMap::new(),
+            acquires: BTreeMap::new(),
             requests: HashMap::new(),
             releases: BTreeMap::new(),
             proclaims: BTreeMap::new(),
             grants: BTreeMap::new(),
             handles: HashMap::new(),
             actions: VecDeque::new(),
-            trouble: None,
+            disconnect_cause: None,
             closed: None,
             last_number: 0,
         }
@@ -138,51 +138,52 @@ impl State {
         self.grants.get(&grant)
     }
 
-    /// Why there is no stream, for people.
-    pub(crate) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    /// Returns the human-readable cause of the current disconnect.
+    pub(crate) fn disconnect_cause(&self) -> Option<&str> {
+        self.disconnect_cause.as_deref()
     }
 
-    pub(crate) fn acquire(&mut self, ask: Ask, now: Moment) -> Ticket {
+    pub(crate) fn acquire(&mut self, acquire: PendingAcquire, now: Moment) -> Ticket {
         let ticket = self.ticket();
         if self.is_closing() {
             self.actions.push_back(Action::Answer(ticket, Outcome::Failed(closed())));
             return ticket;
         }
-        self.asks.insert(ticket, ask);
+        self.acquires.insert(ticket, acquire);
         if self.attachment.is_ready() {
-            self.send_ask(ticket, now);
+            self.send_acquire(ticket, now);
         }
         ticket
     }
 
-    /// Nobody waits for this acquire any more.
+    /// Cancels an acquire whose caller has dropped its future.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
-        let Some(ask) = self.asks.get_mut(&ticket) else { return };
-        match ask.request {
+        let Some(acquire) = self.acquires.get_mut(&ticket) else { return };
+        match acquire.request {
             Some(request) => {
-                ask.wanted = false;
+                acquire.wanted = false;
                 if self.attachment.is_ready() {
                     self.send(Message::Cancel(pb::Cancel { request }));
                 }
             }
             None => {
-                self.asks.remove(&ticket);
+                self.acquires.remove(&ticket);
             }
         }
     }
 
-    /// Whether the daemon has this acquire, and will answer it in time.
-    pub(crate) fn is_with_daemon(&self, ticket: Ticket) -> bool {
+    /// Returns whether the acquire was sent on the current stream. The daemon then
+    /// enforces its time limit.
+    pub(crate) fn is_at_daemon(&self, ticket: Ticket) -> bool {
         self.attachment.is_ready()
-            && self.asks.get(&ticket).is_some_and(|ask| ask.request.is_some())
+            && self.acquires.get(&ticket).is_some_and(|acquire| acquire.request.is_some())
     }
 
-    /// Releases the lock of a guard that is gone. Returns the ticket that is
-    /// answered when that is done.
-    pub(crate) fn let_go(&mut self, id: GrantId) -> Option<Ticket> {
+    /// Releases the lock of a dropped guard. Returns the ticket of the release, if
+    /// there is anything to release.
+    pub(crate) fn drop_user(&mut self, id: GrantId) -> Option<Ticket> {
         let handle = self.grants.remove(&id)?.handle;
-        self.forget_proclaims(id);
+        self.fail_proclaims_of(id);
         let handle = handle?;
         if self.is_closing() {
             return None;
@@ -190,9 +191,9 @@ impl State {
         Some(self.release(handle))
     }
 
-    /// Releases the lock although its guard is still there: the grant is lost,
-    /// and until its deadline the holder had time to notice.
-    pub(crate) fn give_up(&mut self, id: GrantId) {
+    /// Releases a lost grant whose guard still exists. The caller must have waited
+    /// until its deadline.
+    pub(crate) fn release_lost(&mut self, id: GrantId) {
         let grant = self.grants.get_mut(&id).filter(|grant| grant.loss().is_some());
         if let Some(handle) = grant.and_then(|grant| grant.handle.take())
             && !self.is_closing()
@@ -201,59 +202,60 @@ impl State {
         }
     }
 
-    /// The grant, by what the clocks show too.
-    pub(crate) fn look_at(&mut self, id: GrantId, now: &ClockPair) -> Option<&Grant> {
+    /// Returns the grant, after an update of its loss by the clocks.
+    pub(crate) fn check_grant(&mut self, id: GrantId, now: &ClockPair) -> Option<&Grant> {
         let grant = self.grants.get_mut(&id)?;
-        if grant.look_at_clocks(now) {
-            self.actions.push_back(Action::Ring(id));
+        if grant.check_expiry(now) {
+            self.actions.push_back(Action::Notify(id));
         }
         Some(grant)
     }
 
     pub(super) fn lose(&mut self, id: GrantId, loss: Loss) {
         if self.grants.get_mut(&id).is_some_and(|grant| grant.lose(loss)) {
-            self.actions.push_back(Action::Ring(id));
+            self.actions.push_back(Action::Notify(id));
         }
     }
 
-    /// Judges every grant. The judgement says whether a loss is news.
-    pub(super) fn judge(&mut self, mut judgement: impl FnMut(&mut Grant) -> bool) {
+    /// Applies `update` to every grant, and notifies the guards of those for which
+    /// it returns true.
+    pub(super) fn update_grants(&mut self, mut update: impl FnMut(&mut Grant) -> bool) {
         for (id, grant) in &mut self.grants {
-            if judgement(grant) {
-                self.actions.push_back(Action::Ring(*id));
+            if update(grant) {
+                self.actions.push_back(Action::Notify(*id));
             }
         }
     }
 
-    /// Whether something needs a stream.
+    /// Returns whether the session needs a stream.
     pub(crate) fn has_work(&self) -> bool {
         !self.is_closing()
-            && (!self.asks.is_empty()
+            && (!self.acquires.is_empty()
                 || !self.releases.is_empty()
                 || self.grants.values().any(|grant| grant.loss().is_none()))
     }
 
-    /// Ends the session: what it holds is given back, what it waits for is not
-    /// wanted any more. The daemon frees the locks as soon as it hears of it.
+    /// Closes the session: ends its grants and fails its pending requests. The
+    /// daemon releases the locks when it receives the message.
     pub(crate) fn close(&mut self, now: Moment) {
         if self.is_closing() {
             return;
         }
-        let loss = Loss::new(Reason::UnknownSession, "the session was closed by its own program");
-        self.judge(|grant| grant.end(loss.clone(), now));
-        self.answer_asks(|_| Some(closed()));
-        self.answer_releases();
-        self.settle_proclaims();
+        let loss = Loss::new(Reason::UnknownSession, SESSION_CLOSED);
+        self.update_grants(|grant| grant.end(loss.clone(), now));
+        self.fail_acquires(|_| Some(closed()));
+        self.complete_releases();
+        self.fail_all_proclaims();
         self.closed = Some(now);
         if self.attachment.is_open() {
             self.send(Message::Close(pb::Close {}));
         }
     }
 
-    /// When the next keep-alive is due; none without a stream.
+    /// Returns the time of the next keep-alive; `None` without a stream.
     pub(crate) fn next_keep_alive(&self) -> Option<Moment> {
         let session = self.established.as_ref().filter(|_| self.attachment.is_open())?;
-        Some(self.keep_alives.last_sent()? + session.keep_alive_every)
+        Some(self.keep_alives.last_sent()? + session.keep_alive_interval)
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -265,16 +267,16 @@ impl State {
         self.send(Message::KeepAlive(pb::KeepAlive { keep_alive_number }));
     }
 
-    /// Whether the daemon owes an answer to the last keep-alive. Not of interest for
-    /// a fenced session: a new stream would not save its locks, but cost them.
-    pub(crate) fn is_owed_an_answer(&self) -> bool {
+    /// Returns whether the last keep-alive has no response. Always false for a
+    /// fenced session, which would lose its locks with its stream.
+    pub(crate) fn awaits_keep_alive(&self) -> bool {
         !self.profile.fenced && !self.keep_alives.last_is_answered()
     }
 
-    /// Whether the daemon would be in the wrong if it said nothing more: it has
-    /// a keep-alive to answer, or the session to end.
-    pub(crate) fn awaits_word(&self) -> bool {
-        self.is_closing() || self.is_owed_an_answer()
+    /// Returns whether a message of the daemon is due: the response to a keep-alive
+    /// or to the close.
+    pub(crate) fn awaits_message(&self) -> bool {
+        self.is_closing() || self.awaits_keep_alive()
     }
 
     pub(super) fn send(&mut self, message: Message) {
@@ -290,68 +292,72 @@ impl State {
         self.last_number
     }
 
-    /// Sends an acquire, or sends it again, under a number that was never
-    /// used.
-    pub(super) fn send_ask(&mut self, ticket: Ticket, now: Moment) {
+    /// Sends an acquire, possibly again, under a new request number.
+    pub(super) fn send_acquire(&mut self, ticket: Ticket, now: Moment) {
         let request = self.number();
-        let Some(ask) = self.asks.get_mut(&ticket) else { return };
-        ask.request = Some(request);
-        let message = ask.message(request, now);
+        let Some(acquire) = self.acquires.get_mut(&ticket) else { return };
+        acquire.request = Some(request);
+        let message = acquire.message(request, now);
         self.requests.insert(request, ticket);
         self.send(Message::Acquire(message));
     }
 
-    pub(super) fn send_unsent_asks(&mut self, now: Moment) {
-        let unsent: Vec<Ticket> = (self.asks.iter())
-            .filter(|(_, ask)| ask.request.is_none())
+    pub(super) fn send_unsent_acquires(&mut self, now: Moment) {
+        let unsent: Vec<Ticket> = (self.acquires.iter())
+            .filter(|(_, acquire)| acquire.request.is_none())
             .map(|(ticket, _)| *ticket)
             .collect();
         for ticket in unsent {
-            self.send_ask(ticket, now);
+            self.send_acquire(ticket, now);
         }
     }
 
     pub(super) fn release(&mut self, handle: Handle) -> Ticket {
         let ticket = self.ticket();
-        self.handles.insert(handle, Named::Leaving);
-        self.send_release(Releasing { handle, ticket, refused: false });
+        self.handles.insert(handle, HandleState::Releasing);
+        self.send_release(PendingRelease { handle, ticket, refused: false });
         ticket
     }
 
-    pub(super) fn send_release(&mut self, releasing: Releasing) {
+    pub(super) fn send_release(&mut self, pending: PendingRelease) {
         let request = self.number();
-        let handle = releasing.handle.encoded();
-        self.releases.insert(request, releasing);
+        let handle = pending.handle.encoded();
+        self.releases.insert(request, pending);
         if self.attachment.is_ready() {
             self.send(Message::Release(pb::Release { request, handle }));
         }
     }
 
-    /// Ends the acquires that this finds an error for.
-    pub(super) fn answer_asks(&mut self, mut error: impl FnMut(&Ask) -> Option<Error>) {
+    /// Fails the acquires for which `error` returns an error.
+    pub(super) fn fail_acquires(
+        &mut self,
+        mut error: impl FnMut(&PendingAcquire) -> Option<Error>,
+    ) {
         let actions = &mut self.actions;
         let requests = &mut self.requests;
-        self.asks.retain(|ticket, ask| {
-            let Some(error) = error(ask) else { return true };
-            if ask.wanted {
+        self.acquires.retain(|ticket, acquire| {
+            let Some(error) = error(acquire) else { return true };
+            if acquire.wanted {
                 actions.push_back(Action::Answer(*ticket, Outcome::Failed(error)));
             }
-            if let Some(request) = ask.request {
+            if let Some(request) = acquire.request {
                 requests.remove(&request);
             }
             false
         });
     }
 
-    /// The session is gone, and its locks with it: everything is released.
-    pub(super) fn answer_releases(&mut self) {
-        for releasing in std::mem::take(&mut self.releases).into_values() {
-            self.handles.remove(&releasing.handle);
-            self.actions.push_back(Action::Answer(releasing.ticket, Outcome::Released));
+    /// Completes all releases, because the session and its locks no longer exist.
+    pub(super) fn complete_releases(&mut self) {
+        for pending in std::mem::take(&mut self.releases).into_values() {
+            self.handles.remove(&pending.handle);
+            self.actions.push_back(Action::Answer(pending.ticket, Outcome::Released));
         }
     }
 }
 
+const SESSION_CLOSED: &str = "the session was closed by this program";
+
 fn closed() -> Error {
-    Error::unavailable("the session was closed by its own program")
+    Error::unavailable(SESSION_CLOSED)
 }

@@ -1,5 +1,5 @@
-//! The task that keeps a session attached: connects, reads, keep-alives, and comes
-//! back after a break.
+//! Stream task of a session: connects, reads messages, sends keep-alives, and
+//! reconnects after a disconnect.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
 use tonic::{Code, Status};
 
 use super::{
-    attachment::{Next, Setback},
+    attachment::{Disconnect, Next},
     runtime_gone,
     shared::Shared,
 };
@@ -21,73 +21,73 @@ use crate::{
 };
 use leasehold_time::{ClockPair, Moment};
 
-/// A stream that lives for this long has served somebody.
-const PROOF: Duration = Duration::from_secs(1);
+/// Lifetime of a stream after which a disconnect starts with the minimum delay.
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs until there is nothing to keep alive. Started by whoever needs a
-/// stream and finds none running.
-pub(super) async fn run(mut watch: Watch, connection: Arc<Connection>) {
-    let shared = Arc::clone(&watch.shared);
+/// Runs until the session needs no stream. Started by the first request that needs
+/// one.
+pub(super) async fn run(mut cleanup: Cleanup, connection: Arc<Connection>) {
+    let shared = Arc::clone(&cleanup.shared);
     let mut attempts = Attempts { backoff: Backoff::to_daemon(), failed_opens: 0, logged: None };
     loop {
-        let setback = attach(&shared, &connection, &mut attempts).await;
-        let retry_after = setback.retry_after();
-        let cause = setback.to_string();
+        let disconnect = attach(&shared, &connection, &mut attempts).await;
+        let retry_after = disconnect.retry_after();
+        let cause = disconnect.to_string();
         let next = shared.update(|inner| {
             inner.outgoing = None;
             if connection.endpoints() > 1 && inner.is_daemon_gone(Moment::now()) {
-                // The next stream opens a new session, at another daemon.
+                // The next stream opens a new session at another daemon.
                 inner.state.abandon_session();
-                inner.daemon.into_iter().for_each(|silent| connection.pass_over(silent));
+                inner.daemon.into_iter().for_each(|daemon| connection.mark_unreachable(daemon));
             }
-            let next = inner.state.detach(setback, ClockPair::now());
-            // In the same breath, so that a request that comes now either is
-            // seen by this task or starts a new one.
-            inner.running = next != Next::Rest;
+            let next = inner.state.detach(disconnect, ClockPair::now());
+            // Under the same lock, so that a concurrent request is either handled by
+            // this task or starts a new one.
+            inner.running = next != Next::Stop;
             next
         });
         match next {
-            Next::TryAgain => {
+            Next::Reconnect => {
                 tracing::info!(target: "leasehold_client", cause, "reconnecting");
             }
-            Next::TryAgainLater => {
+            Next::ReconnectLater => {
                 let delay = attempts.backoff.next(retry_after);
                 attempts.log(delay, cause);
                 leasehold_runtime::sleep(delay).await;
             }
-            Next::Rest => {
-                watch.rests = true;
+            Next::Stop => {
+                cleanup.finished = true;
                 return;
             }
         }
     }
 }
 
-/// Sees that nobody waits for a task that is gone: the runtime may drop it in
-/// the middle of its work, or before it has begun.
-pub(super) struct Watch {
+/// Fails the pending requests if the stream task is dropped before it has finished,
+/// which happens when its runtime shuts down.
+pub(super) struct Cleanup {
     shared: Arc<Shared>,
-    rests: bool,
+    finished: bool,
 }
 
-impl Watch {
-    /// Over a task that is about to be started.
+impl Cleanup {
+    /// Creates the cleanup of a task that is about to start.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, rests: false }
+        Self { shared, finished: false }
     }
 }
 
-impl Drop for Watch {
+impl Drop for Cleanup {
     fn drop(&mut self) {
-        if !self.rests {
+        if !self.finished {
             self.shared.update(|inner| {
                 inner.running = false;
                 inner.outgoing = None;
                 inner.waiters.clear();
-                inner.state.detach(Setback::Refused(runtime_gone()), ClockPair::now());
+                inner.state.detach(Disconnect::Refused(runtime_gone()), ClockPair::now());
             });
         }
-        self.shared.rested.notify_waiters();
+        self.shared.stopped.notify_waiters();
     }
 }
 
@@ -113,16 +113,16 @@ impl Attempts {
     }
 }
 
-/// One stream, from its beginning to its end. A session is resumed at the daemon
-/// that has it, and opened at any.
-async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempts) -> Setback {
+/// Opens a stream and serves it until its end. A session is resumed at its daemon,
+/// and opened at the preferred one.
+async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempts) -> Disconnect {
     let (outgoing, messages) = mpsc::unbounded_channel();
     let (target, resumes) = shared.update(|inner| {
         let first = inner.state.begin(ClockPair::now());
         let resumes = matches!(first, attach_request::Message::Resume(_));
         let target = inner.daemon.filter(|_| resumes).unwrap_or_else(|| connection.preferred());
         inner.daemon = Some(target);
-        // It can't have ended: its other half is here.
+        // The receiver still exists.
         let _ = outgoing.send(pb::AttachRequest { message: Some(first) });
         inner.outgoing = Some(outgoing);
         (target, resumes)
@@ -134,130 +134,136 @@ async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempt
         biased;
         opened = opening => opened,
         () = leasehold_runtime::sleep(limit) => {
-            connection.renew(target, generation);
-            Err(Setback::Broken(format!("no answer within {limit:?}")))
+            connection.replace(target, generation);
+            Err(Disconnect::ConnectionFailed(format!("no response within {limit:?}")))
         }
     };
     let (first, mut incoming) = match opened {
         Ok(opened) => opened,
-        Err(setback) if resumes => return setback,
-        Err(setback) => {
-            connection.pass_over(target);
+        Err(disconnect) if resumes => return disconnect,
+        Err(disconnect) => {
+            connection.mark_unreachable(target);
             attempts.failed_opens += 1;
-            return match setback {
-                // A request that does not wait is refused only once every daemon
-                // has refused it.
-                Setback::NotNow(error) if attempts.failed_opens < connection.endpoints() => {
-                    Setback::Broken(error.to_string())
+            return match disconnect {
+                // A request that does not wait fails only once all daemons have
+                // refused.
+                Disconnect::Unavailable(error)
+                    if attempts.failed_opens < connection.endpoints() =>
+                {
+                    Disconnect::ConnectionFailed(error.to_string())
                 }
-                setback => setback,
+                disconnect => disconnect,
             };
         }
     };
     connection.prefer(target);
     attempts.failed_opens = 0;
     attempts.logged = None;
-    let mut life = Life { began: Moment::now(), kept_alive: false };
-    hear(shared, first, &mut life);
-    let Err(ending) = keep(shared, &mut incoming, &mut life).await;
-    if life.has_served(Moment::now()) {
-        attempts.backoff.start_over();
+    let mut health = StreamHealth { began: Moment::now(), kept_alive: false };
+    deliver(shared, first, &mut health);
+    let Err(end) = serve(shared, &mut incoming, &mut health).await;
+    if health.is_stable(Moment::now()) {
+        attempts.backoff.reset();
     }
-    match ending {
-        Ending::Setback(setback) => setback,
-        Ending::Silence => {
-            connection.renew(target, generation);
+    match end {
+        StreamEnd::Disconnect(disconnect) => disconnect,
+        StreamEnd::NoResponse => {
+            connection.replace(target, generation);
             tracing::warn!(target: "leasehold_client", "no response to the last keep-alive");
-            Setback::Broken("the daemon does not answer keep-alives".to_owned())
+            Disconnect::ConnectionFailed("the daemon does not respond to keep-alives".to_owned())
         }
     }
 }
 
-/// How a stream did.
-struct Life {
+/// Information on a stream that decides whether to reset the backoff.
+struct StreamHealth {
     began: Moment,
-    /// Whether a keep-alive was answered.
+    /// True if a keep-alive has received a response.
     kept_alive: bool,
 }
 
-impl Life {
-    /// A daemon that begins streams only to end them is not to be asked without
-    /// a pause.
-    fn has_served(&self, now: Moment) -> bool {
-        self.kept_alive || now.since(self.began) >= PROOF
+impl StreamHealth {
+    /// Returns whether the backoff may be reset. It may not if the daemon ends each
+    /// stream right after its start.
+    fn is_stable(&self, now: Moment) -> bool {
+        self.kept_alive || now.since(self.began) >= BACKOFF_RESET_AFTER
     }
 }
 
-/// How a stream that had begun came to its end.
-enum Ending {
-    Setback(Setback),
-    /// The connection may be dead without anybody having noticed.
-    Silence,
+/// End of an open stream.
+enum StreamEnd {
+    Disconnect(Disconnect),
+    /// The daemon did not respond to a keep-alive. The connection may be dead.
+    NoResponse,
 }
 
-impl From<Setback> for Ending {
-    fn from(setback: Setback) -> Self {
-        Self::Setback(setback)
+impl From<Disconnect> for StreamEnd {
+    fn from(disconnect: Disconnect) -> Self {
+        Self::Disconnect(disconnect)
     }
 }
 
-/// Reads, and keep-alives when it is time, until the stream ends.
-async fn keep(
+/// Reads messages and sends keep-alives until the stream ends.
+async fn serve(
     shared: &Shared,
     incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
-    life: &mut Life,
-) -> Result<Infallible, Ending> {
+    health: &mut StreamHealth,
+) -> Result<Infallible, StreamEnd> {
     loop {
         let next_keep_alive = shared.lock().state.next_keep_alive().ok_or_else(|| {
-            Setback::Broken("the daemon did not begin as the protocol says".to_owned())
+            Disconnect::ConnectionFailed(
+                "protocol error: the first message of the daemon is not Opened".to_owned(),
+            )
         })?;
         let mut due = pin!(leasehold_runtime::sleep_until(next_keep_alive));
         loop {
             tokio::select! {
                 biased;
                 () = &mut due => break,
-                message = incoming.next() => take(shared, message, life)?,
+                message = incoming.next() => on_item(shared, message, health)?,
             }
         }
-        catch_up(shared, incoming, life).await?;
+        drain_received(shared, incoming, health).await?;
         if shared.lock().state.is_closing() {
-            return Err(Setback::Broken("the daemon did not end the session".to_owned()).into());
+            let cause = "no response to the close of the session".to_owned();
+            return Err(Disconnect::ConnectionFailed(cause).into());
         }
-        if shared.lock().state.is_owed_an_answer() {
-            return Err(Ending::Silence);
+        if shared.lock().state.awaits_keep_alive() {
+            return Err(StreamEnd::NoResponse);
         }
         shared.update(|inner| inner.state.send_keep_alive(ClockPair::now()));
     }
 }
 
-/// Before the daemon is judged by what it has not said: takes what is already
-/// there, without waiting. No longer than that, lest the next keep-alive be late.
-async fn catch_up(
+/// Handles the messages that have already arrived, until no message of the daemon is
+/// due. After a pause, timers fire before sockets are read, so that a response may
+/// be unread. Does not wait, because the next keep-alive would be late.
+async fn drain_received(
     shared: &Shared,
     incoming: &mut (impl Stream<Item = Result<pb::AttachResponse, Status>> + Unpin),
-    life: &mut Life,
-) -> Result<(), Setback> {
-    while shared.lock().state.awaits_word() {
+    health: &mut StreamHealth,
+) -> Result<(), Disconnect> {
+    while shared.lock().state.awaits_message() {
         let message = tokio::select! {
             biased;
             message = tokio::task::unconstrained(incoming.next()) => message,
             () = std::future::ready(()) => return Ok(()),
         };
-        take(shared, message, life)?;
+        on_item(shared, message, health)?;
     }
     Ok(())
 }
 
-/// The next that the stream has: a message, or its end.
-fn take(
+/// Handles an item of the stream: a message, or its end.
+fn on_item(
     shared: &Shared,
     message: Option<Result<pb::AttachResponse, Status>>,
-    life: &mut Life,
-) -> Result<(), Setback> {
+    health: &mut StreamHealth,
+) -> Result<(), Disconnect> {
     match message {
-        Some(Ok(message)) => hear(shared, message, life),
-        Some(Err(status)) => return Err(setback(&status)),
-        None => return Err(Setback::Ended),
+        Some(Ok(message)) => deliver(shared, message, health),
+        Some(Err(status)) => return Err(disconnect(&status)),
+        None => return Err(Disconnect::Ended),
     }
     Ok(())
 }
@@ -266,40 +272,40 @@ async fn open(
     connection: &Connection,
     target: Target,
     messages: UnboundedReceiverStream<pb::AttachRequest>,
-) -> Result<(pb::AttachResponse, Incoming), Setback> {
+) -> Result<(pb::AttachResponse, Incoming), Disconnect> {
     let mut incoming =
-        connection.attach(target, messages).await.map_err(|status| setback(&status))?;
+        connection.attach(target, messages).await.map_err(|status| disconnect(&status))?;
     match incoming.next().await {
         Some(Ok(first)) => Ok((first, incoming)),
-        Some(Err(status)) => Err(setback(&status)),
-        None => Err(Setback::Ended),
+        Some(Err(status)) => Err(disconnect(&status)),
+        None => Err(Disconnect::Ended),
     }
 }
 
-fn hear(shared: &Shared, response: pb::AttachResponse, life: &mut Life) {
+fn deliver(shared: &Shared, response: pb::AttachResponse, health: &mut StreamHealth) {
     let Some(message) = response.message else { return };
-    life.kept_alive |= matches!(message, Message::KeptAlive(_));
+    health.kept_alive |= matches!(message, Message::KeptAlive(_));
     shared.update(|inner| {
         let now = ClockPair::now();
-        inner.last_heard = Some(now.at());
-        inner.state.hear(message, now);
+        inner.last_message_at = Some(now.at());
+        inner.state.on_message(message, now);
     });
 }
 
-fn setback(status: &Status) -> Setback {
+fn disconnect(status: &Status) -> Disconnect {
     let permanent = matches!(
         status.code(),
         Code::Unimplemented | Code::PermissionDenied | Code::Unauthenticated
     );
     match status::reason(status) {
-        Some(Reason::UnknownSession | Reason::Expired) => Setback::UnknownSession,
-        Some(Reason::ResumedElsewhere) => Setback::ResumedElsewhere,
+        Some(Reason::UnknownSession | Reason::Expired) => Disconnect::UnknownSession,
+        Some(Reason::ResumedElsewhere) => Disconnect::ResumedElsewhere,
         Some(Reason::Invalid | Reason::ProtocolVersion | Reason::Protocol | Reason::DataLoss) => {
-            Setback::Refused(status::error(status))
+            Disconnect::Refused(status::error(status))
         }
-        Some(_) => Setback::NotNow(status::error(status)),
-        None if permanent => Setback::Refused(status::error(status)),
-        None => Setback::Broken(status::message(status)),
+        Some(_) => Disconnect::Unavailable(status::error(status)),
+        None if permanent => Disconnect::Refused(status::error(status)),
+        None => Disconnect::ConnectionFailed(status::message(status)),
     }
 }
 
@@ -309,12 +315,12 @@ mod tests {
     use crate::session::Profile;
 
     #[test]
-    fn a_stream_that_only_began_has_not_served() {
+    fn short_stream_does_not_reset_backoff() {
         let began = Moment::from_boot(Duration::from_secs(1000));
-        let life = |kept_alive| Life { began, kept_alive };
-        assert!(!life(false).has_served(began + PROOF / 2));
-        assert!(life(false).has_served(began + PROOF));
-        assert!(life(true).has_served(began));
+        let health = |kept_alive| StreamHealth { began, kept_alive };
+        assert!(!health(false).is_stable(began + BACKOFF_RESET_AFTER / 2));
+        assert!(health(false).is_stable(began + BACKOFF_RESET_AFTER));
+        assert!(health(true).is_stable(began));
     }
 
     /// The rows of the table on `SessionService.Attach`.
@@ -323,17 +329,17 @@ mod tests {
         use tonic_types::{ErrorDetails, StatusExt};
         let with = |code, reason: &str| {
             let details = ErrorDetails::with_error_info(reason, "leasehold", []);
-            setback(&Status::with_error_details(code, "why", details))
+            disconnect(&Status::with_error_details(code, "cause", details))
         };
-        assert_eq!(with(Code::Aborted, "EXPIRED"), Setback::UnknownSession);
-        assert_eq!(with(Code::NotFound, "UNKNOWN_SESSION"), Setback::UnknownSession);
-        assert_eq!(with(Code::Aborted, "RESUMED_ELSEWHERE"), Setback::ResumedElsewhere);
+        assert_eq!(with(Code::Aborted, "EXPIRED"), Disconnect::UnknownSession);
+        assert_eq!(with(Code::NotFound, "UNKNOWN_SESSION"), Disconnect::UnknownSession);
+        assert_eq!(with(Code::Aborted, "RESUMED_ELSEWHERE"), Disconnect::ResumedElsewhere);
         for (code, reason) in [
             (Code::FailedPrecondition, "PROTOCOL"),
             (Code::FailedPrecondition, "PROTOCOL_VERSION"),
             (Code::InvalidArgument, "INVALID"),
         ] {
-            assert!(matches!(with(code, reason), Setback::Refused(_)), "{reason}");
+            assert!(matches!(with(code, reason), Disconnect::Refused(_)), "{reason}");
         }
         for (code, reason) in [
             (Code::ResourceExhausted, "LIMIT"),
@@ -341,13 +347,19 @@ mod tests {
             (Code::Unavailable, "STORE_UNAVAILABLE"),
             (Code::Unavailable, "RECOVERING"),
         ] {
-            assert!(matches!(with(code, reason), Setback::NotNow(_)), "{reason}");
+            assert!(matches!(with(code, reason), Disconnect::Unavailable(_)), "{reason}");
         }
         for code in [Code::Unimplemented, Code::PermissionDenied, Code::Unauthenticated] {
-            assert!(matches!(setback(&Status::new(code, "why")), Setback::Refused(_)), "{code:?}");
+            assert!(
+                matches!(disconnect(&Status::new(code, "cause")), Disconnect::Refused(_)),
+                "{code:?}"
+            );
         }
         for code in [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled] {
-            assert!(matches!(setback(&Status::new(code, "why")), Setback::Broken(_)), "{code:?}");
+            assert!(
+                matches!(disconnect(&Status::new(code, "cause")), Disconnect::ConnectionFailed(_)),
+                "{code:?}"
+            );
         }
     }
 
@@ -355,38 +367,38 @@ mod tests {
         pb::AttachResponse { message: Some(message) }
     }
 
-    /// With a stream whose last keep-alive has not been answered.
-    fn owed_an_answer() -> (Shared, Life) {
+    /// Returns a session whose last keep-alive has no response.
+    fn awaiting_keep_alive() -> (Shared, StreamHealth) {
         let profile = Profile { ttl: None, holder: pb::Holder::default(), fenced: false };
         let shared = Shared::new(Arc::new(profile));
-        let mut life = Life { began: Moment::now(), kept_alive: false };
+        let mut health = StreamHealth { began: Moment::now(), kept_alive: false };
         shared.lock().state.begin(ClockPair::now());
         let opened =
             pb::Opened { ttl_ms: 9000, keep_alive_interval_ms: 3000, ..Default::default() };
-        hear(&shared, response(Message::Opened(opened)), &mut life);
+        deliver(&shared, response(Message::Opened(opened)), &mut health);
         shared.update(|inner| inner.state.send_keep_alive(ClockPair::now()));
-        assert!(shared.lock().state.is_owed_an_answer());
-        (shared, life)
+        assert!(shared.lock().state.awaits_keep_alive());
+        (shared, health)
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_there_counts_before_the_daemon_is_judged() {
-        let (shared, mut life) = owed_an_answer();
+    async fn received_response_counts_before_keep_alive_timeout() {
+        let (shared, mut health) = awaiting_keep_alive();
         let answer = pb::KeptAlive { keep_alive_number: 1, valid_for_ms: 9000, limits: vec![] };
-        let said = [Message::Restored(pb::Restored {}), Message::KeptAlive(answer)];
+        let received = [Message::Restored(pb::Restored {}), Message::KeptAlive(answer)];
         let mut incoming =
-            tokio_stream::iter(said.map(response).map(Ok)).chain(tokio_stream::pending());
-        assert_eq!(catch_up(&shared, &mut incoming, &mut life).await, Ok(()));
-        assert!(!shared.lock().state.is_owed_an_answer() && life.kept_alive);
+            tokio_stream::iter(received.map(response).map(Ok)).chain(tokio_stream::pending());
+        assert_eq!(drain_received(&shared, &mut incoming, &mut health).await, Ok(()));
+        assert!(!shared.lock().state.awaits_keep_alive() && health.kept_alive);
     }
 
     #[tokio::test]
-    async fn nothing_is_waited_for() {
-        let (shared, mut life) = owed_an_answer();
+    async fn drain_received_does_not_wait() {
+        let (shared, mut health) = awaiting_keep_alive();
         let mut silent = tokio_stream::pending();
-        assert_eq!(catch_up(&shared, &mut silent, &mut life).await, Ok(()));
-        assert!(shared.lock().state.is_owed_an_answer() && !life.kept_alive);
+        assert_eq!(drain_received(&shared, &mut silent, &mut health).await, Ok(()));
+        assert!(shared.lock().state.awaits_keep_alive() && !health.kept_alive);
         let mut ended = tokio_stream::empty();
-        assert_eq!(catch_up(&shared, &mut ended, &mut life).await, Err(Setback::Ended));
+        assert_eq!(drain_received(&shared, &mut ended, &mut health).await, Err(Disconnect::Ended));
     }
 }

@@ -13,7 +13,7 @@ use azure_storage_blob::models::{
 use super::{Blobs, CallError, CallOptions, date, fault::Fault, limiter::Kind};
 use crate::protocol::record::{InvalidRecord, Record};
 use leasehold_rules::is_own_lease;
-use leasehold_store::{LONGEST_VALUE, LeaseId, Value};
+use leasehold_store::{LeaseId, MAX_VALUE_BYTES, Value};
 use leasehold_time::Moment;
 
 /// Upload and download of a record as one part. Without this, the SDK asks the
@@ -181,7 +181,7 @@ impl Blobs {
             ..Default::default()
         };
         let read = async {
-            let mut content = vec![0; bytes.min(LONGEST_VALUE)];
+            let mut content = vec![0; bytes.min(MAX_VALUE_BYTES)];
             let answer = blob.download_into(&mut content, Some(sdk_options)).await?;
             content.truncate(answer.len);
             Ok(content.into())

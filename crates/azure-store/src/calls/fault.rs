@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use azure_core::{error::ErrorKind, http::StatusCode};
-use leasehold_azure_account::{NoResponse, credential_remedy, retry_after, unreachable_remedy};
+use leasehold_azure_account::{NoResponse, credential_fix, retry_after, unreachable_fix};
 
 use leasehold_store as lease;
 
@@ -35,7 +35,7 @@ pub(crate) enum Fault {
         /// The status and the service's own code.
         code: String,
         /// For people: how that comes, and what to do.
-        remedy: &'static str,
+        fix: &'static str,
     },
     /// There is no token to call the service with; nothing was done.
     NoToken {
@@ -86,8 +86,8 @@ impl Fault {
 
     /// For people: what happened, and what to do about it.
     pub(crate) fn why(&self) -> String {
-        match self.remedy() {
-            Some(remedy) => format!("{}. {remedy}", self.what()),
+        match self.fix() {
+            Some(fix) => format!("{}. {fix}", self.what()),
             None => self.what(),
         }
     }
@@ -108,14 +108,14 @@ impl Fault {
 
     /// For people: what to do about it, in whole sentences without the last
     /// full stop.
-    pub(crate) fn remedy(&self) -> Option<&'static str> {
+    pub(crate) fn fix(&self) -> Option<&'static str> {
         match self {
             Self::NoContainer => Some(
                 "Create it again (`leasehold doctor` does), and locks are granted again, with \
                  greater tokens",
             ),
-            Self::Refused { remedy, .. } => Some(remedy),
-            Self::Unreached { why } => Some(unreachable_remedy(why)),
+            Self::Refused { fix, .. } => Some(fix),
+            Self::Unreached { why } => Some(unreachable_fix(why)),
             _ => None,
         }
     }
@@ -179,8 +179,8 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
             Fault::Unclear { why: format!("the storage service failed ({status} {code})") }
         }
         _ => {
-            let (refusal, remedy) = refused(u16::from(status), code);
-            Fault::Refused { refusal, code: format!("{status} {code}").trim().to_owned(), remedy }
+            let (refusal, fix) = refused(u16::from(status), code);
+            Fault::Refused { refusal, code: format!("{status} {code}").trim().to_owned(), fix }
         }
     }
 }
@@ -188,8 +188,8 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
 /// To what the service said no, and what to do about it.
 fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
     use Refusal::{Call, Caller, Permission};
-    if let Some(remedy) = credential_remedy(code) {
-        return (Caller, remedy);
+    if let Some(fix) = credential_fix(code) {
+        return (Caller, fix);
     }
     match code {
         // Emulators say this of wrong keys too.
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_can_t_be_reached_says_what_to_do() {
-        for (why, remedy) in [
+        for (why, fix) in [
             ("x: dns error: failed to lookup address information", "name is not known"),
             ("x: invalid peer certificate: UnknownIssuer", "secure connection"),
             ("x: tcp connect error: Connection refused (os error 111)", "Nothing listens"),
@@ -268,7 +268,7 @@ mod tests {
         ] {
             let fault = Fault::Unreached { why: why.to_owned() };
             assert!(fault.why().starts_with(why), "{}", fault.why());
-            assert!(fault.why().contains(remedy), "{}", fault.why());
+            assert!(fault.why().contains(fix), "{}", fault.why());
         }
     }
 

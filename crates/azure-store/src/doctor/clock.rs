@@ -50,9 +50,9 @@ impl ClockSkew {
             Finding::note(CHECK, "in sync with the storage service")
         } else if length > REFUSED {
             Finding::failed(CHECK, format!("{text}; signatures are refused from 15 minutes on"))
-                .remedy(SYNCHRONISE)
+                .fix(SYNCHRONISE)
         } else if length > CONSIDERABLE {
-            Finding::warning(CHECK, text).remedy(SYNCHRONISE)
+            Finding::warning(CHECK, text).fix(SYNCHRONISE)
         } else {
             Finding::note(CHECK, text)
         }
@@ -64,7 +64,7 @@ const SYNCHRONISE: &str = "Synchronise this machine's clock, for example by NTP"
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_store::finding::Verdict;
+    use leasehold_store::finding::CheckStatus;
 
     #[test]
     fn only_what_is_certain_is_a_difference() {
@@ -84,16 +84,16 @@ mod tests {
     #[test]
     fn the_further_the_worse() {
         for (seconds, expected) in [
-            (0, Verdict::Note),
-            (5, Verdict::Note),
-            (6, Verdict::Warning),
-            (15 * 60, Verdict::Warning),
-            (15 * 60 + 1, Verdict::Failed),
+            (0, CheckStatus::Note),
+            (5, CheckStatus::Note),
+            (6, CheckStatus::Warning),
+            (15 * 60, CheckStatus::Warning),
+            (15 * 60 + 1, CheckStatus::Failed),
         ] {
             for seconds in [seconds, -seconds] {
                 let finding = ClockSkew(Span::seconds(seconds)).finding();
-                assert_eq!(finding.verdict, expected, "{finding:?}");
-                assert_eq!(finding.remedy.is_some(), expected > Verdict::Note);
+                assert_eq!(finding.status, expected, "{finding:?}");
+                assert_eq!(finding.fix.is_some(), expected > CheckStatus::Note);
             }
         }
         let behind = ClockSkew(Span::milliseconds(-1_234)).finding();

@@ -39,7 +39,7 @@ pub async fn check(account: &Account, settings: &Settings, entropy: &mut Entropy
 }
 
 /// Checks that and whatever else is worth knowing.
-pub async fn examine(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
+pub async fn diagnose(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
     let mut report = Report::default();
     let (place, by) = (account.display(), account.credential_name());
     report.add(Finding::note("store", format!("{place}, by {by}")));
@@ -133,12 +133,12 @@ fn judge(
         | Err(Fault::NoContainer)
         | Ok(()) => report.add(Finding::ok("account", "answers")),
         Err(fault @ Fault::Busy { .. }) => {
-            let remedy = "Nothing else could be tried. Try again later";
-            report.add(Finding::warning("account", fault.what()).remedy(remedy));
+            let fix = "Nothing else could be tried. Try again later";
+            report.add(Finding::warning("account", fault.what()).fix(fix));
             return Err(Abort);
         }
         Err(Fault::NoBlob) => {
-            report.add(Finding::failed("account", NOT_BLOB_SERVICE).remedy(CHECK_ADDRESS));
+            report.add(Finding::failed("account", NOT_BLOB_SERVICE).fix(CHECK_ADDRESS));
             return Err(Abort);
         }
         Err(fault) => {
@@ -173,16 +173,15 @@ async fn create(account: &Account, settings: &Settings) -> Finding {
         Err(Fault::Changed) => {
             Finding::ok(CHECK, format!("{name} was not there; somebody has just created it"))
         }
-        Err(Fault::NoContainer) => Finding::failed(CHECK, format!("{name} is being deleted"))
-            .remedy(
-                "Amendment again in a minute: the service takes its time to delete. Or choose another \
+        Err(Fault::NoContainer) => Finding::failed(CHECK, format!("{name} is being deleted")).fix(
+            "Amendment again in a minute: the service takes its time to delete. Or choose another \
                  with azure_container",
-            ),
+        ),
         Err(Fault::Refused { code, .. }) => Finding::failed(
             CHECK,
             format!("{name} is not there, and may not be created with this credential ({code})"),
         )
-        .remedy(format!(
+        .fix(format!(
             "Create it, for example with `az storage container create --name {name} \
              --account-name ACCOUNT --auth-mode login`. Or allow it: by the role Storage Blob \
              Data Contributor on the account, or by an account SAS with the resource type c"
@@ -205,11 +204,11 @@ fn late() -> Fault {
 }
 
 fn failed(check: &'static str, fault: &Fault) -> Finding {
-    let remedy = fault.remedy().unwrap_or(match fault {
+    let fix = fault.fix().unwrap_or(match fault {
         Fault::NoToken { .. } => {
             "Set up one of these credentials, or choose another by azure_credential"
         }
         _ => "Check the address, and whether a firewall or a proxy is in between. Then try again",
     });
-    Finding::failed(check, fault.what()).remedy(remedy)
+    Finding::failed(check, fault.what()).fix(fix)
 }

@@ -206,9 +206,9 @@ impl Probe {
             true => Finding::warning(CHECK, text),
             false => Finding::failed(CHECK, text),
         };
-        finding.remedy(match fault {
+        finding.fix(match fault {
             Fault::NoContainer => "Create the container",
-            fault => fault.remedy().unwrap_or("Try again"),
+            fault => fault.fix().unwrap_or("Try again"),
         })
     }
 }

@@ -33,11 +33,11 @@ async fn keep(account: &Account, settings: &Settings) -> Finding {
         ),
         Err(Fault::Held) => {
             let text = "the container can't be protected: somebody else has a lease on it";
-            Finding::warning(CHECK, text).remedy("Let them release it, or break it")
+            Finding::warning(CHECK, text).fix("Let them release it, or break it")
         }
         Err(fault) => {
             let text = format!("the container can't be protected: {}", fault.what());
-            Finding::warning(CHECK, text).remedy(
+            Finding::warning(CHECK, text).fix(
                 "Use an identity, the account's key or an account SAS, which may lease a \
                  container. Or leave out azure_protect_container",
             )
@@ -53,7 +53,7 @@ async fn seen(account: &Account, settings: &Settings) -> Finding {
         return Finding::note(CHECK, format!("{text}: {}", how_to_delete(settings)));
     }
     Finding::note(CHECK, "nothing keeps the container, with all its locks, from being deleted")
-        .remedy("azure_protect_container = true lets daemons keep a lease on it")
+        .fix("azure_protect_container = true lets daemons keep a lease on it")
 }
 
 fn how_to_delete(settings: &Settings) -> String {

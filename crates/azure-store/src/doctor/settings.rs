@@ -37,11 +37,11 @@ fn soft_delete(kept_for: Result<Option<i32>, Fault>, probe: &Probe) -> Finding {
         Ok(None) => Finding::ok(CHECK, "off: a deleted blob can't be brought back"),
         Ok(Some(days)) => {
             Finding::note(CHECK, format!("on: a deleted blob can be brought back for {days} days"))
-                .remedy(BROUGHT_BACK)
+                .fix(BROUGHT_BACK)
         }
         // A version that stays is another reason not to delete for good.
         Err(_) if probe.soft_delete == Some(true) && !probe.versioning => {
-            Finding::note(CHECK, "on: a deleted blob can be brought back").remedy(BROUGHT_BACK)
+            Finding::note(CHECK, "on: a deleted blob can be brought back").fix(BROUGHT_BACK)
         }
         Err(_) if probe.soft_delete == Some(false) => {
             Finding::ok(CHECK, "off: a deleted blob can't be brought back")
@@ -59,7 +59,7 @@ fn versioning(on: bool) -> Finding {
         CHECK,
         "on: each time that a daemon takes a lock's lease, an earlier version of its blob stays",
     )
-    .remedy(format!(
+    .fix(format!(
         "Use an account without versioning, or let a lifecycle rule delete earlier versions. \
          {BROUGHT_BACK}"
     ))
@@ -73,7 +73,7 @@ fn replication(sku: Option<&str>) -> Finding {
             CHECK,
             format!("on ({sku}): after a fail-over to the second region, the last writes are lost"),
         )
-        .remedy(
+        .fix(
             "Stop all daemons before a fail-over and start them after it. One that goes on may \
              meet a token lower than it saw: it freezes that lock and answers DATA_LOSS. CallOptions all \
              others tokens go on from the service's clock. Leases may be lost as well: for as \
@@ -89,7 +89,7 @@ fn hierarchy(enabled: Option<&str>) -> Option<Finding> {
                 a, can't be taken";
     let finding = Finding::warning("hierarchical namespace", text);
     (enabled == Some("true"))
-        .then(|| finding.remedy("Use names without slashes, or an account without this setting"))
+        .then(|| finding.fix("Use names without slashes, or an account without this setting"))
 }
 
 /// Not to be allowed to look is no failure: the store does not need it.
@@ -98,7 +98,7 @@ fn unseen(check: &'static str, fault: &Fault) -> Finding {
         Fault::Refused { code, .. } => format!("not allowed to see ({code})"),
         fault => format!("could not be seen: {}", fault.what()),
     };
-    Finding::note(check, why).remedy("Look it up in the Azure portal, or use an identity that may")
+    Finding::note(check, why).fix("Look it up in the Azure portal, or use an identity that may")
 }
 
 fn header<'a>(headers: &'a Headers, name: &'static str) -> Option<&'a str> {
@@ -108,25 +108,25 @@ fn header<'a>(headers: &'a Headers, name: &'static str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_store::finding::Verdict;
+    use leasehold_store::finding::CheckStatus;
 
     #[test]
     fn replication_to_another_region_is_noted() {
         for sku in ["Standard_GRS", "Standard_RAGRS", "Standard_GZRS", "Standard_RAGZRS"] {
-            assert_eq!(replication(Some(sku)).verdict, Verdict::Note, "{sku}");
+            assert_eq!(replication(Some(sku)).status, CheckStatus::Note, "{sku}");
         }
         for sku in ["Standard_LRS", "Standard_ZRS", "Premium_LRS", "Premium_ZRS"] {
-            assert_eq!(replication(Some(sku)).verdict, Verdict::Ok, "{sku}");
+            assert_eq!(replication(Some(sku)).status, CheckStatus::Ok, "{sku}");
         }
     }
 
     #[test]
     fn what_may_not_be_seen_is_no_failure() {
         let refused = Fault::Unclear { why: "no answer".to_owned() };
-        assert_eq!(unseen("soft delete", &refused).verdict, Verdict::Note);
-        assert_eq!(replication(None).verdict, Verdict::Note);
+        assert_eq!(unseen("soft delete", &refused).status, CheckStatus::Note);
+        assert_eq!(replication(None).status, CheckStatus::Note);
         assert_eq!(hierarchy(None), None);
         assert_eq!(hierarchy(Some("false")), None);
-        assert_eq!(hierarchy(Some("true")).unwrap().verdict, Verdict::Warning);
+        assert_eq!(hierarchy(Some("true")).unwrap().status, CheckStatus::Warning);
     }
 }

@@ -51,7 +51,7 @@ enum LeaseOutcome {
 impl AzureStore {
     /// Implements [`LeaseStore::acquire`](leasehold_store::LeaseStore::acquire).
     pub(crate) async fn acquire_lease(&self, claim: AcquireParams) -> Result<Acquire, Error> {
-        if claim.again
+        if claim.is_retry
             && let Some(held) = self.poll_before_acquire(&claim).await?
         {
             return Ok(held);

@@ -72,14 +72,14 @@ impl AzureStore {
         hold.map(|(id, _)| id)
     }
 
-    /// Implements [`LeaseStore::note_break`](leasehold_store::LeaseStore::note_break).
+    /// Implements [`LeaseStore::record_break`](leasehold_store::LeaseStore::record_break).
     pub(crate) async fn record_own_break(
         self,
         name: LockName,
         breaker: Breaker,
         id: Option<LeaseId>,
     ) -> Result<(), Error> {
-        let recorded = self.record_break(name.clone(), breaker.clone(), id).await;
+        let recorded = self.write_break(name.clone(), breaker.clone(), id).await;
         // The holder may have been faster, and its lease is gone.
         task::spawn(self.record_break_later(name, breaker, Duration::ZERO));
         recorded
@@ -99,13 +99,13 @@ impl AzureStore {
             if cached.and_then(|cached| cached.unnoted).as_ref() != Some(&breaker) {
                 return;
             }
-            _ = self.record_break(name.clone(), breaker.clone(), None).await;
+            _ = self.write_break(name.clone(), breaker.clone(), None).await;
         }
     }
 
     /// Records a break with a lock, under this daemon's lease or none. Does nothing if
     /// another daemon has the lease.
-    async fn record_break(
+    async fn write_break(
         &self,
         name: LockName,
         breaker: Breaker,

@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_path_and_a_path_one_name_fuzzed() {
-        Fuzz::new("blob-path").longest(1200).run(|input| {
+        Fuzz::new("blob-path").max_bytes(1200).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
             let mut said = String::new();

@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn whatever_is_stored_is_read_alike_and_can_be_written_again_fuzzed() {
-        Fuzz::new("blob-metadata").longest(MAX_METADATA_BYTES).run(|input| {
+        Fuzz::new("blob-metadata").max_bytes(MAX_METADATA_BYTES).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (metadata, again) = (lines(&text), lines(&text));
             let read = Record::from_metadata(&metadata);

@@ -1,5 +1,5 @@
-//! The next step of a lock: whom it is granted to, which waiters are refused, and
-//! whether its lease is acquired, kept or released.
+//! Next step of a lock: grants the lock to a waiter, refuses waiters, and acquires,
+//! keeps or releases the lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,47 +18,46 @@ use super::{
 };
 
 impl Lock {
-    /// Does what can be done now: hands the lock to the next, asks for the
-    /// lease, or gives it up.
+    /// Takes the next possible step: grants the lock to the next waiter, acquires the
+    /// lease, or releases it.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
         if self.grant.is_some() {
             return;
         }
         let wanted = self.is_wanted();
-        let next = self.queue.as_ref().and_then(|queue| queue.first_present());
+        let next = self.queue.as_ref().and_then(|queue| queue.first_connected());
         let next = next.map(|waiter| waiter.ticket);
-        // The store shows the first token with the value of a candidate who has gone since:
-        // nobody else is granted this token.
-        if let Lease::Held { tokens, shown, publishing: Some(_), .. } = &mut self.lease
+        // The record has the first token with the value of a candidate that has left since.
+        // No other candidate is granted this token.
+        if let Lease::Held { tokens, recorded, publishing: Some(_), .. } = &mut self.lease
             && wanted
-            && shown.take_if(|shown| next != Some(*shown)).is_some()
+            && recorded.take_if(|recorded| next != Some(*recorded)).is_some()
         {
             _ = tokens.take();
         }
         match &mut self.lease {
             Lease::None if wanted => self.acquire_lease(cx),
-            // Safety rule 6: nothing starts on a lease that has run out.
+            // Safety rule 6: no grant on an expired lease.
             Lease::Held { id, renewal: Some(renewal), .. } if !renewal.may_grant(cx.now) => {
                 let id = *id;
-                self.give_up_lease(id, cx);
+                self.release_lease(id, cx);
             }
-            Lease::Held { id, renewal, linger_until, publishing, shown, .. } if !wanted => {
-                // Others would take it for the lead of one who has resigned, or
-                // wait for one who never held it.
-                let lingers = may_linger(renewal.is_some(), shown.is_none(), publishing.is_some());
+            Lease::Held { id, renewal, linger_until, publishing, recorded, .. } if !wanted => {
+                let lingers =
+                    may_linger(renewal.is_some(), recorded.is_none(), publishing.is_some());
                 let linger = if lingers { cx.settings.linger } else { Duration::ZERO };
                 let until = leasehold_rules::linger_until(*linger_until, cx.now, linger);
                 *linger_until = Some(until);
                 if linger.is_zero() || cx.now >= until {
                     let id = *id;
-                    self.give_up_lease(id, cx);
+                    self.release_lease(id, cx);
                 }
             }
-            Lease::Held { id, tokens, awaits_tokens, shown, .. } if !*awaits_tokens => {
+            Lease::Held { id, tokens, awaits_tokens, recorded, .. } if !*awaits_tokens => {
                 match tokens.take() {
                     Some(token) => {
-                        let shown = shown.take();
-                        self.grant_next(token, shown, cx);
+                        let recorded = recorded.take();
+                        self.grant_next(token, recorded, cx);
                     }
                     None => {
                         *awaits_tokens = true;
@@ -71,16 +70,16 @@ impl Lock {
         }
     }
 
-    /// Hands the lock to the first who is there; `shown` is whom the store shows
-    /// to others as its holder, with this token.
-    fn grant_next(&mut self, token: Token, shown: Option<Ticket>, cx: &mut Cx<'_>) {
-        let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_present()) else {
+    /// Grants the lock to the first waiter with a stream. `recorded` is the waiter that
+    /// the record names as the holder, with this token.
+    fn grant_next(&mut self, token: Token, recorded: Option<Ticket>, cx: &mut Cx<'_>) {
+        let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_connected()) else {
             return;
         };
         if let Lease::Held { linger_until, .. } = &mut self.lease {
             *linger_until = None;
         }
-        self.left(&mut waiter, cx);
+        self.on_removed(&mut waiter, cx);
         self.grant = Some(Grant {
             session: waiter.session,
             holder: waiter.holder,
@@ -88,19 +87,19 @@ impl Lock {
             token,
             request: waiter.request,
             since: cx.now,
-            hold_until: waiter.max_hold_time.map(|longest| cx.now + longest),
+            hold_until: waiter.max_hold_time.map(|time| cx.now + time),
             end_cause: None,
             value: waiter.value.take(),
             ends_at: None,
         });
         self.reply_granted(cx);
-        if shown != Some(waiter.ticket) {
-            self.show_holder(cx);
+        if recorded != Some(waiter.ticket) {
+            self.publish_holder(cx);
         }
         self.refuse_without_wait(Refusal::Held, cx);
     }
 
-    /// Answers the acquire that the grant belongs to.
+    /// Responds to the acquire that the grant belongs to.
     fn reply_granted(&self, cx: &mut Cx<'_>) {
         if let Some(grant) = &self.grant {
             cx.out.push(Effect::Granted {
@@ -114,17 +113,17 @@ impl Lock {
         }
     }
 
-    /// Those who are not served at once are refused or told their place.
+    /// Refuses the waiters that do not wait, and sends new waiters their position.
     pub(super) fn reply_to_waiters(&mut self, cx: &mut Cx<'_>) {
         let refusal = match &self.lease {
             Lease::Waiting(waiting) => Refusal::Blocker(waiting.blocker.clone()),
             _ if self.grant.is_some() => Refusal::Held,
             Lease::Releasing { retry_at: Some(_), .. } => {
-                let why = "the lease from before could not be released yet".to_owned();
-                let trouble = lease::Error::Unavailable { why, retry_after: None };
-                Refusal::Blocker(Blocker::StoreError(trouble))
+                let why = "the previous lease could not be released yet".to_owned();
+                let error = lease::Error::Unavailable { why, retry_after: None };
+                Refusal::Blocker(Blocker::StoreError(error))
             }
-            // An answer is awaited, and may bring the lock.
+            // A call is pending that may lead to a grant.
             _ => return,
         };
         self.refuse_without_wait(refusal, cx);
@@ -136,31 +135,39 @@ impl Lock {
         }
     }
 
+    /// Acquires the lease for the first waiter with a stream.
     pub(super) fn acquire_lease(&mut self, cx: &mut Cx<'_>) {
-        let Some(waiter) = self.queue.as_ref().and_then(|queue| queue.first_present()) else {
+        let Some(waiter) = self.queue.as_ref().and_then(|queue| queue.first_connected()) else {
             self.lease = Lease::None;
             return;
         };
         let id = LeaseId::new(leasehold_rules::fresh_lease_id(cx.entropy));
         let duration = waiter.lease_duration;
-        let (holder, shown) = (Arc::clone(&waiter.holder), waiter.ticket);
-        let (value, campaigns) = (waiter.value.clone(), waiter.value.is_some());
-        let before = match std::mem::replace(&mut self.lease, Lease::None) {
+        let (holder, recorded) = (Arc::clone(&waiter.holder), waiter.ticket);
+        let (value, is_campaign) = (waiter.value.clone(), waiter.value.is_some());
+        let previous = match std::mem::replace(&mut self.lease, Lease::None) {
             Lease::Waiting(waiting) => Some(waiting),
             _ => None,
         };
-        let (name, again) = (self.name.clone(), before.is_some());
-        let params = AcquireParams { name, id, duration, holder, value, again };
-        self.lease =
-            Lease::Acquiring { id, duration, before, shown, campaigns, jumps: Duration::ZERO };
+        let (name, is_retry) = (self.name.clone(), previous.is_some());
+        let params = AcquireParams { name, id, duration, holder, value, is_retry };
+        self.lease = Lease::Acquiring {
+            id,
+            duration,
+            previous,
+            recorded,
+            is_campaign,
+            jumps: Duration::ZERO,
+        };
         cx.out.push(Effect::Call(cx.lock, StoreCall::Acquire(params)));
     }
 
-    pub(super) fn give_up_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
-        self.give_up_lease_then(id, None, cx);
+    pub(super) fn release_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
+        self.release_lease_then(id, None, cx);
     }
 
-    pub(super) fn give_up_lease_then(
+    /// Releases the lease. `then` is the blocker afterwards, if any.
+    pub(super) fn release_lease_then(
         &mut self,
         id: LeaseId,
         then: Option<Box<Waiting>>,
@@ -171,8 +178,8 @@ impl Lock {
             Lease::Held { renewal: Some(renewal), .. } => renewal.duration(),
             _ => cx.settings.lease_duration,
         };
-        let over_at = cx.now + duration;
-        self.lease = Lease::Releasing { id, retry_at: None, failures: 0, over_at, then };
+        let expires_at = cx.now + duration;
+        self.lease = Lease::Releasing { id, retry_at: None, failures: 0, expires_at, then };
         cx.out.push(Effect::Call(cx.lock, StoreCall::Release(self.name.clone(), id)));
     }
 
@@ -187,7 +194,7 @@ impl Lock {
         cx: &mut Cx<'_>,
     ) {
         while let Some(mut waiter) = self.queue.as_deref_mut().and_then(&mut take) {
-            self.left(&mut waiter, cx);
+            self.on_removed(&mut waiter, cx);
             let (session, request) = (waiter.session, waiter.request);
             cx.out.push(Effect::Refused {
                 session,
@@ -198,8 +205,8 @@ impl Lock {
         }
     }
 
-    /// Tidies up after a waiter that is out of the queue.
-    pub(super) fn left(&mut self, waiter: &mut Waiter, cx: &mut Cx<'_>) {
+    /// Cleans up after a waiter was removed from the queue.
+    pub(super) fn on_removed(&mut self, waiter: &mut Waiter, cx: &mut Cx<'_>) {
         cx.schedule.rearm(Due::Wait(cx.lock, waiter.ticket), &mut waiter.armed, None);
         if let Some(mut empty) = self.queue.take_if(|queue| queue.is_empty()) {
             empty.shrink();

@@ -1,4 +1,4 @@
-//! What the store's answers mean for a lock (safety rule 7).
+//! Answers of the store to the calls of a lock (safety rule 7).
 
 use super::{
     Effect, Refusal,
@@ -14,10 +14,12 @@ use leasehold_store as lease;
 use leasehold_store::{LeaseId, StoreAnswer};
 
 impl Lock {
-    /// What the store answered.
+    /// Handles the answer to a call for the lease with this ID.
     pub(super) fn answered(&mut self, id: LeaseId, answer: StoreAnswer, cx: &mut Cx<'_>) {
         match (&mut self.lease, answer) {
-            (Lease::Acquiring { id: asked, .. }, StoreAnswer::Acquire(answer)) if *asked == id => {
+            (Lease::Acquiring { id: acquiring, .. }, StoreAnswer::Acquire(answer))
+                if *acquiring == id =>
+            {
                 self.acquired(id, answer, cx);
             }
             (_, StoreAnswer::Publish(answer)) => self.published(id, &answer, cx),
@@ -35,8 +37,8 @@ impl Lock {
             {
                 self.released(answer, cx);
             }
-            // An answer to a hold that is over. Its id was never used again,
-            // so there is nothing left that it could speak of.
+            // The answer belongs to an earlier hold. Lease IDs are never reused, so that it
+            // has no effect on the current one.
             _ => {}
         }
         self.advance(cx);
@@ -49,11 +51,12 @@ impl Lock {
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
-        let Lease::Acquiring { duration, ref before, shown, campaigns, jumps, .. } = self.lease
+        let Lease::Acquiring { duration, ref previous, recorded, is_campaign, jumps, .. } =
+            self.lease
         else {
             return;
         };
-        let polls = before.as_ref().map_or(0, |before| before.polls + 1);
+        let polls = previous.as_ref().map_or(0, |previous| previous.polls + 1);
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let renewal = deadline.map(|deadline| {
@@ -66,17 +69,17 @@ impl Lock {
                     renewal,
                     awaits_tokens: false,
                     linger_until: None,
-                    shown: Some(shown),
-                    publishing: campaigns.then(Box::default),
+                    recorded: Some(recorded),
+                    publishing: is_campaign.then(Box::default),
                 };
             }
             Ok(lease::Acquire::Held { by }) => {
                 self.lease = Lease::Waiting(retry_later(Blocker::HeldByPeer { by }, polls, cx));
             }
             Ok(lease::Acquire::Unknown { why }) => {
-                let trouble = lease::Error::Unavailable { why, retry_after: None };
-                let then = Some(retry_later(Blocker::StoreError(trouble), polls, cx));
-                self.give_up_lease_then(id, then, cx);
+                let error = lease::Error::Unavailable { why, retry_after: None };
+                let then = Some(retry_later(Blocker::StoreError(error), polls, cx));
+                self.release_lease_then(id, then, cx);
             }
             Err(error @ lease::Error::DataLoss { .. }) => {
                 self.lease = Lease::None;
@@ -101,8 +104,8 @@ impl Lock {
                 Ok(lease::Acquire::Acquired(lease::Acquired { tokens: more, .. })),
             ) => *tokens = more,
             (_, Ok(lease::Acquire::Held { .. })) => self.lease = Lease::None,
-            // Without tokens the hold is of no use: start anew.
-            _ => self.give_up_lease(id, cx),
+            // A hold without tokens can't grant: start again with a new lease.
+            _ => self.release_lease(id, cx),
         }
     }
 
@@ -119,11 +122,11 @@ impl Lock {
                     cx.out.push(Effect::OutOfRisk { session: grant.session });
                 }
             }
-            Ok(lease::Renew::Unknown { .. }) | Err(_) => renewal.unclear(cx.now, cx.entropy),
+            Ok(lease::Renew::Unknown { .. }) | Err(_) => renewal.record_unknown(cx.now, cx.entropy),
             Ok(lease::Renew::Lost { why, broken }) => {
-                // The holder may act until the deadline that it knows. Once it
-                // has let go, the lease is released: it may have been broken, and
-                // then peers wait until it expires.
+                // The holder may act until the deadline that it knows. The lease is released
+                // after that, or when the holder has released the lock, because peers wait
+                // until a broken lease expires.
                 renewal.retire();
                 let at = renewal.deadline();
                 let cause = match broken {
@@ -136,10 +139,10 @@ impl Lock {
     }
 
     fn released(&mut self, answer: Result<lease::Release, lease::Error>, cx: &mut Cx<'_>) {
-        let Lease::Releasing { retry_at, failures, over_at, then, .. } = &mut self.lease else {
+        let Lease::Releasing { retry_at, failures, expires_at, then, .. } = &mut self.lease else {
             return;
         };
-        if answer == Ok(lease::Release::Released) || cx.now >= *over_at {
+        if answer == Ok(lease::Release::Released) || cx.now >= *expires_at {
             self.lease = then.take().map_or(Lease::None, Lease::Waiting);
         } else {
             *retry_at = Some(cx.now + backoff(*failures, cx));

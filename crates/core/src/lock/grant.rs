@@ -1,4 +1,4 @@
-//! A grant: "acquire A of session S holds lock L with token T".
+//! Grants: "acquire A of session S holds lock L with token T".
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use leasehold_store::Value;
 use leasehold_time::Moment;
 use leasehold_types::{Holder, Token, secret};
 
-/// A session, as locks know it: a number that stands for one session for as
-/// long as that session waits for or holds anything.
+/// Number of a session. It identifies the session for as long as that session has a
+/// grant or a waiting acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey(pub u32);
 
@@ -19,7 +19,7 @@ impl SessionKey {
     }
 }
 
-/// A lock's place in the table, for as long as it is held or waited for.
+/// Position of a lock in the table, for as long as the lock has a holder or a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(pub u32);
 
@@ -32,70 +32,69 @@ impl LockId {
 }
 
 secret! {
-    /// Gives the authority to release one grant. The token is public and gives
-    /// none (safety rule 12).
+    /// Secret that authorizes the release of one grant. The token is public and
+    /// carries no authority (safety rule 12).
     Handle
 }
 
-/// Why a grant ended, or will, without its holder having asked for it.
+/// Cause of the end of a grant that its holder did not release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The session was silent for longer than its ttl.
+    /// The session received no keep-alive within its TTL.
     Expired,
     /// An operator broke the lock.
     Broken {
-        /// Who.
+        /// Name of the operator.
         by: Box<str>,
-        /// Why.
+        /// Reason that the operator gave.
         reason: Box<str>,
     },
-    /// The longest hold that was asked for is over.
+    /// The maximum hold time of the acquire has ended.
     MaxHoldTime,
-    /// The storage lease is not ours any more, or not surely.
+    /// The storage lease is lost, or may have expired.
     LeaseLost {
-        /// What is known.
+        /// Human-readable cause.
         why: Box<str>,
     },
-    /// An operator asked the leader to hand over, and it has not.
+    /// An operator asked the leader to step down, and it did not do so in time.
     SteppedDown {
-        /// Who.
+        /// Name of the operator.
         by: Box<str>,
-        /// Why.
+        /// Reason that the operator gave.
         reason: Box<str>,
     },
-    /// The daemon stops.
+    /// The daemon is shutting down.
     ShuttingDown,
 }
 
 /// Right of one acquire to a lock.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The session that has it.
+    /// Session of the holder.
     pub session: SessionKey,
     /// Description of the session's client.
     pub holder: Arc<Holder>,
-    /// What a release must name.
+    /// Handle that a release must carry.
     pub handle: Handle,
-    /// What the guarded resource compares.
+    /// Fencing token.
     pub token: Token,
     /// Number of the acquire that the grant belongs to.
     pub request: u64,
-    /// Since when.
+    /// Start of the grant.
     pub since: Moment,
-    /// The longest hold, if there is one.
+    /// Time at which the grant ends, because of its maximum hold time or a step-down.
     pub hold_until: Option<Moment>,
-    /// Why it is over then, if not because the longest hold is.
+    /// Cause of the end at `hold_until`. None means the maximum hold time.
     pub end_cause: Option<Box<Cause>>,
-    /// What the holder shows to others, if it leads.
+    /// Value that the holder publishes, if it leads an election.
     pub value: Option<Value>,
-    /// Set once the holder was told that the grant is lost: when the lock is
-    /// free for others even if the holder never lets go. Until then the holder
-    /// may still be at work.
+    /// Set when the grant is lost: the time at which the lock is free even if the
+    /// holder does not release it. The holder may act until then.
     pub ends_at: Option<Moment>,
 }
 
 impl Grant {
-    /// Reports whether the grant is neither released nor lost.
+    /// Returns whether the grant is neither released nor lost.
     #[must_use]
     pub const fn is_active(&self) -> bool {
         self.ends_at.is_none()

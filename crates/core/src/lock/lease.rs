@@ -1,4 +1,4 @@
-//! What is known of a lock's lease, and when to try again.
+//! State of a lock's lease, and delays between attempts to acquire it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,55 +11,53 @@ use super::{publish::Publishing, queue::Ticket, renew::RenewalState, table::Cx};
 /// First delay before another attempt to acquire a lease.
 const INITIAL_POLL_DELAY: Duration = Duration::from_millis(250);
 
-/// Maximum delay that a store may ask for.
+/// Maximum retry delay that a store may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What is known of the storage lease. One call is under way at most, except
-/// that a renewal may be.
+/// State of the storage lease. At most one call for it is pending, besides a renewal.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// Not ours, and not asked for.
+    /// Neither held nor requested.
     None,
-    /// Asked for.
+    /// The acquire call is pending.
     Acquiring {
         id: LeaseId,
         duration: Duration,
-        /// What was in the way the last time, if it is not the first: it most
-        /// likely still is.
-        before: Option<Box<Waiting>>,
-        /// For whom: the store shows this one to others.
-        shown: Ticket,
-        /// Whether as a leader.
-        campaigns: bool,
+        /// Blocker of the previous attempt, which probably still applies.
+        previous: Option<Box<Waiting>>,
+        /// Waiter that the record names as the holder.
+        recorded: Ticket,
+        /// True if that waiter campaigns.
+        is_campaign: bool,
         /// Clock jumps since the call was sent.
         jumps: Duration,
     },
     /// Unavailable; the next attempt is scheduled.
     Waiting(Box<Waiting>),
-    /// Ours.
+    /// Held by this daemon.
     Held {
         id: LeaseId,
         tokens: TokenRange,
-        /// None if it lasts as long as the process.
+        /// None if the lease lasts as long as the process.
         renewal: Option<Box<RenewalState>>,
         /// More tokens are being reserved.
         awaits_tokens: bool,
-        /// Set since nobody holds or wants the lock: until then it is kept, unless
-        /// somebody is granted it. Whoever waits in vain meanwhile changes nothing.
+        /// End of the linger period, which starts when the lock has no holder and no
+        /// waiter. A grant clears it. A waiter that times out does not extend it.
         linger_until: Option<Moment>,
-        /// Whom the store shows as its first holder, until there is one.
-        shown: Option<Ticket>,
-        /// What others are to see, once it was more than a plain lock.
+        /// Waiter that the record names as the holder, until the first grant.
+        recorded: Option<Ticket>,
+        /// Publication state, once the lock was used as an election.
         publishing: Option<Box<Publishing>>,
     },
-    /// Being given up; tried until the store says so.
+    /// The release is pending. It is retried until the store confirms it.
     Releasing {
         id: LeaseId,
         retry_at: Option<Moment>,
         failures: u32,
-        /// When the lease has run out by itself, where leases do.
-        over_at: Moment,
-        /// What to wait for after that, if anything.
+        /// Time at which the lease has expired, if leases of the store expire.
+        expires_at: Moment,
+        /// State after the release, if not [`Lease::None`].
         then: Option<Box<Waiting>>,
     },
 }
@@ -77,12 +75,12 @@ pub(super) struct Waiting {
 /// Reason why a lease can't be acquired now.
 #[derive(Clone, Debug)]
 pub enum Blocker {
-    /// Another daemon has it.
+    /// Another daemon holds it.
     HeldByPeer {
-        /// For whom, if that is known.
+        /// Description of that hold, if known.
         by: Option<Arc<LeaseInfo>>,
     },
-    /// The store said no.
+    /// The store returned an error.
     StoreError(Error),
 }
 
@@ -98,7 +96,7 @@ pub(super) fn retry_later(blocker: Blocker, polls: u32, cx: &mut Cx<'_>) -> Box<
     Box::new(Waiting { until: cx.now + delay, polls, blocker })
 }
 
-/// Returns the delay after this many failures in a row.
+/// Returns the delay after this many consecutive failures.
 pub(super) fn backoff(failures: u32, cx: &mut Cx<'_>) -> Duration {
     cx.entropy.jitter((INITIAL_POLL_DELAY * (1 << failures.min(8))).min(cx.settings.poll_interval))
 }

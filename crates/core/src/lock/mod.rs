@@ -1,9 +1,9 @@
-//! All locks of this daemon: who holds them, who waits. Pure: told what
-//! happened and when, it says what to do.
+//! Lock table of this daemon: leases, grants and wait queues. Sans-IO:
+//! [`Locks::on`] takes an event and a time and appends [`Effect`]s.
 //!
-//! Nothing here knows streams, storage or clocks. Sessions are numbers; what a
-//! session must be told, and what the store must be asked, comes out as
-//! [`Effect`]s. This file has the vocabulary; `table.rs` has the table.
+//! This module has no access to streams, storage or clocks. Sessions are numbers.
+//! Messages to sessions and calls to the store are effects. This file defines the
+//! events and effects; `table.rs` has the table.
 
 mod advance;
 mod answer;
@@ -28,93 +28,95 @@ use leasehold_types::{Holder, LockName, Token};
 pub use queue::{Ticket, WaitLimit};
 pub use table::Locks;
 
-/// What locks must know of the configuration.
+/// Configuration of locks.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a lease lasts without a renewal, where leases expire and
-    /// nobody asks for another length.
+    /// Lease duration of acquires that request none. Ignored by stores whose leases
+    /// do not expire.
     pub lease_duration: Duration,
-    /// How long a lease that expires is kept after the last local holder has
-    /// let go, in case another comes.
+    /// Time for which an unused lease that expires is kept after its last local
+    /// holder released the lock.
     pub linger: Duration,
-    /// The longest wait before a lease that another daemon holds is asked for
-    /// again.
+    /// Maximum delay between two attempts to acquire a lease that a peer holds.
     pub poll_interval: Duration,
-    /// How many locks may be held or waited for.
+    /// Maximum number of locks that have a holder or a waiter.
     pub max_locks: usize,
-    /// How many may wait for one lock.
+    /// Maximum number of waiters of one lock.
     pub max_waiters_per_lock: usize,
 }
 
-/// A request for a lock.
+/// Request for a lock.
 #[derive(Clone, Debug)]
 pub struct Acquire {
-    /// The lock.
+    /// Name of the lock.
     pub name: LockName,
-    /// The session that requests it.
+    /// Session that requests the lock.
     pub session: SessionKey,
     /// Description of the session's client, shown to other contenders.
     pub holder: Arc<Holder>,
-    /// The session's number for this request.
+    /// Session's number for this request.
     pub request: u64,
-    /// How long it waits.
+    /// Maximum time to wait.
     pub wait_limit: WaitLimit,
-    /// The longest hold that it asks for.
+    /// Maximum hold time, if requested.
     pub max_hold_time: Option<Duration>,
-    /// The duration of the lease, if it must be acquired for this one.
+    /// Lease duration, if requested. Used if the lease must be acquired for this
+    /// request.
     pub lease_duration: Option<Duration>,
-    /// What it shows once it holds the lock, if it campaigns.
+    /// Value to publish, if this is a campaign.
     pub value: Option<Value>,
 }
 
-/// What happened.
+/// Input of the lock table.
 #[derive(Debug)]
 pub enum Event {
     /// A session requests a lock. Every acquire competes on its own, also with
     /// other acquires of its session.
     Acquire(Acquire),
-    /// A waiter gives up, or its session has ended. It is not answered.
+    /// A waiter was canceled, or its session has ended. It receives no response.
     Leave(LockId, Ticket),
-    /// A waiter's session has lost its stream, or has one again.
-    Present(LockId, Ticket, bool),
-    /// The holder lets go, or its session has ended: for this cause, if its client
-    /// is to be notified of the loss.
+    /// A waiter's session has lost its stream (false), or has a stream again (true).
+    Connected(LockId, Ticket, bool),
+    /// The holder released the lock, or its session has ended. The cause is set if
+    /// the client must be notified of the loss.
     Free(LockId, Option<Cause>),
-    /// The grant must end, at the latest at that moment.
+    /// The grant is lost. The lock is free no later than at this time.
     End(LockId, Moment, Cause),
-    /// The grant must end by itself at that moment, which must not be before
-    /// what the holder was promised; otherwise it is lost for this cause.
+    /// The grant must be released by this time, and is lost for this cause
+    /// otherwise. The time must not be before the end of the validities that were
+    /// sent to the holder.
     Limit(LockId, Moment, Cause),
-    /// The holder shows another value; its session's number for this request.
+    /// The holder publishes a new value, in the request with this number.
     Proclaim(LockId, u64, Value),
-    /// The daemon stops: whoever waits is refused, now and from now on.
+    /// The daemon shuts down: waiters are refused, and so are later acquires.
     Drain,
     /// Time has passed.
     Tick,
 }
 
-/// Why an acquire is refused.
+/// Cause of the refusal of an acquire.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// Another acquire holds the lock, and this one does not wait.
     Held,
-    /// Its wait is over; with the blocker, if the lease could not be acquired.
+    /// The maximum time to wait has ended. Contains the blocker, if the lease could
+    /// not be acquired.
     TimedOut(Option<Blocker>),
     /// The lease can't be acquired now.
     Blocker(Blocker),
-    /// The daemon stops.
+    /// The daemon is shutting down.
     ShuttingDown,
-    /// A limit is reached.
+    /// A limit of the daemon is reached. Contains its name and value.
     Limit(String),
 }
 
-/// What to do.
+/// Output of the lock table.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the fields are what their types say")]
+#[allow(missing_docs, reason = "the types of the fields describe them")]
 pub enum Effect {
-    /// An acquire has joined the queue, perhaps only for a moment.
-    Waits { session: SessionKey, request: u64, lock: LockId, ticket: Ticket },
-    /// A waiter is not served at once: tell it where it stands.
+    /// An acquire has joined the queue. It may be granted in the same step.
+    Joined { session: SessionKey, request: u64, lock: LockId, ticket: Ticket },
+    /// A waiter was not granted the lock at once: send it its position.
     Queued { session: SessionKey, request: u64, lock: LockId, position: u32 },
     /// An acquire has succeeded.
     Granted {
@@ -123,26 +125,26 @@ pub enum Effect {
         lock: LockId,
         handle: Handle,
         token: Token,
-        /// When the grant ends whatever its session does.
+        /// Time at which the grant ends even if its session continues.
         limit: Option<Moment>,
     },
     /// An acquire has failed.
     Refused { session: SessionKey, request: u64, name: LockName, why: Refusal },
-    /// A grant will be lost at `until` unless its lease can be renewed.
+    /// A grant will be lost at `until` unless its lease is renewed.
     AtRisk { session: SessionKey, handle: Handle, name: LockName, until: Moment },
-    /// What put a grant of this session at risk is over.
+    /// A grant of this session is no longer at risk.
     OutOfRisk { session: SessionKey },
-    /// A grant is lost. Its holder may be at work until [`Effect::Ended`].
+    /// A grant is lost. Its holder may act until [`Effect::Ended`].
     Lost { session: SessionKey, handle: Handle, name: LockName, cause: Cause },
-    /// A lost grant is over.
+    /// A lost grant has ended.
     Ended { session: SessionKey, handle: Handle },
-    /// Others can see what was proclaimed.
+    /// A proclaimed value is visible at all daemons.
     Proclaimed { session: SessionKey, request: u64 },
-    /// The lock was lost or given up before others could, or too many wait for
-    /// that already.
+    /// A proclaim has failed: the grant ended before the value was published, or
+    /// there are too many pending proclaims.
     NotProclaimed { session: SessionKey, request: u64, too_many: bool },
-    /// Call the store; the answer is passed to [`Locks::answered`].
+    /// Call the store. [`Locks::answered`] takes the answer.
     Call(LockId, StoreCall),
-    /// A lock's state, as seen from outside, may have changed.
+    /// The visible state of a lock may have changed.
     Changed(LockName),
 }

@@ -1,7 +1,7 @@
-//! Showing others who leads, and with which value. Pure.
+//! Publication of a leader and its value to observers. Sans-IO.
 //!
-//! One write is under way at most; what has changed meanwhile is written after
-//! it. A plain lock is not shown anew when it goes from hand to hand.
+//! At most one write is in flight; later changes are written after it. The local
+//! handoff of a plain lock is not published.
 
 use std::sync::Arc;
 
@@ -19,51 +19,51 @@ use super::{
 /// Maximum number of proclaims of one lock that wait for the store.
 const MAX_PENDING_PROCLAIMS: usize = 64;
 
-/// What is yet to be shown of a hold.
+/// Publication state of a hold.
 #[derive(Debug, Default)]
 pub(super) struct Publishing {
-    /// Counts the states that there were.
+    /// Number of the current state. Increases with every change.
     state: u64,
-    /// The last that others can see.
-    shown: u64,
-    /// The one that is being written.
-    underway: Option<u64>,
+    /// Last state that observers can see.
+    published: u64,
+    /// State that is being written.
+    in_flight: Option<u64>,
     retry_at: Option<Moment>,
     failures: u32,
-    /// Who is to be told once a state can be seen.
-    asked: Vec<(SessionKey, u64, u64)>,
+    /// Pending proclaims: session, request number, and the state to publish.
+    pending: Vec<(SessionKey, u64, u64)>,
 }
 
 impl Publishing {
-    /// When to try again.
+    /// Returns the time of the next retry.
     pub(super) const fn due(&self) -> Option<Moment> {
         self.retry_at
     }
 }
 
 impl Lock {
-    /// The holder shows another value.
+    /// Handles a proclaim of the holder.
     pub(super) fn proclaim(&mut self, request: u64, value: Value, cx: &mut Cx<'_>) {
         let Some(grant) = self.grant.as_mut().filter(|grant| grant.is_active()) else {
             return;
         };
         let session = grant.session;
-        // Not ours any more, and soon told so.
+        // The lease is lost. The holder is notified next.
         let Lease::Held { publishing, .. } = &mut self.lease else {
             return cx.out.push(Effect::NotProclaimed { session, request, too_many: false });
         };
         let publishing = publishing.get_or_insert_default();
-        if publishing.asked.len() >= MAX_PENDING_PROCLAIMS {
+        if publishing.pending.len() >= MAX_PENDING_PROCLAIMS {
             return cx.out.push(Effect::NotProclaimed { session, request, too_many: true });
         }
         publishing.state += 1;
-        publishing.asked.push((session, request, publishing.state));
+        publishing.pending.push((session, request, publishing.state));
         grant.value = Some(value);
         self.publish(cx);
     }
 
-    /// The lock has a new holder, of whom others do not know.
-    pub(super) fn show_holder(&mut self, cx: &mut Cx<'_>) {
+    /// Publishes a new holder, if the lock is or was used as an election.
+    pub(super) fn publish_holder(&mut self, cx: &mut Cx<'_>) {
         let leads = self.grant.as_ref().is_some_and(|grant| grant.value.is_some());
         if let Some(publishing) = self.publishing()
             && (leads || publishing.is_some())
@@ -73,18 +73,18 @@ impl Lock {
         }
     }
 
-    /// Writes what is to be seen, unless that is being done, or is to be tried
-    /// again later.
+    /// Publishes the current state, unless a write is in flight or a retry is
+    /// scheduled.
     fn publish(&mut self, cx: &mut Cx<'_>) {
         let Some(grant) = &self.grant else { return };
         let Some(id) = self.held_id() else { return };
         let Lease::Held { publishing, .. } = &mut self.lease else { return };
         if let Some(publishing) = publishing
-            && publishing.underway.is_none()
+            && publishing.in_flight.is_none()
             && publishing.retry_at.is_none()
-            && publishing.shown < publishing.state
+            && publishing.published < publishing.state
         {
-            publishing.underway = Some(publishing.state);
+            publishing.in_flight = Some(publishing.state);
             let publication = Publication {
                 holder: Arc::clone(&grant.holder),
                 token: grant.token,
@@ -96,7 +96,7 @@ impl Lock {
         }
     }
 
-    /// Time has passed.
+    /// Retries a failed publication if it is due.
     pub(super) fn tick_publishing(&mut self, cx: &mut Cx<'_>) {
         if let Some(Some(publishing)) = self.publishing()
             && publishing.retry_at.take_if(|at| cx.now >= *at).is_some()
@@ -116,18 +116,18 @@ impl Lock {
             return;
         }
         let Some(Some(publishing)) = self.publishing() else { return };
-        let Some(state) = publishing.underway.take() else { return };
+        let Some(state) = publishing.in_flight.take() else { return };
         match answer {
             Ok(Publish::Published) => {
-                publishing.shown = state;
+                publishing.published = state;
                 publishing.failures = 0;
                 for (session, request, _) in
-                    publishing.asked.extract_if(.., |(.., asked)| *asked <= state)
+                    publishing.pending.extract_if(.., |(.., awaited)| *awaited <= state)
                 {
                     cx.out.push(Effect::Proclaimed { session, request });
                 }
             }
-            // If the lease is lost, a renewal will say so.
+            // If the lease is lost, the next renewal detects it.
             Ok(Publish::Lost | Publish::Unknown { .. }) | Err(_) => {
                 publishing.retry_at = Some(cx.now + backoff(publishing.failures, cx));
                 publishing.failures += 1;
@@ -136,10 +136,10 @@ impl Lock {
         self.publish(cx);
     }
 
-    /// The grant is over, or is lost: what was not shown by now never will be.
+    /// Fails the pending proclaims, because the grant has ended or is lost.
     pub(super) fn fail_proclaims(&mut self, cx: &mut Cx<'_>) {
         if let Some(Some(publishing)) = self.publishing() {
-            for (session, request, _) in publishing.asked.drain(..) {
+            for (session, request, _) in publishing.pending.drain(..) {
                 cx.out.push(Effect::NotProclaimed { session, request, too_many: false });
             }
         }

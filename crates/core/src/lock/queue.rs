@@ -1,4 +1,4 @@
-//! Who waits for a lock: strictly first come, first served. Pure.
+//! Wait queue of a lock, first in, first out. Sans-IO.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -8,46 +8,44 @@ use leasehold_types::Holder;
 
 use super::grant::SessionKey;
 
-/// How long a waiter waits.
+/// Limit of the time that an acquire waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLimit {
-    /// Not at all: it takes the lock if that is possible now.
+    /// Does not wait: it is refused if the lock is not available now.
     None,
-    /// Until then.
+    /// Waits until this time.
     Until(Moment),
-    /// As long as its session lives.
+    /// Waits until its session ends.
     Forever,
 }
 
-/// A place in the queue. Rises with every waiter that joins.
+/// Number of a waiter. Increases with every waiter that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 /// A queued acquire.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
-    /// Its place.
     pub(super) ticket: Ticket,
-    /// The session that waits.
+    /// Session of the acquire.
     pub(super) session: SessionKey,
     /// Description of the session's client.
     pub(super) holder: Arc<Holder>,
-    /// The session's number for the request.
+    /// Session's number for the request.
     pub(super) request: u64,
-    /// How long it waits.
     pub(super) wait_limit: WaitLimit,
-    /// The longest hold that it asks for.
+    /// Maximum hold time, if requested.
     pub(super) max_hold_time: Option<Duration>,
-    /// The duration of the lease, if it must be acquired for this one.
+    /// Duration of the lease, if it must be acquired for this waiter.
     pub(super) lease_duration: Duration,
-    /// What it shows once it holds the lock, if it campaigns.
+    /// Value to publish, if this is a campaign.
     pub(super) value: Option<Value>,
-    /// Whether its session has a stream now. One that has none keeps its place
-    /// but is passed over: it may be dead.
-    pub(super) present: bool,
-    /// The position that its client was last sent; 0 before the first time.
+    /// True if its session has a stream. A waiter without a stream keeps its place but is
+    /// passed over, because its client may be dead.
+    pub(super) connected: bool,
+    /// Position that was last sent to its client; 0 if none was sent.
     pub(super) last_sent_position: u32,
-    /// End of its wait, as the schedule knows it.
+    /// Timer for the end of its wait, as set in the schedule.
     pub(super) armed: Option<Moment>,
 }
 
@@ -60,66 +58,66 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds a waiter at the end. Its ticket must be greater than all others.
+    /// Appends a waiter. Its ticket must be higher than all others.
     pub(super) fn push(&mut self, waiter: Waiter) {
         debug_assert!(self.waiters.back().is_none_or(|last| last.ticket < waiter.ticket));
         self.without_wait += usize::from(waiter.wait_limit == WaitLimit::None);
         self.waiters.push_back(waiter);
     }
 
-    /// Makes an empty queue as good as new, without the room that a crowd took.
+    /// Frees the extra capacity of an empty queue before it is reused.
     pub(super) fn shrink(&mut self) {
         self.waiters.shrink_to(8);
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns whether there is no waiter.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// The first whose session has a stream.
+    /// Returns the first waiter with a stream.
     #[must_use]
-    pub(super) fn first_present(&self) -> Option<&Waiter> {
-        self.waiters.iter().find(|waiter| waiter.present)
+    pub(super) fn first_connected(&self) -> Option<&Waiter> {
+        self.waiters.iter().find(|waiter| waiter.connected)
     }
 
-    /// The waiter with this ticket, to be changed.
+    /// Returns the waiter with this ticket.
     pub(super) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter> {
         let at = self.find(ticket)?;
         self.waiters.get_mut(at)
     }
 
-    /// How many are served before this one, plus one.
+    /// Returns the number of waiters before this one, plus one.
     #[must_use]
     pub(super) fn position(&self, ticket: Ticket) -> Option<u32> {
         self.find(ticket).map(|at| at as u32 + 1)
     }
 
-    /// Takes a waiter out.
+    /// Removes the waiter with this ticket.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
         let at = self.find(ticket)?;
         self.remove_at(at)
     }
 
-    /// Takes the first out.
+    /// Removes the first waiter.
     pub(super) fn pop(&mut self) -> Option<Waiter> {
         self.remove_at(0)
     }
 
-    /// Takes out the first whose session has a stream.
-    pub(super) fn pop_present(&mut self) -> Option<Waiter> {
-        let at = self.waiters.iter().position(|waiter| waiter.present)?;
+    /// Removes the first waiter with a stream.
+    pub(super) fn pop_connected(&mut self) -> Option<Waiter> {
+        let at = self.waiters.iter().position(|waiter| waiter.connected)?;
         self.remove_at(at)
     }
 
-    /// Takes out the first with [`WaitLimit::None`].
+    /// Removes the first waiter with [`WaitLimit::None`].
     pub(super) fn remove_without_wait(&mut self) -> Option<Waiter> {
         if self.without_wait == 0 {
             return None;
@@ -128,7 +126,7 @@ impl Queue {
         self.remove_at(at)
     }
 
-    /// The waiters that joined last and have not been sent their position.
+    /// Returns the positions of the new waiters, which have not been sent theirs.
     pub(super) fn unnotified(&mut self) -> impl Iterator<Item = (u32, &mut Waiter)> {
         let notified = |waiter: &Waiter| waiter.last_sent_position != 0;
         let first = self.waiters.iter().rposition(notified).map_or(0, |at| at + 1);
@@ -150,7 +148,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn waiter(ticket: u64, present: bool) -> Waiter {
+    fn waiter(ticket: u64, connected: bool) -> Waiter {
         Waiter {
             ticket: Ticket(ticket),
             session: SessionKey(ticket as u32),
@@ -160,21 +158,21 @@ mod tests {
             max_hold_time: None,
             lease_duration: Duration::from_secs(30),
             value: None,
-            present,
+            connected,
             last_sent_position: 0,
             armed: None,
         }
     }
 
     #[test]
-    fn first_come_first_served_past_the_absent() {
+    fn waiters_without_stream_are_passed_over() {
         let mut queue = Queue::default();
-        for (ticket, present) in [(1, false), (4, true), (9, true)] {
-            queue.push(waiter(ticket, present));
+        for (ticket, connected) in [(1, false), (4, true), (9, true)] {
+            queue.push(waiter(ticket, connected));
         }
-        assert_eq!(queue.first_present().unwrap().ticket, Ticket(4));
-        queue.get_mut(Ticket(1)).unwrap().present = true;
-        assert_eq!(queue.first_present().unwrap().ticket, Ticket(1));
+        assert_eq!(queue.first_connected().unwrap().ticket, Ticket(4));
+        queue.get_mut(Ticket(1)).unwrap().connected = true;
+        assert_eq!(queue.first_connected().unwrap().ticket, Ticket(1));
         assert_eq!(queue.position(Ticket(9)), Some(3));
         assert_eq!(queue.remove(Ticket(4)).unwrap().session, SessionKey(4));
         assert_eq!(queue.position(Ticket(9)), Some(2));

@@ -1,52 +1,54 @@
-//! When to renew a lease, when to warn, and when to give up. Pure.
+//! Renewal of a lease: when to renew it, to warn its holder, and to count it as lost.
+//! Sans-IO.
 
 use std::time::Duration;
 
 use leasehold_rules::valid_until;
 use leasehold_time::{Entropy, Moment};
 
-/// The shortest wait before a failed renewal is tried again.
+/// Minimum delay before a failed renewal is retried.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// What must be done about a lease now.
+/// Next step for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Ask the store to renew it.
+    /// Renew the lease.
     Renew,
-    /// Tell the holder that it may be lost.
+    /// Warn the holder that the lease may be lost.
     Warn,
-    /// It may be over: the clock has leapt, and by the other clock its deadline
-    /// has passed.
+    /// End the grant: after a clock jump, the lease may have expired by the wall clock.
     ClockJumped,
-    /// Count it as lost: its deadline has passed.
+    /// Count the lease as lost: its deadline has passed.
     Lose,
 }
 
-/// The term of a lease that expires: renewed after a third of its duration,
-/// with jitter; tried again, ever less often, after a failure; the holder
-/// warned when a third is left; lost at the deadline, whatever was said since.
+/// Renewal state of a lease that expires:
+///
+/// - It is renewed after a third of its duration, with jitter.
+/// - A failed renewal is retried with backoff.
+/// - The holder is warned when a third of the duration is left.
+/// - The lease is lost at the deadline, regardless of later answers.
 #[derive(Clone, Debug)]
 pub(super) struct RenewalState {
-    /// When the lease counts as lost (safety rule 3).
+    /// Time at which the lease counts as lost (safety rule 3).
     deadline: Moment,
     duration: Duration,
-    /// When to renew next; none while an answer is awaited.
+    /// Time of the next renewal. None while a renewal is pending.
     renew_at: Option<Moment>,
     failures: u32,
     warned: bool,
-    /// How far the wall clock has run ahead of ours since the deadline was
-    /// counted from. Perhaps so much less is left (safety rule 5); but perhaps
-    /// somebody only set the wall clock, and the holder goes on until the deadline
-    /// that it knows.
+    /// Sum of the clock jumps since the deadline was set. The validity of the lease is
+    /// shorter by that much (safety rule 5). The holder may act until the deadline that
+    /// it knows, because a jump may only mean that the wall clock was set.
     jumps: Duration,
-    /// The same since the renewal that is under way was sent.
+    /// Sum of the clock jumps since the pending renewal was sent.
     pending_jumps: Duration,
-    /// Nothing new starts on this lease, and it is not renewed.
+    /// True if the lease is neither used for a new grant nor renewed.
     retired: bool,
 }
 
 impl RenewalState {
-    /// A lease that was just acquired.
+    /// Creates the state of a newly acquired lease.
     pub(super) fn new(
         deadline: Moment,
         duration: Duration,
@@ -66,55 +68,56 @@ impl RenewalState {
         }
     }
 
-    /// When the lease counts as lost: before that it is not given away.
+    /// Returns the time at which the lease counts as lost. It is not released before.
     #[must_use]
     pub(super) const fn deadline(&self) -> Moment {
         self.deadline
     }
 
-    /// Until when it can be counted on, whichever clock is right: no promise
-    /// reaches further.
+    /// Returns the time until which the lease is valid on both clocks. No grant is valid
+    /// beyond it.
     #[must_use]
     pub(super) fn valid_until(&self) -> Moment {
         valid_until(self.deadline, self.jumps)
     }
 
-    /// The wall clock has run ahead by this much. A renewal makes up for it.
+    /// Subtracts a clock jump from the validity, and brings the next renewal forward. A
+    /// renewal that is sent later restores the validity.
     pub(super) fn add_jump(&mut self, by: Duration, now: Moment) {
         self.jumps = self.jumps.saturating_add(by);
         self.pending_jumps = self.pending_jumps.saturating_add(by);
         self.renew_at = self.renew_at.map(|at| at.min(now));
     }
 
-    /// Its duration.
+    /// Returns the duration of the lease.
     #[must_use]
     pub(super) const fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// Nothing new starts on this lease from now on.
+    /// Stops grants on this lease and its renewal.
     pub(super) const fn retire(&mut self) {
         self.retired = true;
     }
 
-    /// Until when a holder that was granted the lock may act.
+    /// Returns the time until which the holder of a grant on this lease may act.
     #[must_use]
     pub(super) fn holder_acts_until(&self) -> Moment {
         leasehold_rules::holder_acts_until(self.deadline, self.valid_until())
     }
 
-    /// Whether a grant may start on this lease.
+    /// Returns whether a grant may start on this lease.
     #[must_use]
     pub(super) fn may_grant(&self, now: Moment) -> bool {
         !self.retired && leasehold_rules::may_grant(now, self.valid_until())
     }
 
-    /// Whether it can't be renewed any more.
+    /// Returns whether a renewal has no effect any more.
     fn is_over(&self, now: Moment) -> bool {
         self.retired || now >= self.valid_until()
     }
 
-    /// When to look again.
+    /// Returns the time of the next step.
     #[must_use]
     pub(super) fn due(&self) -> Moment {
         if self.retired {
@@ -124,7 +127,7 @@ impl RenewalState {
         self.renew_at.map_or(next, |renew_at| renew_at.min(next))
     }
 
-    /// What is due now; to be asked until it is none.
+    /// Returns a step that is due. The caller repeats the call until it returns `None`.
     pub(super) fn step(&mut self, now: Moment) -> Option<Step> {
         if now >= self.deadline {
             return Some(Step::Lose);
@@ -148,14 +151,14 @@ impl RenewalState {
         None
     }
 
-    /// The lease was renewed; says whether that takes a warning back. An answer
-    /// that came too late changes nothing: the loss has been or will be told.
+    /// Handles a successful renewal. Returns whether it ends a warning. An answer after
+    /// the end of the validity has no effect: the holder is notified of the loss.
     pub(super) fn renewed(&mut self, deadline: Moment, now: Moment, entropy: &mut Entropy) -> bool {
         self.failures = 0;
         if !self.is_over(now) {
-            let certain = self.valid_until().max(valid_until(deadline, self.pending_jumps));
+            let valid = self.valid_until().max(valid_until(deadline, self.pending_jumps));
             self.deadline = self.deadline.max(deadline);
-            self.jumps = self.deadline.since(certain);
+            self.jumps = self.deadline.since(valid);
         }
         self.renew_at = Some(next_renewal(self.valid_until(), self.duration, now, entropy));
         if self.is_over(now) {
@@ -164,8 +167,9 @@ impl RenewalState {
         std::mem::take(&mut self.warned)
     }
 
-    /// No clear answer: the old deadline stands (safety rule 7).
-    pub(super) fn unclear(&mut self, now: Moment, entropy: &mut Entropy) {
+    /// Handles a renewal with an unknown outcome: it keeps the old deadline (safety rule
+    /// 7), and is retried.
+    pub(super) fn record_unknown(&mut self, now: Moment, entropy: &mut Entropy) {
         let wait = MIN_RETRY_DELAY * (1 << self.failures.min(4));
         self.failures += 1;
         self.renew_at = Some(now + entropy.jitter(wait.min(self.duration / 8)));
@@ -176,8 +180,8 @@ impl RenewalState {
     }
 }
 
-/// When to renew next: after a third of the duration, or earlier if the answer
-/// took so long that there would be little time left.
+/// Returns the time of the next renewal: after a third of the duration, or earlier if
+/// half of the duration would not be left then.
 fn next_renewal(
     deadline: Moment,
     duration: Duration,
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_is_asked_for_once_within_the_first_third() {
+    fn renewal_is_due_once_within_first_third() {
         let (mut lease, _) = lease();
         assert!(lease.due() > at(107) && lease.due() <= at(110));
         assert_eq!(lease.step(at(110)), Some(Step::Renew));
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_answer_that_took_long_the_renewal_comes_earlier() {
+    fn renewal_is_due_earlier_after_slow_answer() {
         let mut entropy = Entropy::seeded(1);
         let mut late = RenewalState::new(at(128), DURATION, at(112), &mut entropy);
         assert_eq!(late.due(), at(113));
@@ -221,16 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_retried_then_warned_of_then_lost_at_the_old_deadline() {
+    fn failing_renewals_warn_then_lose_lease_at_deadline() {
         let (mut lease, mut entropy) = lease();
         let (mut now, mut steps) = (at(100), Vec::new());
         while now <= at(130) {
             now = lease.due();
             let step = lease.step(now).unwrap();
             match step {
-                Step::Renew => lease.unclear(now, &mut entropy),
+                Step::Renew => lease.record_unknown(now, &mut entropy),
                 Step::Warn => assert_eq!(now, at(118)),
-                Step::ClockJumped => panic!("no clock has leapt"),
+                Step::ClockJumped => panic!("no clock jump"),
                 Step::Lose => {
                     assert_eq!(now, at(128));
                     steps.push(step);
@@ -245,21 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn after_a_leap_less_is_left_but_nothing_is_given_away_earlier() {
+    fn clock_jump_shortens_validity_but_not_deadline() {
         let (mut lease, mut entropy) = lease();
         lease.add_jump(Duration::from_secs(10), at(100));
         assert_eq!((lease.valid_until(), lease.deadline()), (at(118), at(128)));
         assert!(lease.is_over(at(118)) && !lease.is_over(at(117)));
-        // A renewal that was sent after the leap makes up for it.
+        // A renewal that was sent after the jump restores the validity.
         assert_eq!(lease.step(at(100)), Some(Step::Renew), "at once");
         lease.renewed(at(138), at(111), &mut entropy);
         assert_eq!((lease.valid_until(), lease.deadline()), (at(138), at(138)));
-        // One that was under way does not, or not for all of it.
+        // A renewal that was sent before the jump does not restore all of it.
         assert_eq!(lease.step(at(121)), Some(Step::Renew));
         lease.add_jump(Duration::from_secs(5), at(121));
         lease.renewed(at(149), at(122), &mut entropy);
         assert_eq!((lease.valid_until(), lease.deadline()), (at(144), at(149)));
-        // If none comes, its holder hears of it, and then it is over.
+        // Without a renewal, the holder is warned, and then the lease is lost.
         while let Some(step) = lease.step(at(143)) {
             assert!(step == Step::Renew || step == Step::Warn);
         }
@@ -271,19 +275,19 @@ mod tests {
     }
 
     #[test]
-    fn a_late_success_saves_nothing() {
+    fn renewal_after_deadline_does_not_restore_lease() {
         let (mut lease, mut entropy) = lease();
         assert!(!lease.renewed(at(160), at(128), &mut entropy));
         assert_eq!(lease.step(at(128)), Some(Step::Lose));
     }
 
     #[test]
-    fn a_success_moves_the_deadline_and_takes_the_warning_back() {
+    fn renewal_extends_deadline_and_ends_warning() {
         let (mut lease, mut entropy) = lease();
         assert_eq!(lease.step(at(120)), Some(Step::Renew));
         assert_eq!(lease.step(at(120)), Some(Step::Warn));
         assert!(lease.renewed(at(148), at(121), &mut entropy));
-        assert!(!lease.renewed(at(148), at(121), &mut entropy), "it was taken back already");
+        assert!(!lease.renewed(at(148), at(121), &mut entropy), "the warning has ended already");
         assert_eq!(lease.deadline(), at(148));
         assert_eq!(lease.step(at(128)), None);
         assert_eq!(lease.step(at(138)), Some(Step::Renew));

@@ -1,4 +1,4 @@
-//! The state of a lock, as a simulation records it.
+//! State of a lock, as the simulation records it.
 
 use leasehold_time::Moment;
 use leasehold_types::LockName;
@@ -6,13 +6,13 @@ use leasehold_types::LockName;
 use super::{lease::Lease, state::Lock, table::Locks};
 
 impl Locks {
-    /// The first token of the hold, and until when the lease can be counted on.
+    /// Returns the first token of the hold, and the end of the lease's validity.
     #[must_use]
     pub(crate) fn hold(&self, name: &LockName) -> Option<(u64, Moment)> {
         self.get(self.find(name)?)?.hold()
     }
 
-    /// In which state a lock is, as numbers.
+    /// Returns the state of a lock, as numbers.
     #[must_use]
     pub(crate) fn state(&self, name: &LockName) -> Option<(u8, u8, bool)> {
         Some(self.get(self.find(name)?)?.state())
@@ -20,13 +20,13 @@ impl Locks {
 }
 
 impl Lock {
-    /// The first token of the hold, and until when it can be counted on.
+    /// Returns the first token of the hold, and the end of the lease's validity.
     fn hold(&self) -> Option<(u64, Moment)> {
         match &self.lease {
             Lease::Held { tokens, renewal: Some(renewal), .. } => {
                 let (next, _) = tokens.bounds();
-                // All that a hold takes begins at a multiple of 1,024; of tokens
-                // that are used up, the next is beyond.
+                // A token range begins at a multiple of 1,024. If the range is used up, the
+                // next token is beyond it.
                 let last = if tokens.is_empty() { next - 1 } else { next };
                 Some((last & !1023, renewal.valid_until()))
             }
@@ -34,9 +34,8 @@ impl Lock {
         }
     }
 
-    /// In which state it is: its lease (none, acquiring, waiting, held,
-    /// releasing), its grant (none, standing, ending), and whether somebody
-    /// waits.
+    /// Returns the states of the lease (none, acquiring, waiting, held, releasing) and
+    /// of the grant (none, active, ending), and whether the lock has a waiter.
     const fn state(&self) -> (u8, u8, bool) {
         let lease = match self.lease {
             Lease::None => 0,

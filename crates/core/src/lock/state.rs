@@ -1,5 +1,5 @@
-//! One lock: its lease, its grant and its queue. Pure: it is told what happened
-//! and when, and says what to do.
+//! One lock: its lease, its grant and its queue. Sans-IO: it takes an event and a
+//! time, and appends effects.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use super::{
 /// Cause of a loss after a clock jump.
 const CLOCK_JUMP_MESSAGE: &str = "this machine was paused, and its lease may have expired";
 
-/// A lock that is held or waited for.
+/// A lock that has a holder, a waiter or a pending call.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,
     pub(super) lease: Lease,
     pub(super) grant: Option<Grant>,
-    /// None if nobody waits, as for most locks.
+    /// Wait queue. None if there is no waiter, as for most locks.
     pub(super) queue: Option<Box<Queue>>,
-    /// When the schedule will call, as it was told.
+    /// Timer of the lock, as set in the schedule.
     pub(super) armed: Option<Moment>,
 }
 
@@ -38,24 +38,24 @@ impl Lock {
         Self { name, lease: Lease::None, grant: None, queue: None, armed: None }
     }
 
-    /// Nobody holds it, nobody waits and nothing is under way.
+    /// Returns whether the lock has no holder, no waiter and no pending call.
     pub(super) fn is_idle(&self) -> bool {
-        self.grant.is_none() && self.queue.is_none() && !self.may_be_ours()
+        self.grant.is_none() && self.queue.is_none() && !self.is_lease_in_use()
     }
 
-    /// Waited for, while the lease is not to be had or nobody is there to ask
-    /// for it.
+    /// Returns whether the lock has waiters while its lease is unavailable, or while no
+    /// waiter has a stream.
     pub(super) const fn is_blocked(&self) -> bool {
-        self.queue.is_some() && !self.may_be_ours()
+        self.queue.is_some() && !self.is_lease_in_use()
     }
 
-    /// The lease is ours, or may be.
-    const fn may_be_ours(&self) -> bool {
+    /// Returns whether the lease is held, or a call for it is pending.
+    const fn is_lease_in_use(&self) -> bool {
         !matches!(self.lease, Lease::None | Lease::Waiting(_))
     }
 
-    /// The lease is ours, and perhaps being given up.
-    pub(super) const fn is_ours(&self) -> bool {
+    /// Returns whether this daemon holds the lease, or is releasing it.
+    pub(super) const fn has_lease(&self) -> bool {
         matches!(self.lease, Lease::Held { .. } | Lease::Releasing { .. })
     }
 
@@ -63,7 +63,7 @@ impl Lock {
         self.grant.as_ref()
     }
 
-    /// The lease that is ours.
+    /// Returns the ID of the lease, if this daemon holds it.
     pub(super) const fn held_id(&self) -> Option<LeaseId> {
         match &self.lease {
             Lease::Held { id, .. } => Some(*id),
@@ -71,7 +71,7 @@ impl Lock {
         }
     }
 
-    /// What is yet to be shown of the hold, if the lease is ours.
+    /// Returns the publication state, if this daemon holds the lease.
     pub(super) const fn publishing(&mut self) -> Option<&mut Option<Box<Publishing>>> {
         match &mut self.lease {
             Lease::Held { publishing, .. } => Some(publishing),
@@ -79,9 +79,9 @@ impl Lock {
         }
     }
 
-    /// Somebody waits, and is there to be granted it.
+    /// Returns whether there is a waiter with a stream.
     pub(super) fn is_wanted(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| queue.first_present().is_some())
+        self.queue.as_ref().is_some_and(|queue| queue.first_connected().is_some())
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -90,22 +90,22 @@ impl Lock {
 
     pub(super) fn blocker(&self) -> Option<&Blocker> {
         match &self.lease {
-            Lease::Waiting(waiting) | Lease::Acquiring { before: Some(waiting), .. } => {
+            Lease::Waiting(waiting) | Lease::Acquiring { previous: Some(waiting), .. } => {
                 Some(&waiting.blocker)
             }
             _ => None,
         }
     }
 
-    /// When the grant ends unless the lease is renewed, whatever its session
-    /// does: no promise reaches further.
+    /// Returns the time at which the grant ends, even if its session continues, unless the
+    /// lease is renewed. No validity extends beyond it.
     pub(super) fn limit(&self) -> Option<Moment> {
         self.limited_by(RenewalState::valid_until)
     }
 
-    /// Until when its holder may count on the grant at the most, by what it was
-    /// promised before.
-    pub(super) fn promised_until(&self) -> Option<Moment> {
+    /// Returns the latest time until which the holder may act, by the validities that it
+    /// was sent before.
+    pub(super) fn holder_acts_until(&self) -> Option<Moment> {
         self.limited_by(RenewalState::holder_acts_until)
     }
 
@@ -118,7 +118,7 @@ impl Lock {
         earlier(hold, lease)
     }
 
-    /// When something must be done without having been asked.
+    /// Returns the time of the lock's next timer.
     pub(super) fn due(&self) -> Option<Moment> {
         let lease = match &self.lease {
             Lease::None | Lease::Acquiring { .. } => None,
@@ -126,7 +126,7 @@ impl Lock {
             Lease::Held { renewal, linger_until, publishing, .. } => {
                 let publishing = publishing.as_ref().and_then(|publishing| publishing.due());
                 let renewal = renewal.as_ref().map(|renewal| renewal.due());
-                // Not while somebody waits for tokens to come.
+                // A waiter may be waiting for tokens.
                 let linger = linger_until.filter(|_| !self.is_wanted());
                 earlier(earlier(renewal, linger), publishing)
             }
@@ -136,7 +136,7 @@ impl Lock {
         earlier(lease, grant)
     }
 
-    /// A waiter joins, and is served if it is its turn.
+    /// Appends a waiter to the queue, and grants it the lock if possible.
     pub(super) fn join(&mut self, waiter: Waiter, cx: &mut Cx<'_>) {
         let ticket = waiter.ticket;
         let (session, request) = (waiter.session, waiter.request);
@@ -147,24 +147,24 @@ impl Lock {
         {
             cx.schedule.rearm(Due::Wait(cx.lock, ticket), &mut waiter.armed, Some(moment));
         }
-        cx.out.push(Effect::Waits { session, request, lock: cx.lock, ticket });
+        cx.out.push(Effect::Joined { session, request, lock: cx.lock, ticket });
         self.advance(cx);
         self.reply_to_waiters(cx);
     }
 
-    /// A waiter leaves; its session has been or will be answered.
+    /// Removes a waiter. The caller responds to its session.
     pub(super) fn leave(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         let waiter = self.queue.as_mut().and_then(|queue| queue.remove(ticket));
         if let Some(mut waiter) = waiter {
-            self.left(&mut waiter, cx);
+            self.on_removed(&mut waiter, cx);
             self.advance(cx);
         }
     }
 
-    /// A waiter's session has lost its stream, or has one again.
-    pub(super) fn set_present(&mut self, ticket: Ticket, present: bool, cx: &mut Cx<'_>) {
+    /// Records whether a waiter's session has a stream.
+    pub(super) fn set_connected(&mut self, ticket: Ticket, connected: bool, cx: &mut Cx<'_>) {
         if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
-            waiter.present = may_be_served(present);
+            waiter.connected = may_be_served(connected);
             self.advance(cx);
         }
     }
@@ -179,8 +179,8 @@ impl Lock {
         Some((position, before != position))
     }
 
-    /// A waiter's time is over.
-    pub(super) fn give_up(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
+    /// Refuses a waiter whose maximum time to wait has ended.
+    pub(super) fn time_out(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         if let Some(waiter) = self.queue.as_mut().and_then(|queue| queue.get_mut(ticket)) {
             waiter.armed = None;
             let why = Refusal::TimedOut(self.blocker().cloned());
@@ -189,8 +189,8 @@ impl Lock {
         }
     }
 
-    /// The holder lets go, or its session has ended: for this cause, if its client
-    /// is to be notified of the loss.
+    /// Ends the grant, because the holder released it or its session has ended. If there
+    /// is a cause, the client is notified of the loss.
     pub(super) fn free(&mut self, cause: Option<Cause>, cx: &mut Cx<'_>) {
         if let Some(cause) = cause {
             self.notify_lost(cause, cx);
@@ -200,8 +200,8 @@ impl Lock {
         self.advance(cx);
     }
 
-    /// The grant is lost: the holder is told, and the lock is free when it lets
-    /// go, at the latest at `at`.
+    /// Declares the grant lost and notifies the holder. The lock is free when the holder
+    /// releases it, and no later than at `at`.
     pub(super) fn end(&mut self, at: Moment, cause: Cause, cx: &mut Cx<'_>) {
         self.fail_proclaims(cx);
         if let Some(grant) = &mut self.grant {
@@ -219,7 +219,7 @@ impl Lock {
         }
     }
 
-    /// The grant ends by itself at that moment, or before.
+    /// Limits the grant to `at`. The cause applies if the grant is not released before.
     pub(super) fn limit_grant(&mut self, at: Moment, cause: Cause) {
         if let Some(grant) = &mut self.grant
             && grant.hold_until.is_none_or(|until| at < until)
@@ -229,13 +229,13 @@ impl Lock {
         }
     }
 
-    /// Refuses everyone who waits.
+    /// Refuses all waiters.
     pub(super) fn refuse_all(&mut self, why: Refusal, cx: &mut Cx<'_>) {
         self.refuse_while(why, Queue::pop, cx);
         self.advance(cx);
     }
 
-    /// Time has passed.
+    /// Runs the timers that are due.
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
         while let Lease::Held { id, renewal: Some(renewal), .. } = &mut self.lease {
             let id = *id;
@@ -282,11 +282,10 @@ impl Lock {
         self.advance(cx);
     }
 
-    /// The wall clock has run ahead of ours by this much: so much less may be
-    /// left of a lease than our clock shows (safety rule 5). But perhaps somebody
-    /// only set the clock, and the holder goes on until the deadline that it
-    /// knows: until then, or until it lets go, neither the lock nor the lease is
-    /// given away.
+    /// Subtracts a clock jump from the validity of the lease (safety rule 5). Neither the
+    /// lock nor the lease is released before the holder has released its grant or has
+    /// reached the deadline that it knows, because the jump may only mean that the wall
+    /// clock was set.
     pub(super) fn clock_jumped(&mut self, by: Duration, cx: &mut Cx<'_>) {
         if let Lease::Acquiring { jumps, .. } = &mut self.lease {
             *jumps = jumps.saturating_add(by);
@@ -297,13 +296,14 @@ impl Lock {
         }
     }
 
-    /// The lease's deadline has passed: so has its holder's.
+    /// Ends the grant and releases the lease, whose deadline has passed. The deadline of
+    /// the holder is not later.
     fn lose_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
         self.end(cx.now, Cause::LeaseLost { why: "its lease was not renewed in time".into() }, cx);
-        self.give_up_lease(id, cx);
+        self.release_lease(id, cx);
     }
 
-    /// Removes a lost grant whose holder must have stopped by now.
+    /// Removes a lost grant whose deadline has passed.
     fn remove_ended_grant(&mut self, cx: &mut Cx<'_>) {
         if let Some(grant) =
             self.grant.take_if(|grant| grant.ends_at.is_some_and(|at| cx.now >= at))

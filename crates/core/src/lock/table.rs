@@ -1,5 +1,4 @@
-//! The table of locks: passes each event to its lock, and keeps the timers and
-//! indexes of all.
+//! Table of locks: passes each event to its lock, and maintains timers and indexes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,26 +16,26 @@ use super::{
 };
 use crate::schedule::Schedule;
 
-/// What a lock's own code is given along with each event.
+/// Context of an event, as passed to a lock.
 pub(super) struct Cx<'a> {
     pub(super) lock: LockId,
     pub(super) now: Moment,
     pub(super) entropy: &'a mut Entropy,
     pub(super) settings: &'a Settings,
     pub(super) schedule: &'a mut Schedule<Due>,
-    /// An empty queue, to be used again.
+    /// Empty queue for reuse.
     pub(super) spare: &'a mut Option<Box<Queue>>,
     pub(super) out: &'a mut Vec<Effect>,
 }
 
-/// What can fall due.
+/// Key of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     Lock(LockId),
     Wait(LockId, Ticket),
 }
 
-/// The locks that are held or waited for.
+/// Locks that have a holder, a waiter or a pending call.
 #[derive(Debug)]
 pub struct Locks {
     locks: Slab<Lock>,
@@ -52,12 +51,12 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// No locks.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(settings: Settings, entropy: Entropy) -> Self {
         #[cfg(feature = "simulation")]
         let mut entropy = entropy;
-        // Keeps the random numbers of the seeds that found errors.
+        // Preserves the random numbers of existing simulation seeds.
         #[cfg(feature = "simulation")]
         let _ = entropy.bits();
         Self {
@@ -73,15 +72,15 @@ impl Locks {
         }
     }
 
-    /// Something happened.
+    /// Handles an event and appends its effects.
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Effect>) {
         match event {
             Event::Acquire(acquire) => self.acquire(acquire, now, out),
             Event::Leave(lock, ticket) => {
                 self.with(lock, now, out, |lock, cx| lock.leave(ticket, cx));
             }
-            Event::Present(lock, ticket, present) => {
-                self.with(lock, now, out, |lock, cx| lock.set_present(ticket, present, cx));
+            Event::Connected(lock, ticket, connected) => {
+                self.with(lock, now, out, |lock, cx| lock.set_connected(ticket, connected, cx));
             }
             Event::Free(lock, cause) => {
                 self.with(lock, now, out, |lock, cx| lock.free(cause, cx));
@@ -108,7 +107,7 @@ impl Locks {
                             lock.tick(cx);
                         }),
                         Due::Wait(lock, ticket) => {
-                            self.with(lock, now, out, |lock, cx| lock.give_up(ticket, cx));
+                            self.with(lock, now, out, |lock, cx| lock.time_out(ticket, cx));
                         }
                     }
                 }
@@ -128,30 +127,30 @@ impl Locks {
         self.with(lock, now, out, |lock, cx| lock.answered(id, answer, cx));
     }
 
-    /// The wall clock has run ahead of ours by this much.
+    /// Subtracts a clock jump from the validity of all leases.
     pub fn clock_jumped(&mut self, by: Duration, now: Moment, out: &mut Vec<Effect>) {
         self.with_all(now, out, |lock, cx| lock.clock_jumped(by, cx));
     }
 
-    /// When [`Event::Tick`] must come next.
+    /// Returns the time of the next [`Event::Tick`].
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         self.schedule.next()
     }
 
-    /// Finds a lock that is held or waited for.
+    /// Returns the lock with this name, if it has a holder, a waiter or a pending call.
     #[must_use]
     pub fn find(&self, name: &LockName) -> Option<LockId> {
         self.names.get(name).copied()
     }
 
-    /// The name, while the lock is held or waited for.
+    /// Returns the name of a lock.
     #[must_use]
     pub fn name(&self, lock: LockId) -> Option<&LockName> {
         self.get(lock).map(|lock| &lock.name)
     }
 
-    /// The grant that stands or is ending.
+    /// Returns the grant, active or ending.
     #[must_use]
     pub fn grant(&self, lock: LockId) -> Option<&Grant> {
         self.get(lock)?.grant()
@@ -163,19 +162,19 @@ impl Locks {
         self.grant(lock).filter(|grant| grant.is_active())
     }
 
-    /// When the grant ends whatever its session does.
+    /// Returns the time at which the grant ends even if its session continues.
     #[must_use]
     pub fn limit(&self, lock: LockId) -> Option<Moment> {
         self.get(lock)?.limit()
     }
 
-    /// Until when its holder may count on the grant at the most.
+    /// Returns the latest time until which the holder may act.
     #[must_use]
-    pub fn promised_until(&self, lock: LockId) -> Option<Moment> {
-        self.get(lock)?.promised_until()
+    pub fn holder_acts_until(&self, lock: LockId) -> Option<Moment> {
+        self.get(lock)?.holder_acts_until()
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     #[must_use]
     pub fn waiting(&self, lock: LockId) -> usize {
         self.get(lock).map_or(0, Lock::waiting)
@@ -192,32 +191,33 @@ impl Locks {
         self.locks.get_mut(lock.index())?.take_position(ticket).map(|(position, _)| position)
     }
 
-    /// Returns a waiter's position if its client was sent another one before.
+    /// Returns a waiter's position, if it differs from the one that its client was sent.
     pub fn take_position_change(&mut self, lock: LockId, ticket: Ticket) -> Option<u32> {
         let taken = self.locks.get_mut(lock.index())?.take_position(ticket);
         taken.filter(|(_, changed)| *changed).map(|(position, _)| position)
     }
 
-    /// Whether the lease is ours; while it is only asked for, it is not.
+    /// Returns whether this daemon holds the lease. False while the acquire call is
+    /// pending.
     #[must_use]
-    pub fn is_ours(&self, lock: LockId) -> bool {
-        self.get(lock).is_some_and(Lock::is_ours)
+    pub fn has_lease(&self, lock: LockId) -> bool {
+        self.get(lock).is_some_and(Lock::has_lease)
     }
 
-    /// Locks of a page that have waiters while their lease is unavailable, in
+    /// Returns the locks of a page that have waiters while their lease is unavailable, in
     /// order.
     #[must_use]
     pub fn blocked(&self, page: &Page) -> Vec<LockName> {
         page.names(|range| self.blocked.range(range).next().cloned())
     }
 
-    /// How many locks are held or waited for.
+    /// Returns the number of locks in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.locks.len()
     }
 
-    /// Whether no lock is held or waited for, and no call is under way.
+    /// Returns whether no lock has a holder, a waiter or a pending call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.locks.is_empty()
@@ -238,11 +238,11 @@ impl Locks {
         let refusal = if self.draining {
             Some(Refusal::ShuttingDown)
         } else if found.is_none() && self.locks.len() >= self.settings.max_locks {
-            let most = self.settings.max_locks;
-            Some(Refusal::Limit(format!("max_locks ({most})")))
+            let limit = self.settings.max_locks;
+            Some(Refusal::Limit(format!("max_locks ({limit})")))
         } else if found.is_some_and(|id| self.waiting(id) >= self.settings.max_waiters_per_lock) {
-            let most = self.settings.max_waiters_per_lock;
-            Some(Refusal::Limit(format!("max_waiters_per_lock ({most})")))
+            let limit = self.settings.max_waiters_per_lock;
+            Some(Refusal::Limit(format!("max_waiters_per_lock ({limit})")))
         } else {
             None
         };
@@ -265,7 +265,7 @@ impl Locks {
             max_hold_time,
             lease_duration: lease_duration.unwrap_or(self.settings.lease_duration),
             value,
-            present: true,
+            connected: true,
             last_sent_position: 0,
             armed: None,
         };
@@ -276,8 +276,8 @@ impl Locks {
         self.locks.get(lock.index())
     }
 
-    /// Lets one lock act, then sees to its timer, and forgets it once it is
-    /// neither held nor waited for.
+    /// Applies `act` to a lock, then updates its timer and the indexes, and removes the
+    /// lock if it is idle.
     fn with(
         &mut self,
         id: LockId,

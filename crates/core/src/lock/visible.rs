@@ -1,4 +1,4 @@
-//! A lock as observers see it.
+//! State of a lock that is visible to observers.
 
 use leasehold_store::Value;
 use leasehold_time::Moment;
@@ -6,7 +6,7 @@ use leasehold_types::{Token, TokenRange};
 
 use super::{lease::Blocker, state::Lock};
 
-/// State of a lock that observers can see, to detect a change. Values are compared
+/// Externally visible state of a lock, used to detect changes. Values are compared
 /// by address: a new value is allocated before the old one is dropped, so that the
 /// two addresses differ.
 #[derive(PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) struct VisibleState {
 }
 
 impl Lock {
-    /// Returns the state that observers can see.
+    /// Returns the visible state.
     pub(super) fn visible_state(&self) -> VisibleState {
         let address = |value: &Value| value.as_ptr() as usize;
         let grant = self.grant.as_ref();

@@ -1,4 +1,4 @@
-//! What comes of locks: bookkeeping, messages to clients, calls to the store.
+//! Effects of locks: session state, messages to clients, calls to the store.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use leasehold_time::Moment;
 /// Minimum time between two unsolicited keep-alives of a session.
 const MIN_PUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Capacity of the list of effects that is kept after a burst.
+/// Capacity to which the list of effects is shrunk after a burst.
 const EFFECTS_CAPACITY: usize = 1024;
 
 impl Sessions {
-    /// Lets the locks act, and passes on what comes of it.
+    /// Passes an event to the locks and handles its effects.
     pub(super) fn locks(&mut self, event: lock::Event, now: Moment, out: &mut Vec<Action>) {
         self.with_locks(now, out, |locks, effects| locks.on(event, now, effects));
     }
@@ -38,7 +38,7 @@ impl Sessions {
 
     fn effect(&mut self, effect: Effect, now: Moment, out: &mut Vec<Action>) {
         match effect {
-            Effect::Waits { session, request, lock, ticket } => {
+            Effect::Joined { session, request, lock, ticket } => {
                 if let Some(session) = self.sessions.get_mut(session.index()) {
                     session.waits.insert(request, (lock, ticket));
                 }
@@ -55,7 +55,7 @@ impl Sessions {
                     session.limited += usize::from(held.limited);
                 }
                 let (keep_alive_number, valid_for) =
-                    (session.keep_alive_number, session.valid_until(limit));
+                    (session.keep_alive_number, session.grant_validity(limit));
                 let granted =
                     Message::Granted { request, token, handle, keep_alive_number, valid_for };
                 self.send(key, granted, out);
@@ -98,9 +98,9 @@ impl Sessions {
         }
     }
 
-    /// Sends an unsolicited keep-alive: otherwise the client might not send one
-    /// before the deadline that it knows. After an outage all grants are renewed
-    /// within moments, and each such message may list all of them.
+    /// Sends an unsolicited keep-alive, because the client might not send one before the
+    /// deadline that it knows. Renewals are batched: after an outage, all leases of a
+    /// session are renewed almost at once, and each message can list all its grants.
     pub(super) fn push_keep_alive(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
         let Some(session) = self.sessions.get_mut(key.index()) else { return };
         session.push_pending = false;

@@ -1,4 +1,4 @@
-//! What happens to sessions, and what is to be done about it.
+//! Events and actions of sessions.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,12 +11,11 @@ use leasehold_store::{LeaseId, StoreAnswer, StoreCall, Value};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName};
 
-/// A stream that is or was open; numbers are used again after
-/// [`Event::Detached`].
+/// Number of a stream. It is reused after [`Event::Detached`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// Names a session for people. Gives no authority.
+/// Public name of a session. Carries no authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionId(pub(super) u64);
 
@@ -26,129 +25,131 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A request to begin a session.
+/// Request to open a session.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// From [`Settings::ttl`](super::Settings::ttl).
+    /// TTL, from [`Settings::ttl`](super::Settings::ttl).
     pub ttl: Duration,
-    /// Who asks.
+    /// Description of the client.
     pub holder: Holder,
-    /// Whether to free everything as soon as the stream ends.
+    /// True if the session ends with its stream.
     pub fenced: bool,
 }
 
-/// What a client asks for on its stream, once its session is open.
+/// Request of a client on the stream of an open session.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// "I am alive."
+    /// Extends the session.
     KeepAlive {
-        /// Rising.
+        /// Number of the keep-alive, which increases within the session.
         keep_alive_number: u64,
     },
-    /// A lock.
+    /// Requests a lock.
     Acquire {
         /// The client's number for this request.
         request: u64,
-        /// The lock.
+        /// Name of the lock.
         name: LockName,
-        /// How long to wait; none means for as long as the session lives.
+        /// Maximum time to wait. None means until the session ends.
         wait: Option<Duration>,
-        /// The longest hold.
+        /// Maximum hold time, if requested.
         max_hold_time: Option<Duration>,
-        /// The duration of the lease, if it must be acquired for this one.
+        /// Duration of the lease, if it must be acquired for this request.
         lease_duration: Option<Duration>,
-        /// What it shows once it holds the lock, if it campaigns.
+        /// Value to publish, if this is a campaign.
         value: Option<Value>,
     },
-    /// An acquire is taken back.
+    /// Withdraws a waiting acquire.
     Cancel {
-        /// Its number.
+        /// Number of the acquire.
         request: u64,
     },
-    /// A lock is given back.
+    /// Releases a lock.
     Release {
         /// The client's number for this request.
         request: u64,
-        /// The grant.
+        /// Handle of the grant.
         handle: Handle,
     },
-    /// A leader shows another value.
+    /// Changes the value that a leader publishes.
     Proclaim {
         /// The client's number for this request.
         request: u64,
-        /// The grant.
+        /// Handle of the grant.
         handle: Handle,
-        /// The value.
+        /// New value.
         value: Value,
     },
-    /// The session is over.
+    /// Ends the session.
     Close,
-    /// It could not be understood; only to be answered.
+    /// A numbered request that is invalid. It is refused.
     Malformed {
         /// The client's number for this request.
         request: u64,
-        /// What is wrong with it.
+        /// Error to respond with.
         problem: Box<RequestError>,
     },
 }
 
-/// What happened.
+/// Input of the sessions.
 #[derive(Debug)]
 pub enum Event {
-    /// A stream asks for a new session.
+    /// A stream opens a session.
     Open(StreamId, Box<Open>),
-    /// A stream takes up a session, with a fresh keep-alive.
+    /// A stream resumes the session with this secret, with this keep-alive number.
     Resume(StreamId, Secret, u64),
-    /// A stream asks for something.
+    /// A request arrived on a stream.
     Request(StreamId, Request),
-    /// A stream is gone.
+    /// A stream has ended.
     Detached(StreamId),
     /// An operator breaks a lock.
     Break {
-        /// The lock.
+        /// Name of the lock.
         name: LockName,
-        /// Who.
+        /// Name of the operator.
         by: Box<str>,
-        /// Why.
+        /// Reason that the operator gave.
         reason: Box<str>,
     },
-    /// An operator asks the holder of a lock to let go within some time.
+    /// An operator asks the holder of a lock to step down.
     StepDown {
-        /// The lock.
+        /// Name of the lock.
         name: LockName,
-        /// Who.
+        /// Name of the operator.
         by: Box<str>,
-        /// Why.
+        /// Reason that the operator gave.
         reason: Box<str>,
-        /// From [`Sessions::step_down_by`](super::Sessions::step_down_by).
+        /// End of the grant if it is not released before, from [`Sessions::step_down_deadline`](super::Sessions::step_down_deadline).
         until: Moment,
     },
-    /// The store answered.
+    /// The store answered a call for the lease with this ID.
     Answered(LockId, LeaseId, StoreAnswer),
-    /// The daemon will stop at that moment: grant nothing more, warn holders.
+    /// The daemon shuts down: it grants no more locks and warns holders, which have until
+    /// this time to release theirs.
     Drain(Moment),
-    /// The time for holders to let go is over: what they hold is lost.
+    /// The time for holders to release has ended: the remaining grants are lost.
     EndDrain,
-    /// The wall clock has run ahead of ours by this much.
+    /// The wall clock advanced by this much relative to the boot-time clock.
     ClockJumped(Duration),
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
+/// Output of the sessions.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell a stream.
+    /// Send a message on a stream.
     Send(StreamId, Message),
-    /// End a stream, after what it was sent before.
+    /// End a stream after its pending messages.
     End(StreamId, Option<Box<RequestError>>),
-    /// End a stream whose session goes on elsewhere, with nothing more sent.
+    /// End a stream without sending pending messages: its session continues on another
+    /// stream.
     Supersede(StreamId),
-    /// Ask the store; the answer comes back as [`Event::Answered`].
+    /// Call the store. The answer arrives as [`Event::Answered`].
     Call(LockId, StoreCall),
-    /// A lock's state, as seen from outside, may have changed.
+    /// The visible state of a lock may have changed.
     Changed(LockName),
-    /// A session expired while it held locks; for the log.
+    /// Log that a session expired while it held locks.
     Expired(Box<ExpiredSession>),
 }
 

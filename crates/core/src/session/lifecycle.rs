@@ -1,5 +1,5 @@
-//! A session's life: opened, resumed, left by its stream, expired, ended; and
-//! the end of the daemon's own.
+//! Lifecycle of sessions: open, resume, end of a stream, expiry, end; and shutdown of
+//! the daemon.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     lock::{self, Cause, LockId, SessionKey},
 };
 use leasehold_rules::ends_with_stream;
-use leasehold_store::DURATIONS;
+use leasehold_store::LEASE_DURATIONS;
 use leasehold_time::{HashMap, Moment};
 use leasehold_types::Reason;
 
@@ -31,7 +31,8 @@ impl Sessions {
                 self.arm(key);
             }
         }
-        // None of them may be granted what another of them gives up.
+        // Remove all expired sessions from the queues first, so that none is granted a lock
+        // that another one releases.
         for key in &expired {
             self.leave_queues(*key, now, out);
         }
@@ -41,9 +42,8 @@ impl Sessions {
         self.locks(lock::Event::Tick, now, out);
     }
 
-    /// The schedule looks at a session at what was its deadline then; if keep-alives
-    /// have arrived since, it is armed anew. So a keep-alive does not touch the
-    /// schedule.
+    /// Sets the timer of a session. Keep-alives do not update the timer: when it fires
+    /// before the current deadline, it is set again.
     pub(super) fn arm(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key.index()) {
             let due = session.due();
@@ -63,12 +63,12 @@ impl Sessions {
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         if self.sessions.len() >= self.settings.max_sessions {
-            let most = self.settings.max_sessions;
+            let limit = self.settings.max_sessions;
             let problem = RequestError {
                 retry_after: Some(self.settings.default_ttl),
                 ..RequestError::new(
                     Reason::Limit,
-                    format!("session refused: the daemon has reached max_sessions ({most})"),
+                    format!("session refused: the daemon has reached max_sessions ({limit})"),
                 )
             };
             return out.push(Action::End(stream, Some(Box::new(problem))));
@@ -81,7 +81,7 @@ impl Sessions {
             fenced: open.fenced,
             stream: Some(stream),
             keep_alive_number: 0,
-            pinged_at: now,
+            last_keep_alive_at: now,
             grants: HashMap::default(),
             waits: HashMap::default(),
             numbers: RequestNumbers::default(),
@@ -99,7 +99,7 @@ impl Sessions {
         out.push(Action::Send(stream, opened));
     }
 
-    /// Which session a stream carries; gives what it carried before.
+    /// Sets the session that a stream carries. Returns the previous one.
     pub(super) fn bind(&mut self, stream: StreamId, key: Option<SessionKey>) -> Option<SessionKey> {
         let at = stream.0 as usize;
         if self.streams.len() <= at {
@@ -113,9 +113,9 @@ impl Sessions {
             id: session.id,
             secret,
             ttl: session.ttl,
-            // A grant is valid no longer than its lease, so keep-alives must come
-            // often enough for the session and for the shortest lease.
-            keep_alive_every: session.ttl.min(*DURATIONS.start()) / 3,
+            // The validity of a grant is limited by its lease. Keep-alives must be frequent
+            // enough for the session and for the minimum lease duration.
+            keep_alive_interval: session.ttl.min(*LEASE_DURATIONS.start()) / 3,
             valid_for: session.valid_for(),
         }))
     }
@@ -131,8 +131,8 @@ impl Sessions {
         let Some(key) = self.secrets.get(&secret).copied() else {
             let problem = RequestError::new(
                 Reason::UnknownSession,
-                "this session has expired or was closed, or the daemon was restarted: what it \
-                 held is lost; open a new one",
+                "unknown session: it expired or was closed, or the daemon was restarted, and its \
+                 grants are lost; open a new session",
             );
             return out.push(Action::End(stream, Some(Box::new(problem))));
         };
@@ -144,10 +144,10 @@ impl Sessions {
             return out.push(Action::End(stream, Some(Box::new(problem))));
         }
         session.keep_alive_number = keep_alive_number;
-        session.pinged_at = now;
+        session.last_keep_alive_at = now;
         session.numbers.resume();
         if let Some(old) = session.stream.replace(stream) {
-            // From here on nothing that arrives on the old stream counts.
+            // Later messages on the old stream are ignored.
             self.bind(old, None);
             out.push(Action::Supersede(old));
         }
@@ -167,14 +167,14 @@ impl Sessions {
             }
         }
         out.push(Action::Send(stream, Message::Restored));
-        self.warn_of_stop(&self.sessions[key.index()], now, out);
+        self.warn_of_shutdown(&self.sessions[key.index()], now, out);
         self.warn_of_step_down(&self.sessions[key.index()], now, out);
         for (_, (lock, ticket)) in waits {
-            self.locks(lock::Event::Present(lock, ticket, true), now, out);
+            self.locks(lock::Event::Connected(lock, ticket, true), now, out);
         }
     }
 
-    /// The answer to the acquire that holds a lock, with the validity since the
+    /// Returns the response to the acquire that holds a lock, with the validity since the
     /// session's last keep-alive. None if its grant is lost.
     pub(super) fn granted(&self, session: &Session, lock: LockId) -> Option<Message> {
         let grant = self.locks.active_grant(lock)?;
@@ -183,12 +183,12 @@ impl Sessions {
             token: grant.token,
             handle: grant.handle,
             keep_alive_number: session.keep_alive_number,
-            valid_for: session.valid_until(self.locks.limit(lock)),
+            valid_for: session.grant_validity(self.locks.limit(lock)),
         })
     }
 
-    /// Ends the stream of a client that violates the protocol. The session goes
-    /// on, and expires unless the client resumes it.
+    /// Ends the stream of a client that violates the protocol. The session continues, and
+    /// expires unless the client resumes it.
     pub(super) fn fail_stream(
         &mut self,
         key: SessionKey,
@@ -211,7 +211,7 @@ impl Sessions {
         }
         let waits: Vec<_> = session.waits.values().copied().collect();
         for (lock, ticket) in waits {
-            self.locks(lock::Event::Present(lock, ticket, false), now, out);
+            self.locks(lock::Event::Connected(lock, ticket, false), now, out);
         }
     }
 
@@ -219,24 +219,24 @@ impl Sessions {
         self.draining = Some(until);
         self.locks(lock::Event::Drain, now, out);
         for (_, session) in &self.sessions {
-            self.warn_of_stop(session, now, out);
+            self.warn_of_shutdown(session, now, out);
         }
     }
 
-    /// Tells a session with a stream to let go, if the daemon stops.
-    pub(super) fn warn_of_stop(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
+    /// Asks a session with a stream to release its grants, if the daemon is shutting down.
+    pub(super) fn warn_of_shutdown(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let (Some(stream), Some(until)) = (session.stream, self.draining) else { return };
         for held in session.grants.values() {
             if let Some(grant) = self.locks.active_grant(held.lock)
                 && let Some(name) = self.locks.name(held.lock)
             {
-                let message = wording::stopping(grant.handle, name, until.since(now));
+                let message = wording::shutting_down(grant.handle, name, until.since(now));
                 out.push(Action::Send(stream, message));
             }
         }
     }
 
-    /// Tells a session with a stream again which locks it was asked to hand over.
+    /// Repeats pending step-down requests to a session with a stream.
     fn warn_of_step_down(&self, session: &Session, now: Moment, out: &mut Vec<Action>) {
         let Some(stream) = session.stream else { return };
         for held in session.grants.values() {
@@ -246,7 +246,7 @@ impl Sessions {
                 && let Some(name) = self.locks.name(held.lock)
             {
                 let ends_in = until.since(now);
-                let message = wording::asked_to_step_down(grant.handle, name, by, reason, ends_in);
+                let message = wording::step_down_requested(grant.handle, name, by, reason, ends_in);
                 out.push(Action::Send(stream, message));
             }
         }
@@ -259,8 +259,8 @@ impl Sessions {
             .collect()
     }
 
-    /// Takes a lock from its holder, who may count on it until what it was
-    /// last promised is over.
+    /// Ends a grant. The holder may act until the end of the validity that it was last
+    /// sent.
     pub(super) fn end_grant(
         &mut self,
         lock: LockId,
@@ -268,13 +268,12 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        if let Some(at) = self.free_by(lock, now) {
+        if let Some(at) = self.latest_free_at(lock, now) {
             self.locks(lock::Event::End(lock, at, cause), now, out);
         }
     }
 
-    /// Tells a holder to let go by then. What it is promised from now on ends
-    /// by then, too.
+    /// Asks a holder to release the lock by `until`. Later validities end by then, too.
     pub(super) fn step_down(
         &mut self,
         lock: LockId,
@@ -297,7 +296,7 @@ impl Sessions {
         }
         if let Some(name) = self.locks.name(lock).cloned() {
             let message =
-                wording::asked_to_step_down(handle, &name, &by, &reason, until.since(now));
+                wording::step_down_requested(handle, &name, &by, &reason, until.since(now));
             self.send(key, message, out);
         }
         let cause = Cause::SteppedDown { by, reason };
@@ -311,7 +310,7 @@ impl Sessions {
         }
     }
 
-    /// The session is over: what it waits for and holds is free for others.
+    /// Ends a session: removes its waiting acquires and frees its locks.
     pub(super) fn end_session(
         &mut self,
         key: SessionKey,
@@ -347,7 +346,7 @@ impl Sessions {
     }
 }
 
-/// A keep-alive or request number that does not increase.
+/// Returns the error for a keep-alive or request number that does not increase.
 pub(super) fn not_higher(field: &'static str, number: u64, last: u64, of: &str) -> RequestError {
     RequestError::violation(
         field,

@@ -1,4 +1,4 @@
-//! What a session is told.
+//! Messages to the client of a session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,115 +7,115 @@ use crate::{error::RequestError, lock::Handle};
 use leasehold_store::Breaker;
 use leasehold_types::{Holder, Reason, Token, secret};
 
-/// A message to a session's client. Lengths of time count from when the client
-/// sent the keep-alive that is named.
+/// Message to the client of a session. Validities count from the sending of the
+/// keep-alive with the number in the message.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// The session is open, or taken up again.
+    /// Response to an open or a resume.
     Opened(Box<Opened>),
-    /// The answer to a keep-alive.
+    /// Response to a keep-alive.
     KeptAlive {
-        /// The keep-alive that is answered.
+        /// Number of the keep-alive.
         keep_alive_number: u64,
-        /// How long grants are valid.
+        /// Validity of the session and its grants, except for those in `limits`.
         valid_for: Duration,
-        /// Those that end earlier.
+        /// Grants with a shorter validity.
         limits: Vec<(Handle, Duration)>,
     },
     /// The session holds the lock.
     Granted {
-        /// The acquire that is answered.
+        /// Number of the acquire.
         request: u64,
         /// The fencing token.
         token: Token,
-        /// What a release must name.
+        /// Handle that a release must carry.
         handle: Handle,
-        /// The keep-alive from which `valid_for` counts.
+        /// Number of the keep-alive from which `valid_for` counts.
         keep_alive_number: u64,
-        /// How long the grant is valid.
+        /// Validity of the grant.
         valid_for: Duration,
     },
-    /// A request did not do what it asked for.
+    /// A request failed, or was canceled.
     Refused {
-        /// The request.
+        /// Number of the request.
         request: u64,
-        /// Why.
+        /// Error to respond with.
         problem: Box<RequestError>,
     },
-    /// A waiting acquire's place.
+    /// Position of a waiting acquire.
     Queued(Box<Queued>),
-    /// What was proclaimed can be seen.
+    /// Response to a proclaim: observers can see the value.
     Proclaimed {
-        /// The request that is answered.
+        /// Number of the proclaim.
         request: u64,
     },
     /// A grant may be lost soon.
     AtRisk {
-        /// The grant.
+        /// Handle of the grant.
         handle: Handle,
-        /// Why, for programs.
+        /// Machine-readable reason.
         reason: Reason,
-        /// Why, for people.
+        /// Human-readable message.
         message: Box<str>,
-        /// When it will end unless things improve.
+        /// Time until the grant ends.
         ends_in: Duration,
-        /// Operator that asked for it, with [`Reason::StepDown`].
+        /// Operator that requested it, with [`Reason::StepDown`].
         operator: Option<Box<Breaker>>,
     },
     /// A grant is lost.
     Lost {
-        /// The grant.
+        /// Handle of the grant.
         handle: Handle,
-        /// Why, for programs.
+        /// Machine-readable reason.
         reason: Reason,
-        /// Why, for people.
+        /// Human-readable message.
         message: Box<str>,
         /// Operator that caused it, with [`Reason::Broken`] and
         /// [`Reason::StepDown`].
         operator: Option<Box<Breaker>>,
     },
-    /// A lock was given back.
+    /// Response to a release.
     Released {
-        /// The release that is answered.
+        /// Number of the release.
         request: u64,
     },
-    /// The list that follows a resume is complete.
+    /// End of the list that follows a resume.
     Restored,
 }
 
 /// The session is open.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// Its public name.
+    /// Public name of the session.
     pub id: SessionId,
-    /// What a resume must show. None in the answer to a resume.
+    /// Secret that a resume must carry. None in the response to a resume.
     pub secret: Option<Secret>,
-    /// Its ttl.
+    /// TTL of the session.
     pub ttl: Duration,
-    /// How often to send a keep-alive.
-    pub keep_alive_every: Duration,
-    /// How long grants are valid from here.
+    /// Interval at which to send keep-alives.
+    pub keep_alive_interval: Duration,
+    /// Validity of the session.
     pub valid_for: Duration,
 }
 
-/// A waiting acquire's place.
+/// Position of a waiting acquire.
 #[derive(Clone, Debug)]
 pub struct Queued {
-    /// The acquire.
+    /// Number of the acquire.
     pub request: u64,
-    /// How many are served before it, plus one.
+    /// Number of waiters before it, plus one.
     pub position: u32,
-    /// Who holds the lock.
+    /// Holder of the lock, if known.
     pub holder: Option<Arc<Holder>>,
-    /// For how long.
+    /// Time since the lock was granted to the holder, if known.
     pub held_for: Option<Duration>,
-    /// Whether the holder is another acquire of the same session.
+    /// True if the holder is another acquire of the same session.
     pub held_by_same_session: bool,
-    /// Why nobody is granted the lock though nobody holds it.
+    /// Reason why the lock is not granted although it has no holder. Empty otherwise.
     pub note: String,
 }
 
 secret! {
-    /// Gives the authority to take up a session on a new stream.
+    /// Secret that authorizes a client to resume a session on a new stream.
     Secret
 }

@@ -1,10 +1,10 @@
-//! Sessions: who is alive, and what each holds and waits for. Pure: told what
-//! happened and when, it says what to do.
+//! Sessions: liveness of clients, and the grants and waiting acquires of each.
+//! Sans-IO: [`Sessions::on`] takes an event and a time and appends [`Action`]s.
 //!
-//! A session lives for its ttl after the last keep-alive that arrived. What its
-//! client is promised is a little shorter and counts from when the client sent
-//! that keep-alive, so that the client always stops before the session expires
-//! (safety rule 11).
+//! A session expires when its TTL has passed after the arrival of its last
+//! keep-alive. The validity that its client receives is slightly shorter and counts
+//! from the sending of that keep-alive, so that the client always stops before the
+//! session expires (safety rule 11).
 
 mod effect;
 mod event;
@@ -45,53 +45,55 @@ struct Session {
     fenced: bool,
     /// None while the stream is broken.
     stream: Option<StreamId>,
-    /// The last keep-alive, and when it arrived.
+    /// Number of the last keep-alive.
     keep_alive_number: u64,
-    pinged_at: Moment,
+    /// Arrival of the last keep-alive.
+    last_keep_alive_at: Moment,
     grants: HashMap<Handle, Held>,
     waits: HashMap<u64, (LockId, Ticket)>,
     numbers: RequestNumbers,
-    /// How many of the grants may end before the session does.
+    /// Number of grants that may end before the session.
     limited: usize,
-    /// When the schedule looks at this session: not after its deadline.
+    /// Timer of the session, as set in the schedule; never after its deadline.
     armed: Option<Moment>,
-    /// Earliest time of the next unsolicited keep-alive: all renewals until then are
-    /// batched.
+    /// Earliest time of the next unsolicited keep-alive. Renewals before that are batched
+    /// into it.
     next_push_at: Moment,
-    /// There is something to tell it then.
+    /// True if an unsolicited keep-alive is scheduled for that time.
     push_pending: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
     lock: LockId,
-    /// Whether it may end before the session does.
+    /// True if the grant may end before the session.
     limited: bool,
 }
 
 impl Session {
-    /// When it expires unless another keep-alive arrives.
+    /// Returns the time at which the session expires without another keep-alive.
     fn deadline(&self) -> Moment {
-        self.pinged_at + self.ttl
+        self.last_keep_alive_at + self.ttl
     }
 
-    /// When there is something to be done for it.
+    /// Returns the time of the session's next timer.
     fn due(&self) -> Moment {
         let deadline = self.deadline();
         if self.push_pending { deadline.min(self.next_push_at) } else { deadline }
     }
 
-    /// How long its client may count on it, from when it sent the last keep-alive.
+    /// Returns the validity of the session, from the sending of its last keep-alive.
     fn valid_for(&self) -> Duration {
-        self.valid_until(None)
+        self.grant_validity(None)
     }
 
-    /// The same for a grant with a limit of its own. The keep-alive was sent before
-    /// it arrived, and clocks may drift: so what counts from its sending ends
-    /// before the limit.
-    fn valid_until(&self, limit: Option<Moment>) -> Duration {
-        let length = limit.map_or(self.ttl, |limit| limit.since(self.pinged_at).min(self.ttl));
-        session_validity(length)
+    /// Returns the validity of a grant that ends at `limit`, from the sending of the last
+    /// keep-alive. It ends before the limit, because the keep-alive was sent before it
+    /// arrived, and because it leaves room for the drift of the clocks.
+    fn grant_validity(&self, limit: Option<Moment>) -> Duration {
+        let duration =
+            limit.map_or(self.ttl, |limit| limit.since(self.last_keep_alive_at).min(self.ttl));
+        session_validity(duration)
     }
 
     fn forget_grant(&mut self, handle: Handle) -> Option<LockId> {
@@ -107,19 +109,19 @@ pub struct Sessions {
     settings: Settings,
     sessions: Slab<Session>,
     secrets: HashMap<Secret, SessionKey>,
-    /// By stream: numbers that are used again, so few.
+    /// Session of each stream, by the number of the stream. Numbers are reused.
     streams: Vec<Option<SessionKey>>,
     locks: Locks,
     schedule: Schedule<SessionKey>,
     entropy: Entropy,
-    /// Set once the daemon stops: when holders must have let go.
+    /// Time by which holders must release. Set when the daemon shuts down.
     draining: Option<Moment>,
-    /// Kept to be used again.
+    /// Empty list for reuse.
     effects: Vec<Effect>,
 }
 
 impl Sessions {
-    /// No sessions.
+    /// Creates an empty table of sessions and locks.
     pub fn new(settings: Settings, locks: lock::Settings, mut entropy: Entropy) -> Self {
         let for_locks = Entropy::seeded_by(&mut entropy);
         Self {
@@ -135,11 +137,11 @@ impl Sessions {
         }
     }
 
-    /// Something happened. What has fallen due by now comes first, so that
-    /// nothing is granted or kept alive on a deadline that has passed (safety
+    /// Handles an event and appends its actions. Timers that are due run first, so that
+    /// no grant and no keep-alive response relies on a deadline that has passed (safety
     /// rule 5).
     pub fn on(&mut self, event: Event, now: Moment, out: &mut Vec<Action>) {
-        // What is due next may depend on it.
+        // A clock jump can bring timers forward.
         if let Event::ClockJumped(by) = event {
             self.with_locks(now, out, |locks, effects| locks.clock_jumped(by, now, effects));
         }
@@ -152,7 +154,7 @@ impl Sessions {
                 self.resume(stream, secret, keep_alive_number, now, out)
             }
             Event::Request(stream, request) => {
-                // Without a session, the stream has been told so already.
+                // A stream without a session has received an error before.
                 if let Some(Some(key)) = self.streams.get(stream.0 as usize) {
                     self.request(*key, request, now, out);
                 }
@@ -183,7 +185,7 @@ impl Sessions {
         }
     }
 
-    /// When [`Event::Tick`] must come next.
+    /// Returns the time of the next [`Event::Tick`].
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         match (self.schedule.next(), self.locks.next_due()) {
@@ -192,71 +194,76 @@ impl Sessions {
         }
     }
 
-    /// Whether nothing is held, waited for or asked of the store.
+    /// Returns whether no lock has a holder, a waiter or a pending call.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.locks.is_empty()
     }
 
-    /// Locks of a page that have waiters while their lease is unavailable, in
+    /// Returns the locks of a page that have waiters while their lease is unavailable, in
     /// order. The store does not list them.
     #[must_use]
     pub fn blocked(&self, page: &Page) -> Vec<LockName> {
         self.locks.blocked(page)
     }
 
-    /// Whether this daemon has the lease of a lock.
+    /// Returns whether this daemon has the lease of a lock.
     #[must_use]
-    pub fn is_ours(&self, name: &LockName) -> bool {
-        self.locks.find(name).is_some_and(|lock| self.locks.is_ours(lock))
+    pub fn has_lease(&self, name: &LockName) -> bool {
+        self.locks.find(name).is_some_and(|lock| self.locks.has_lease(lock))
     }
 
-    /// Whether this daemon knows who holds a lock without being asked: its own
-    /// session, or one that it waits for.
+    /// Returns whether this daemon knows the holder of a lock without reading the store:
+    /// it has the lease, or one of its sessions waits for a lease that a peer holds.
     #[must_use]
-    pub fn knows(&self, name: &LockName) -> bool {
-        self.is_ours(name) || self.held_elsewhere(name).is_some()
+    pub fn knows_holder(&self, name: &LockName) -> bool {
+        self.has_lease(name) || self.peer_lease(name).is_some()
     }
 
-    /// Token of the grant that a session of this daemon has, active or ending.
+    /// Returns the token of the grant that a session of this daemon has, active or ending.
     #[must_use]
     pub fn granted_token(&self, name: &LockName) -> Option<leasehold_types::Token> {
         Some(self.locks.grant(self.locks.find(name)?)?.token)
     }
 
-    /// Who holds a lock through another daemon, if a session waits for it.
+    /// Returns the lease that a peer holds, if a session of this daemon waits for it.
     #[must_use]
-    pub fn held_elsewhere(&self, name: &LockName) -> Option<&Arc<leasehold_store::LeaseInfo>> {
+    pub fn peer_lease(&self, name: &LockName) -> Option<&Arc<leasehold_store::LeaseInfo>> {
         match self.locks.blocker(self.locks.find(name)?)? {
             Blocker::HeldByPeer { by } => by.as_ref(),
             Blocker::StoreError(_) => None,
         }
     }
 
-    /// How many sessions there are, and how many locks.
+    /// Returns the numbers of sessions and of locks.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.sessions.len(), self.locks.len())
     }
 
-    /// When a holder that is asked to let go must have, if it is given this
-    /// long: not before what it was promised. None if no session of this daemon
-    /// holds the lock.
+    /// Returns the time by which a holder that is asked to step down within `within` must
+    /// release the lock: not before the end of the validity that it was sent. None if no
+    /// session of this daemon holds the lock.
     #[must_use]
-    pub fn step_down_by(&self, name: &LockName, within: Duration, now: Moment) -> Option<Moment> {
+    pub fn step_down_deadline(
+        &self,
+        name: &LockName,
+        within: Duration,
+        now: Moment,
+    ) -> Option<Moment> {
         let lock = self.locks.find(name)?;
         let grant = self.locks.active_grant(lock)?;
-        let until = self.free_by(lock, now)?.max(now + within);
-        // It ends by itself before, if it was asked before or has a longest hold.
+        let until = self.latest_free_at(lock, now)?.max(now + within);
+        // An earlier step-down request or a maximum hold time can end the grant before.
         Some(grant.hold_until.map_or(until, |hold_until| until.min(hold_until)))
     }
 
-    /// When the lock is free at the latest if its grant is ended now.
-    fn free_by(&self, lock: LockId, now: Moment) -> Option<Moment> {
+    /// Returns the latest time at which the lock is free, if its grant is ended now.
+    fn latest_free_at(&self, lock: LockId, now: Moment) -> Option<Moment> {
         let grant = self.locks.grant(lock)?;
         let session = self.sessions.get(grant.session.index())?;
         let at = grant.ends_at.unwrap_or_else(|| session.deadline());
-        let at = self.locks.promised_until(lock).map_or(at, |until| until.min(at));
+        let at = self.locks.holder_acts_until(lock).map_or(at, |until| until.min(at));
         Some(free_at(now, at))
     }
 }

@@ -1,4 +1,4 @@
-//! What a client asks for on its stream.
+//! Requests of a client on its stream.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ impl Sessions {
                     value,
                 };
                 if is_repeat {
-                    self.acquire_again(acquire, now, out);
+                    self.repeat_acquire(acquire, now, out);
                 } else {
                     self.acquire(acquire, now, out);
                 }
@@ -78,7 +78,7 @@ impl Sessions {
     fn cancel(&mut self, key: SessionKey, request: u64, now: Moment, out: &mut Vec<Action>) {
         let session = self.sessions.get_mut(key.index());
         if let Some((lock, ticket)) = session.and_then(|session| session.waits.remove(&request)) {
-            let problem = RequestError::new(Reason::Cancelled, "the acquire was cancelled");
+            let problem = RequestError::new(Reason::Cancelled, "the acquire was canceled");
             self.refuse(key, request, problem, out);
             self.locks(lock::Event::Leave(lock, ticket), now, out);
         }
@@ -95,17 +95,17 @@ impl Sessions {
         let session = self.sessions.get_mut(key.index());
         match session.and_then(|session| session.forget_grant(handle)) {
             Some(lock) => {
-                // The session has forgotten the grant, so the release is certain. It is
-                // answered before the lock acts on it: the next grant may go to a waiter
-                // of this session, whose client reads its messages in order.
+                // The session no longer has the grant, so the release succeeds. The response
+                // is sent before the lock handles the release, because the next grant may go
+                // to a waiter of this session, and clients read messages in order.
                 self.send(key, Message::Released { request }, out);
                 self.locks(lock::Event::Free(lock, None), now, out);
             }
             None => {
                 let problem = RequestError::new(
                     Reason::UnknownHandle,
-                    "handle: names no grant of this session; it was released or lost \
-                     before, or it is another session's. Nothing was released",
+                    "handle: no grant of this session has this handle: it was already \
+                     released or lost, or belongs to another session; nothing was released",
                 );
                 self.refuse(key, request, problem, out);
             }
@@ -128,8 +128,8 @@ impl Sessions {
             None => {
                 let problem = RequestError::new(
                     Reason::UnknownHandle,
-                    "handle: names no grant of this session that stands: it does not \
-                     lead, or not any more. Nothing was proclaimed",
+                    "handle: no active grant of this session has this handle: the session \
+                     does not lead, or no longer leads; nothing was proclaimed",
                 );
                 self.refuse(key, request, problem, out);
             }
@@ -154,7 +154,7 @@ impl Sessions {
             return self.fail_stream(key, problem, now, out);
         }
         session.keep_alive_number = keep_alive_number;
-        session.pinged_at = now;
+        session.last_keep_alive_at = now;
         let session = &self.sessions[key.index()];
         let waits: Vec<_> = session.waits.iter().map(|(request, wait)| (*request, *wait)).collect();
         self.send(key, self.kept_alive(session), out);
@@ -166,7 +166,7 @@ impl Sessions {
         }
     }
 
-    /// What the session may count on since its last keep-alive.
+    /// Returns the response to the session's last keep-alive.
     pub(super) fn kept_alive(&self, session: &Session) -> Message {
         let valid_for = session.valid_for();
         let limited = session.grants.iter().filter(|(_, held)| held.limited);
@@ -174,8 +174,10 @@ impl Sessions {
             Vec::new()
         } else {
             limited
-                .map(|(handle, held)| (*handle, session.valid_until(self.locks.limit(held.lock))))
-                .filter(|(_, length)| *length < valid_for)
+                .map(|(handle, held)| {
+                    (*handle, session.grant_validity(self.locks.limit(held.lock)))
+                })
+                .filter(|(_, limited)| *limited < valid_for)
                 .collect()
         };
         Message::KeptAlive { keep_alive_number: session.keep_alive_number, valid_for, limits }
@@ -184,11 +186,11 @@ impl Sessions {
     pub(super) fn acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
         let (key, request) = (acquire.session, acquire.request);
         let Some(session) = self.sessions.get(key.index()) else { return };
-        let most = self.settings.max_locks_per_session;
-        if session.grants.len() + session.waits.len() >= most {
+        let limit = self.settings.max_locks_per_session;
+        if session.grants.len() + session.waits.len() >= limit {
             let name = &acquire.name;
             let message = format!(
-                "lock {name} refused: the session has reached max_locks_per_session ({most})"
+                "lock {name} refused: the session has reached max_locks_per_session ({limit})"
             );
             let problem = RequestError {
                 lock: Some(acquire.name),
@@ -199,9 +201,9 @@ impl Sessions {
         self.locks(lock::Event::Acquire(acquire), now, out);
     }
 
-    /// An acquire that may have been received on an earlier stream: if so, it is
-    /// answered with its current state, and does not compete a second time.
-    fn acquire_again(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
+    /// Handles an acquire that may have been received on an earlier stream. If so, the
+    /// response is its current state, and it does not compete a second time.
+    fn repeat_acquire(&mut self, acquire: lock::Acquire, now: Moment, out: &mut Vec<Action>) {
         let (key, request) = (acquire.session, acquire.request);
         let Some(session) = self.sessions.get_mut(key.index()) else { return };
         let waiting = session.waits.get(&request).copied();

@@ -1,4 +1,4 @@
-//! Limits for sessions.
+//! Limits of sessions.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use crate::error::RequestError;
 /// Minimum TTL.
 pub const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// Minimum of a maximum hold time.
+/// Minimum value of `max_hold_time`.
 pub const MIN_HOLD_TIME: Duration = Duration::from_secs(1);
 
-/// What sessions must know of the configuration.
+/// Configuration of sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The ttl of those who ask for none.
+    /// TTL of clients that request none.
     pub default_ttl: Duration,
-    /// The longest that may be asked for.
+    /// Maximum TTL.
     pub max_ttl: Duration,
-    /// How many sessions there may be.
+    /// Maximum number of sessions.
     pub max_sessions: usize,
-    /// How many locks one session may hold or wait for.
+    /// Maximum number of grants and waiting acquires of one session.
     pub max_locks_per_session: usize,
 }
 
 impl Settings {
-    /// The ttl that a session gets; zero asks for the default.
-    pub fn ttl(&self, asked: Duration) -> Result<Duration, RequestError> {
-        if asked.is_zero() {
+    /// Returns the TTL of a session that requests this TTL; zero means the default.
+    pub fn ttl(&self, requested: Duration) -> Result<Duration, RequestError> {
+        if requested.is_zero() {
             return Ok(self.default_ttl);
         }
-        if asked < MIN_TTL || asked > self.max_ttl {
-            let [asked, least, most] =
-                [asked, MIN_TTL, self.max_ttl].map(humantime::format_duration);
+        if requested < MIN_TTL || requested > self.max_ttl {
+            let [requested, min, max] =
+                [requested, MIN_TTL, self.max_ttl].map(humantime::format_duration);
             return Err(RequestError::invalid(
                 "ttl_ms",
-                format_args!("{asked} is out of range: this daemon allows {least} to {most}"),
+                format_args!("{requested} is out of range: this daemon allows {min} to {max}"),
             ));
         }
-        Ok(asked)
+        Ok(requested)
     }
 }

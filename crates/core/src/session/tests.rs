@@ -402,7 +402,7 @@ impl World {
             Op::StepDown(lock) => {
                 let (name, within) = (lock_name(lock), Duration::from_secs(2));
                 for daemon in 0..self.daemons.len() {
-                    let until = self.daemons[daemon].step_down_by(&name, within, self.now);
+                    let until = self.daemons[daemon].step_down_deadline(&name, within, self.now);
                     if let Some(until) = until {
                         let (by, reason, name) = ("me".into(), "why".into(), name.clone());
                         self.event(daemon, Event::StepDown { name, by, reason, until });

@@ -1,4 +1,4 @@
-//! Locks as clients and operators see them.
+//! State of locks that is visible to clients and operators.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,20 +8,20 @@ use leasehold_store::{Endpoint, LeaseInfo, Value};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Token, TokenRange};
 
-/// A lock as it is now, as far as this daemon knows.
+/// Current state of a lock, as known to this daemon.
 #[derive(Clone, Debug)]
 pub struct LockView {
-    /// The lock.
+    /// Name of the lock.
     pub name: LockName,
-    /// Its holder.
+    /// Holder. None if the lock is not held.
     pub held: Option<HeldView>,
-    /// How many wait for it here.
+    /// Number of waiters at this daemon.
     pub waiting: usize,
 }
 
 impl LockView {
-    /// Who leads, if it is an election. Whoever has just leased a lock at another
-    /// daemon does not before it has said who it is.
+    /// Returns the leader, if the lock is used as an election. A holder at another daemon
+    /// leads once its description is stored.
     #[must_use]
     pub fn leader(&self) -> Option<&HeldView> {
         self.held.as_ref().filter(|held| held.session.is_some() || held.holder.is_some())
@@ -31,36 +31,37 @@ impl LockView {
 /// A lock's holder.
 #[derive(Clone, Debug, Default)]
 pub struct HeldView {
-    /// Who, as far as it is known.
+    /// Description of the holder, if known.
     pub holder: Option<Arc<Holder>>,
-    /// The session, if it is one of this daemon's.
+    /// Session of the holder, if it is a session of this daemon.
     pub session: Option<SessionId>,
-    /// The token, if it is known.
+    /// Token of the holder, if known.
     pub token: Option<Token>,
-    /// If it is held through another daemon: the tokens of that hold, of which
-    /// one is the holder's.
-    pub among: Option<TokenRange>,
-    /// For how long, if it is known.
+    /// Token range of the hold, if another daemon has the lease. Contains the holder's
+    /// token.
+    pub token_range: Option<TokenRange>,
+    /// Time since the lock was granted to the holder, if known.
     pub held_for: Option<Duration>,
-    /// Once the grant is lost: when the lock is free at the latest.
+    /// Maximum time until the lock is free. Set once the grant is lost.
     pub free_within: Option<Duration>,
-    /// What it shows, if it leads.
+    /// Value that the holder publishes, if it leads.
     pub value: Option<Value>,
-    /// Which daemon has the lease, if it is another one and known.
+    /// Description of the daemon that has the lease. None if it is this daemon, or
+    /// unknown.
     pub daemon: Option<Arc<str>>,
     /// Address of that daemon, if known.
     pub endpoint: Option<Arc<Endpoint>>,
 }
 
 impl HeldView {
-    /// Held through another daemon: only what that one wrote is known.
+    /// Creates the view of a holder at a peer, from the peer's record.
     #[must_use]
-    pub fn elsewhere(info: &LeaseInfo) -> Self {
+    pub fn of_peer(info: &LeaseInfo) -> Self {
         Self {
             holder: info.holder.clone(),
             session: None,
             token: info.leader,
-            among: info.tokens,
+            token_range: info.tokens,
             held_for: info.held_for,
             free_within: None,
             value: info.value.clone(),
@@ -71,7 +72,7 @@ impl HeldView {
 }
 
 impl Sessions {
-    /// A lock as it is now.
+    /// Returns the current state of a lock.
     #[must_use]
     pub fn view(&self, name: &LockName, now: Moment) -> LockView {
         let lock = self.locks.find(name);
@@ -82,10 +83,11 @@ impl Sessions {
         }
     }
 
-    /// When the lock would be free at the latest if it were broken now.
+    /// Returns the maximum time until the lock is free, if it is broken now. None if no
+    /// session of this daemon holds it.
     #[must_use]
     pub fn free_within(&self, name: &LockName, now: Moment) -> Option<Duration> {
-        self.free_by(self.locks.find(name)?, now).map(|at| at.since(now))
+        self.latest_free_at(self.locks.find(name)?, now).map(|at| at.since(now))
     }
 
     pub(super) fn held_view(&self, lock: LockId, now: Moment) -> Option<HeldView> {
@@ -94,7 +96,7 @@ impl Sessions {
                 holder: Some(Arc::clone(&grant.holder)),
                 session: self.sessions.get(grant.session.index()).map(|session| session.id),
                 token: Some(grant.token),
-                among: None,
+                token_range: None,
                 held_for: Some(now.since(grant.since)),
                 free_within: grant.ends_at.map(|at| at.since(now)),
                 value: grant.value.clone(),
@@ -102,10 +104,10 @@ impl Sessions {
                 endpoint: None,
             });
         }
-        held_by_peer(self.locks.blocker(lock)?)
+        peer_view(self.locks.blocker(lock)?)
     }
 
-    /// Whether another acquire of this session holds the lock.
+    /// Returns whether an acquire of this session holds the lock.
     pub(super) fn is_held_by(&self, session: SessionKey, lock: LockId) -> bool {
         self.locks.grant(lock).is_some_and(|grant| grant.session == session)
     }
@@ -134,11 +136,11 @@ impl Sessions {
     }
 }
 
-/// A holder that is known only as what is in the way of the lease.
-pub(super) fn held_by_peer(blocker: &Blocker) -> Option<HeldView> {
+/// Returns the holder at a peer that blocks the lease, if there is one.
+pub(super) fn peer_view(blocker: &Blocker) -> Option<HeldView> {
     match blocker {
         Blocker::HeldByPeer { by } => {
-            Some(by.as_deref().map(HeldView::elsewhere).unwrap_or_default())
+            Some(by.as_deref().map(HeldView::of_peer).unwrap_or_default())
         }
         Blocker::StoreError(_) => None,
     }

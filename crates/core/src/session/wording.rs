@@ -1,8 +1,8 @@
-//! Wording of refusals, losses and warnings.
+//! Messages of refusals, losses and warnings.
 
 use std::{fmt::Write, time::Duration};
 
-use super::{HeldView, Message, Sessions, view::held_by_peer};
+use super::{HeldView, Message, Sessions, view::peer_view};
 use crate::{
     error::RequestError,
     lock::{Blocker, Cause, Handle, Refusal, SessionKey},
@@ -13,8 +13,8 @@ use leasehold_time::Moment;
 use leasehold_types::{LockName, Reason};
 
 impl Sessions {
-    /// What a refused acquire is told: what happened, to which lock, who holds
-    /// it, what to do.
+    /// Returns the error for a refused acquire: the lock, the cause, its holder, and the
+    /// fix.
     pub(super) fn refusal(
         &self,
         session: SessionKey,
@@ -22,10 +22,9 @@ impl Sessions {
         why: Refusal,
         now: Moment,
     ) -> RequestError {
-        // Once nobody waits the lock is forgotten, and what was in the way with
-        // it.
+        // A lock is removed with its last waiter, and its blocker with it.
         let held = match &why {
-            Refusal::TimedOut(Some(blocker)) | Refusal::Blocker(blocker) => held_by_peer(blocker),
+            Refusal::TimedOut(Some(blocker)) | Refusal::Blocker(blocker) => peer_view(blocker),
             _ => self.locks.find(&name).and_then(|lock| self.held_view(lock, now)),
         };
         let same_session =
@@ -42,7 +41,7 @@ impl Sessions {
     }
 }
 
-/// Explains a refusal: the reason, the message, and when a retry makes sense.
+/// Returns the reason, the message and the retry delay of a refusal.
 fn explain(
     name: &LockName,
     why: Refusal,
@@ -108,32 +107,33 @@ fn held_by(held: Option<&HeldView>) -> String {
         Some((None, None)) => text.push_str("another daemon"),
         _ => text.push_str("another session"),
     }
-    if let Some(length) = held.and_then(|held| held.held_for) {
-        let seconds = Duration::from_secs(length.as_secs());
+    if let Some(held_for) = held.and_then(|held| held.held_for) {
+        let seconds = Duration::from_secs(held_for.as_secs());
         _ = write!(text, " for {}", humantime::format_duration(seconds));
     }
     text
 }
 
-/// The end of a grant that its holder did not ask for. The message says what
-/// happened and why; the holder stops and releases.
+/// Returns the notification of a loss. Its message states the event and the cause; the
+/// holder must stop and release.
 pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
     let (reason, message) = match cause {
         Cause::Expired => {
-            (Reason::Expired, format!("lost lock {name}: the session expired without a keep-alive"))
+            let text = format!("lost lock {name}: the session expired without a keep-alive");
+            (Reason::Expired, text)
         }
         Cause::Broken { by, reason } => {
             (Reason::Broken, format!("lock {name} was broken by {by} ({reason:?})"))
         }
         Cause::MaxHoldTime => {
-            (Reason::MaxHoldTime, format!("lost lock {name}: its maximum hold time is over"))
+            (Reason::MaxHoldTime, format!("lost lock {name}: its maximum hold time has ended"))
         }
         Cause::LeaseLost { why } => (Reason::LeaseLost, format!("lost lock {name}: {why}")),
         Cause::SteppedDown { by, reason } => (
             Reason::StepDown,
             format!(
-                "lost lock {name}: {by} asked the leader to step down ({reason:?}), and the time \
-                 for it is over"
+                "lost lock {name}: the leader did not step down in time, as {by} asked \
+                 ({reason:?})"
             ),
         ),
         Cause::ShuttingDown => {
@@ -153,14 +153,15 @@ fn operator(by: &str, reason: &str) -> Box<Breaker> {
     Box::new(Breaker { by: by.into(), reason: reason.into() })
 }
 
-/// A warning's message leaves out its time: `ends_in` has it.
-pub(super) fn stopping(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
+/// Returns the warning that the daemon is shutting down. As in all warnings, the message
+/// does not contain the time, which is in `ends_in`.
+pub(super) fn shutting_down(handle: Handle, name: &LockName, ends_in: Duration) -> Message {
     let message = format!("the daemon is shutting down: release lock {name}").into();
     let reason = Reason::ShuttingDown;
     Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }
 
-pub(super) fn asked_to_step_down(
+pub(super) fn step_down_requested(
     handle: Handle,
     name: &LockName,
     by: &str,
@@ -178,14 +179,18 @@ pub(super) fn at_risk(handle: Handle, name: &LockName, ends_in: Duration) -> Mes
     Message::AtRisk { handle, reason, message, ends_in, operator: None }
 }
 
-/// The answer to a proclaim that observers will not see.
+/// Returns the error for a proclaim whose value was not published.
 pub(super) fn not_proclaimed(too_many: bool) -> RequestError {
     if too_many {
-        RequestError::new(Reason::Limit, "too many values wait to be stored; wait for the answers")
+        RequestError::new(
+            Reason::Limit,
+            "proclaim refused: too many proclaims of this lock are pending; wait for their \
+             responses",
+        )
     } else {
         RequestError::new(
             Reason::UnknownHandle,
-            "the lead was given up or lost before others could see the new value",
+            "proclaim failed: the leadership ended before the value was published",
         )
     }
 }

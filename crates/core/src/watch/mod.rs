@@ -42,7 +42,7 @@ impl Target {
     fn covers(&self, name: &LockName) -> bool {
         match self {
             Self::Name(only) => only == name,
-            Self::Prefix(namespace, prefix) => name.begins_with(namespace.as_str(), prefix),
+            Self::Prefix(namespace, prefix) => name.matches_prefix(namespace.as_str(), prefix),
         }
     }
 }

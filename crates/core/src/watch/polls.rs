@@ -23,12 +23,12 @@ pub struct PollSchedule {
 struct Entry {
     watchers: usize,
     /// None if nobody held it then, or this daemon has known better since.
-    seen: Option<Arc<LeaseInfo>>,
+    known: Option<Arc<LeaseInfo>>,
     armed: Option<Moment>,
-    /// When this was learned: reads that were sent before are out of date.
+    /// When this was waiter_poll: reads that were sent before are out of date.
     generation: u64,
-    /// The last that was learned otherwise, which is not learned again.
-    learned: Option<Arc<LeaseInfo>>,
+    /// The last that was waiter_poll otherwise, which is not waiter_poll again.
+    waiter_poll: Option<Arc<LeaseInfo>>,
     /// Highest token that this daemon granted itself. Once the lock is not ours any more,
     /// that leader is over, whatever the storage still says.
     granted: Option<Token>,
@@ -98,8 +98,8 @@ impl PollSchedule {
             return false;
         }
         let info = info.filter(|info| info.held && !entry.is_over(info));
-        let news = !alike(entry.seen.as_deref(), info.as_deref());
-        entry.seen = info;
+        let news = !equal_except_time(entry.known.as_deref(), info.as_deref());
+        entry.known = info;
         entry.generation = self.generation;
         news
     }
@@ -109,13 +109,13 @@ impl PollSchedule {
         self.rearm(name, now);
     }
 
-    /// This daemon has the lock itself, and has granted it with this token: what was seen
+    /// This daemon has the lock itself, and has granted it with this token: what was known
     /// before is out of date.
-    pub fn forget(&mut self, name: &LockName, granted: Option<Token>) {
+    pub fn invalidate(&mut self, name: &LockName, granted: Option<Token>) {
         self.generation += 1;
         if let Some(entry) = self.locks.get_mut(name) {
-            entry.seen = None;
-            entry.learned = None;
+            entry.known = None;
+            entry.waiter_poll = None;
             entry.generation = self.generation;
             entry.granted = entry.granted.max(granted);
         }
@@ -123,24 +123,24 @@ impl PollSchedule {
 
     /// This daemon has found out otherwise who holds the lock, by a read that was sent
     /// after this generation.
-    pub fn learn(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
+    pub fn record_waiter_poll(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
         self.generation += 1;
         let Some(entry) = self.locks.get_mut(name) else { return };
-        let learned = entry.learned.replace(Arc::clone(info));
-        if learned.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.generation > since {
+        let waiter_poll = entry.waiter_poll.replace(Arc::clone(info));
+        if waiter_poll.is_some_and(|known| Arc::ptr_eq(&known, info)) || entry.generation > since {
             return;
         }
-        entry.seen = Some(Arc::clone(info)).filter(|info| info.held && !entry.is_over(info));
+        entry.known = Some(Arc::clone(info)).filter(|info| info.held && !entry.is_over(info));
         entry.generation = self.generation;
     }
 
-    /// Whether this is what was seen last.
+    /// Whether this is what was known last.
     #[must_use]
-    pub fn agrees(&self, name: &LockName, info: &LeaseInfo) -> bool {
-        self.seen(name).is_some_and(|seen| alike(Some(seen), Some(info)))
+    pub fn matches(&self, name: &LockName, info: &LeaseInfo) -> bool {
+        self.known(name).is_some_and(|known| equal_except_time(Some(known), Some(info)))
     }
 
-    /// Whether somebody watches the lock, so that [`Self::seen`] is the latest that is known.
+    /// Whether somebody watches the lock, so that [`Self::known`] is the latest that is known.
     #[must_use]
     pub fn is_watched(&self, name: &LockName) -> bool {
         self.locks.contains_key(name)
@@ -152,10 +152,10 @@ impl PollSchedule {
         self.generation
     }
 
-    /// What was seen last, if somebody held it.
+    /// What was known last, if somebody held it.
     #[must_use]
-    pub fn seen(&self, name: &LockName) -> Option<&LeaseInfo> {
-        self.locks.get(name)?.seen.as_deref()
+    pub fn known(&self, name: &LockName) -> Option<&LeaseInfo> {
+        self.locks.get(name)?.known.as_deref()
     }
 
     fn rearm(&mut self, name: &LockName, now: Moment) {
@@ -176,7 +176,7 @@ impl Entry {
 }
 
 /// For how long it has been held changes all the time.
-fn alike(one: Option<&LeaseInfo>, other: Option<&LeaseInfo>) -> bool {
+fn equal_except_time(one: Option<&LeaseInfo>, other: Option<&LeaseInfo>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
             let what = |info: &LeaseInfo| LeaseInfo { held_for: None, ..info.clone() };
@@ -235,9 +235,9 @@ mod tests {
         let name = LockName::parse("", "a").unwrap();
         polls.add(&name, None, at(10));
         assert!(polls.record_poll(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
-        assert!(polls.seen(&name).is_some());
-        polls.forget(&name, None);
-        assert!(polls.seen(&name).is_none());
+        assert!(polls.known(&name).is_some());
+        polls.invalidate(&name, None);
+        assert!(polls.known(&name).is_none());
         assert!(!polls.record_poll(&name, None, u64::MAX, at(14)));
     }
 
@@ -250,18 +250,18 @@ mod tests {
         assert!(polls.record_poll(&name, held(&name, 5, b"new"), second, at(11)));
         assert!(!polls.record_poll(&name, held(&name, 4, b"old"), first, at(12)));
         // Nor does what a waiter's poll found, which was sent before.
-        polls.learn(&name, &held(&name, 4, b"old").unwrap(), first);
-        let value = |polls: &PollSchedule| polls.seen(&name).unwrap().value.clone();
+        polls.record_waiter_poll(&name, &held(&name, 4, b"old").unwrap(), first);
+        let value = |polls: &PollSchedule| polls.known(&name).unwrap().value.clone();
         assert_eq!(value(&polls).as_deref(), Some(b"new".as_slice()));
-        // A later one is learned once.
+        // A later one is waiter_poll once.
         let newer = held(&name, 6, b"newer").unwrap();
         let since = polls.generation();
-        polls.learn(&name, &newer, since);
+        polls.record_waiter_poll(&name, &newer, since);
         assert_eq!(value(&polls).as_deref(), Some(b"newer".as_slice()));
         let since = polls.generation();
         assert!(polls.record_poll(&name, held(&name, 7, b"newest"), since, at(13)));
         let since = polls.generation();
-        polls.learn(&name, &newer, since);
+        polls.record_waiter_poll(&name, &newer, since);
         assert_eq!(value(&polls).as_deref(), Some(b"newest".as_slice()));
     }
 
@@ -274,16 +274,16 @@ mod tests {
             Some(Arc::new(LeaseInfo { leader: Token::from_stored(token), ..info }))
         };
         polls.add(&name, None, at(10));
-        polls.forget(&name, Token::from_stored(7));
+        polls.invalidate(&name, Token::from_stored(7));
         // A second watcher begins while this daemon has granted the lock again.
         polls.add(&name, Token::from_stored(8), at(10));
         for former in [6, 7, 8] {
             let since = polls.generation();
             polls.record_poll(&name, led(former), since, at(11));
-            assert!(polls.seen(&name).is_none());
+            assert!(polls.known(&name).is_none());
         }
         let since = polls.generation();
         polls.record_poll(&name, led(9), since, at(12));
-        assert!(polls.seen(&name).is_some());
+        assert!(polls.known(&name).is_some());
     }
 }

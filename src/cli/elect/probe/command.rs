@@ -1,7 +1,7 @@
-//! A probe that is a command of its own.
+//! Probe by a command.
 //!
-//! It runs in a process group of its own, with a watchdog of its own: nothing of
-//! it outlives the probe, nor us.
+//! It runs in its own process group with its own watchdog, so that none of its
+//! processes outlives the probe or this process.
 
 use std::{convert::Infallible, ffi::OsString, io, process::Stdio, str::FromStr, time::Duration};
 
@@ -12,21 +12,21 @@ use tokio::{
 
 use super::Probe;
 use crate::cli::{
-    output::Output, process, process::Awaited, process::ChildState, process::Group,
-    process::Signal, run::Program, watchdog::Watchdog,
+    output::Output, process, process::ChildState, process::Group, process::Signal,
+    process::TrackedChild, run::Program, watchdog::Watchdog,
 };
 use leasehold_time::ClockPair;
 
-/// As much of what a probe has written to standard error last is told.
-const LONGEST_TAIL: usize = 1024;
+/// Number of bytes from the end of standard error that a message includes.
+const TAIL_BYTES: usize = 1024;
 
-/// As much as may be in a pipe, in reads of that size.
-const READS_AT_END: usize = 64;
+/// Maximum number of reads of `TAIL_BYTES` after the end: the capacity of a pipe.
+const MAX_FINAL_READS: usize = 64;
 
-/// The watchdog ends a probe this much later than we would.
+/// Delay of the watchdog's kill after the timeout of the probe.
 const WATCHDOG_DELAY: Duration = Duration::from_secs(1);
 
-/// What `sh -c` is given.
+/// Script for `sh -c`.
 #[derive(Debug, Clone)]
 pub(in super::super) struct CommandProbe(String);
 
@@ -39,61 +39,61 @@ impl FromStr for CommandProbe {
 }
 
 impl CommandProbe {
-    /// With this in its environment, and for so long at most.
-    pub(in super::super) fn seeing<'a>(
+    /// Adds the environment and the timeout.
+    pub(in super::super) fn with_environment<'a>(
         &self,
         environment: &'a [(&'static str, OsString)],
         timeout: Duration,
-    ) -> SeeingProbe<'a> {
+    ) -> PreparedProbe<'a> {
         let command = ["sh", "-c", &self.0].map(OsString::from);
-        SeeingProbe { command, environment, timeout }
+        PreparedProbe { command, environment, timeout }
     }
 }
 
-/// A command, and what it sees.
+/// Probe with its environment.
 #[derive(Debug)]
-pub(in super::super) struct SeeingProbe<'a> {
+pub(in super::super) struct PreparedProbe<'a> {
     command: [OsString; 3],
     environment: &'a [(&'static str, OsString)],
     timeout: Duration,
 }
 
-impl Probe for SeeingProbe<'_> {
+impl Probe for PreparedProbe<'_> {
     const KIND: &'static str = "command";
 
-    async fn ask(&self) -> Result<(), String> {
+    async fn check(&self) -> Result<(), String> {
         self.run().await.unwrap_or_else(|error| Err(format!("can't be run: {error}")))
     }
 }
 
-impl SeeingProbe<'_> {
+impl PreparedProbe<'_> {
     async fn run(&self) -> io::Result<Result<(), String>> {
-        // Before there are children, so that no change is missed.
+        // Before the first child, so that no change is missed.
         let mut changes = unix::signal(SignalKind::child())?;
-        let mut question = self.begin().await?;
+        let mut run = self.start().await?;
         loop {
             tokio::select! {
                 biased;
                 _ = changes.recv() => {
-                    if let Some(ended) = question.look()? {
+                    if let Some(ended) = run.poll()? {
                         return Ok(match ended {
                             ChildState::Exited(0) => Ok(()),
-                            ended => Err(question.complaint(ended)),
+                            ended => Err(run.describe(ended)),
                         });
                     }
                 }
-                ready = question.said.readable(), if !question.is_silent => {
+                ready = run.stderr.readable(), if !run.is_closed => {
                     ready?;
-                    question.listen();
+                    run.read_stderr();
                 }
             }
         }
     }
 
-    async fn begin(&self) -> io::Result<Question> {
-        let (sender, said) = pipe::pipe()?;
+    async fn start(&self) -> io::Result<ProbeRun> {
+        let (sender, receiver) = pipe::pipe()?;
         let stderr = sender.into_blocking_fd()?;
-        // It reports on grants, and this is none.
+        // Without notes, because they are about grants.
         let mut watchdog = Watchdog::start(Output::Text, Stdio::null()).await?;
         let known = ClockPair::now();
         watchdog.kill_at(known.at() + self.timeout + WATCHDOG_DELAY, known)?;
@@ -104,43 +104,44 @@ impl SeeingProbe<'_> {
         })?;
         let group = Group::of(child.id());
         let group = group.ok_or_else(|| io::Error::other("it has no process group"))?;
-        Ok(Question {
+        Ok(ProbeRun {
             group,
             child,
             watchdog: Some(watchdog),
             is_started: false,
-            said,
-            is_silent: false,
+            stderr: receiver,
+            is_closed: false,
             tail: Vec::new(),
         })
     }
 }
 
-/// One run of a probe. When this is dropped, nothing of it is left.
-struct Question {
+/// One run of a probe. Dropping this value kills its processes.
+struct ProbeRun {
     group: Group,
-    /// Not reaped before this is dropped: so the group's id stays its own.
-    child: Awaited,
+    /// Not reaped before the drop, so that the group's ID can't be reused.
+    child: TrackedChild,
     watchdog: Option<Watchdog>,
     is_started: bool,
-    said: Receiver,
-    is_silent: bool,
+    stderr: Receiver,
+    is_closed: bool,
     tail: Vec<u8>,
 }
 
-impl Drop for Question {
+impl Drop for ProbeRun {
     fn drop(&mut self) {
         self.group.signal(Signal::SIGKILL);
         if let Some(watchdog) = self.watchdog.take() {
-            watchdog.farewell();
+            watchdog.finish();
         }
     }
 }
 
-impl Question {
-    /// How it has ended, if it has. Lets it begin once it can't escape.
-    fn look(&mut self) -> io::Result<Option<ChildState>> {
-        match process::glance_at(self.child.id())? {
+impl ProbeRun {
+    /// Returns how the probe ended, if it has. Starts it when the watchdog knows its
+    /// group.
+    fn poll(&mut self) -> io::Result<Option<ChildState>> {
+        match process::peek_child(self.child.id())? {
             ended @ (ChildState::Exited(_) | ChildState::Killed(_)) => return Ok(Some(ended)),
             ChildState::Stopped(Signal::SIGSTOP) if !self.is_started => {
                 if let Some(watchdog) = &self.watchdog {
@@ -154,46 +155,46 @@ impl Question {
         Ok(None)
     }
 
-    /// Takes what it has written, so that it never has to wait for us, and
-    /// keeps the end of that. Says whether there may be more.
-    fn listen(&mut self) -> bool {
-        let mut buffer = [0; LONGEST_TAIL];
-        match self.said.try_read(&mut buffer) {
-            Ok(0) => self.is_silent = true,
+    /// Reads standard error, so that the probe never blocks, and keeps the end.
+    /// Returns whether there may be more.
+    fn read_stderr(&mut self) -> bool {
+        let mut buffer = [0; TAIL_BYTES];
+        match self.stderr.try_read(&mut buffer) {
+            Ok(0) => self.is_closed = true,
             Ok(count) => {
                 self.tail.extend_from_slice(&buffer[..count]);
-                let excess = self.tail.len().saturating_sub(LONGEST_TAIL);
+                let excess = self.tail.len().saturating_sub(TAIL_BYTES);
                 self.tail.drain(..excess);
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.is_silent = true,
+            Err(_) => self.is_closed = true,
         }
         false
     }
 
-    /// What went wrong, for people.
-    fn complaint(&mut self, ended: ChildState) -> String {
-        // Not to the end of the pipe: something else may hold it.
-        for _ in 0..READS_AT_END {
-            if !self.listen() {
+    /// Describes the end of a failed probe.
+    fn describe(&mut self, ended: ChildState) -> String {
+        // Bounded, because another process may hold the pipe open and write to it.
+        for _ in 0..MAX_FINAL_READS {
+            if !self.read_stderr() {
                 break;
             }
         }
         let ended = match ended {
             ChildState::Killed(signal) => format!("signal: {} ({signal})", signal as i32),
             ChildState::Exited(code) => format!("exit status: {code}"),
-            ChildState::Running | ChildState::Stopped(_) => "no end".to_owned(),
+            ChildState::Running | ChildState::Stopped(_) => "still running".to_owned(),
         };
-        match tail_of(&self.tail) {
+        match single_line(&self.tail) {
             tail if tail.is_empty() => ended,
             tail => format!("{ended}: {tail}"),
         }
     }
 }
 
-/// As one line.
-fn tail_of(bytes: &[u8]) -> String {
+/// Joins lines with semicolons.
+fn single_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("; ")
@@ -204,9 +205,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_wrote_is_one_line() {
-        assert_eq!(tail_of(b""), "");
-        assert_eq!(tail_of(b"\nno disk\r\n\n  no hope\n"), "no disk; no hope");
-        assert_eq!(tail_of(b"\xffx"), "\u{fffd}x");
+    fn output_is_joined_to_one_line() {
+        assert_eq!(single_line(b""), "");
+        assert_eq!(single_line(b"\nno disk\r\n\n  read-only\n"), "no disk; read-only");
+        assert_eq!(single_line(b"\xffx"), "\u{fffd}x");
     }
 }

@@ -1,4 +1,4 @@
-//! A probe by gRPC's health protocol.
+//! Probe by the gRPC health protocol.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use tonic_health::pb::{
 
 use super::Probe;
 
-/// A server, and the service that is asked for; all of it if that is empty.
+/// Server, and the service to check; the whole server if that is empty.
 #[derive(Debug, Clone)]
 pub(in super::super) struct GrpcProbe {
     endpoint: Endpoint,
@@ -36,25 +36,25 @@ impl FromStr for GrpcProbe {
 impl Probe for GrpcProbe {
     const KIND: &'static str = "gRPC";
 
-    /// On a connection of its own: that it can be made is part of the answer.
-    async fn ask(&self) -> Result<(), String> {
-        let channel = self.endpoint.connect().await.map_err(|error| with_source(&error))?;
+    /// Checks on a new connection, because a failure to connect is a failed probe.
+    async fn check(&self) -> Result<(), String> {
+        let channel = self.endpoint.connect().await.map_err(|error| root_cause(&error))?;
         let request = HealthCheckRequest { service: self.service.clone() };
-        let answer = HealthClient::new(channel).check(request).await;
-        let answer =
-            answer.map_err(|status| format!("{:?}: {}", status.code(), status.message()))?;
-        match answer.into_inner().status() {
+        let response = HealthClient::new(channel).check(request).await;
+        let response =
+            response.map_err(|status| format!("{:?}: {}", status.code(), status.message()))?;
+        match response.into_inner().status() {
             ServingStatus::Serving => Ok(()),
             other => Err(other.as_str_name().to_owned()),
         }
     }
 }
 
-/// The error at the bottom says most.
-fn with_source(error: &dyn std::error::Error) -> String {
+/// Message of the innermost error, which is the most specific.
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
-    while let Some(below) = cause.source() {
-        cause = below;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
     cause.to_string()
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_have_a_port_and_perhaps_a_service() {
+    fn endpoints_have_port_and_optional_service() {
         for (text, uri, service) in [
             ("localhost:50051", "http://localhost:50051/", ""),
             ("http://localhost:50051/", "http://localhost:50051/", ""),

@@ -1,4 +1,4 @@
-//! A probe by HTTP.
+//! Probe by HTTP.
 
 use std::{error::Error as _, io, pin::pin, str::FromStr};
 
@@ -18,7 +18,7 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Maximum number of headers of a response; their size is the tighter limit.
 const MAX_HEADERS: usize = 1024;
 
-/// What to GET.
+/// Target of the GET request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct HttpProbe {
     host: String,
@@ -35,11 +35,11 @@ impl FromStr for HttpProbe {
             return Err(EXPECTED.to_owned());
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("must have nothing but printable ASCII; encode the rest".to_owned());
+            return Err("must be printable ASCII; percent-encode other characters".to_owned());
         }
         let url: Uri = text.parse().map_err(|_| EXPECTED.to_owned())?;
         let authority = url.authority().ok_or(EXPECTED)?;
-        // Nothing but a port may stand beside the host.
+        // User information is refused: only a port may follow the host.
         let port = match authority.as_str().strip_prefix(authority.host()).ok_or(EXPECTED)? {
             "" => 80,
             port => port.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or(EXPECTED)?,
@@ -55,17 +55,17 @@ impl FromStr for HttpProbe {
 impl Probe for HttpProbe {
     const KIND: &'static str = "HTTP";
 
-    async fn ask(&self) -> Result<(), String> {
+    async fn check(&self) -> Result<(), String> {
         match self.status().await? {
             200..=399 => Ok(()),
-            status => Err(format!("answered with {status}")),
+            status => Err(format!("status {status}")),
         }
     }
 }
 
 impl HttpProbe {
-    /// Status of the response, on a connection of its own: that it can be made is
-    /// part of the answer.
+    /// Returns the status of the response. Uses a new connection, because a failure to
+    /// connect is a failed probe.
     async fn status(&self) -> Result<u16, String> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = TokioIo::new(stream.map_err(|error| error.to_string())?);
@@ -77,7 +77,7 @@ impl HttpProbe {
         let response = tokio::select! {
             biased;
             response = &mut response => response,
-            // The connection has passed on the response before it ends.
+            // The connection delivers the response before it ends.
             _ = connection => response.await,
         };
         Ok(response.map_err(explain)?.status().as_u16())
@@ -94,10 +94,10 @@ impl HttpProbe {
     }
 }
 
-/// Explains a failure: that of the connection, or that the response is not HTTP.
+/// Explains an error: a failed connection, or a response that is not HTTP.
 fn explain(error: hyper::Error) -> String {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.map_or_else(|| "no answer of HTTP/1.1".to_owned(), io::Error::to_string)
+    cause.map_or_else(|| "not an HTTP/1.1 response".to_owned(), io::Error::to_string)
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         for (url, host, port, target) in [
             ("http://localhost", "localhost", 80, "/"),
             ("http://localhost:8080/", "localhost", 8080, "/"),
@@ -139,7 +139,7 @@ mod tests {
 
     /// Probes a server that reads a request and sends `response`. Returns the request
     /// and the outcome.
-    async fn ask(path: &str, response: &str) -> (String, Result<(), String>) {
+    async fn probe(path: &str, response: &str) -> (String, Result<(), String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}{path}", listener.local_addr().unwrap());
         let probe: HttpProbe = url.parse().unwrap();
@@ -152,12 +152,12 @@ mod tests {
             stream.write_all(response.as_bytes()).await.unwrap();
             String::from_utf8(request).unwrap()
         };
-        tokio::join!(served, probe.ask())
+        tokio::join!(served, probe.check())
     }
 
     #[tokio::test]
     async fn request_has_target_and_host() {
-        let (request, outcome) = ask("?a=b", "HTTP/1.1 204 No Content\r\n\r\n").await;
+        let (request, outcome) = probe("?a=b", "HTTP/1.1 204 No Content\r\n\r\n").await;
         assert_eq!(outcome, Ok(()));
         let mut lines = request.lines();
         assert_eq!(lines.next(), Some("GET /?a=b HTTP/1.1"));
@@ -171,16 +171,13 @@ mod tests {
     async fn status_decides() {
         let long = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(20_000));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(500));
-        let no_http = || Err("no answer of HTTP/1.1".to_owned());
+        let no_http = || Err("not an HTTP/1.1 response".to_owned());
         for (response, outcome) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", Ok(())),
             ("HTTP/1.0 399 \n\n", Ok(())),
             (many.as_str(), Ok(())),
-            ("HTTP/1.1 503 Busy\r\n\r\n", Err("answered with 503".to_owned())),
-            (
-                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n",
-                Err("answered with 404".to_owned()),
-            ),
+            ("HTTP/1.1 503 Busy\r\n\r\n", Err("status 503".to_owned())),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n", Err("status 404".to_owned())),
             ("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", no_http()),
             ("HTTP/1.1 20", no_http()),
             ("SSH-2.0-OpenSSH_9\r\n", no_http()),
@@ -188,7 +185,7 @@ mod tests {
             (long.as_str(), no_http()),
             ("", no_http()),
         ] {
-            assert_eq!(ask("", response).await.1, outcome, "{response:.40}");
+            assert_eq!(probe("", response).await.1, outcome, "{response:.40}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Probes: questions that a healthy command answers in time.
+//! Probes: health checks that a healthy command passes in time.
 
 mod command;
 mod grpc;
@@ -7,19 +7,19 @@ mod http;
 use std::{num::NonZeroU32, time::Duration};
 
 pub(super) use self::{command::CommandProbe, grpc::GrpcProbe, http::HttpProbe};
-use crate::cli::output::length;
+use crate::cli::output::short_duration;
 use leasehold_time::Moment;
 
-/// One kind of question.
+/// Kind of probe.
 pub(super) trait Probe {
-    /// What people call it.
+    /// Name in messages.
     const KIND: &'static str;
 
-    /// Asks once. What is wrong is for people. Dropping the future ends it.
-    async fn ask(&self) -> Result<(), String>;
+    /// Probes once. The error is human-readable. Dropping the future ends the probe.
+    async fn check(&self) -> Result<(), String>;
 }
 
-/// When to ask, and when to believe the answers.
+/// Schedule and threshold of a probe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
     pub(super) interval: Duration,
@@ -29,21 +29,20 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Asks again and again until the command is unhealthy; says so, for
-    /// people.
+    /// Probes repeatedly until the command is unhealthy, and returns the cause as text.
     pub(super) async fn watch<P: Probe>(self, probe: &P) -> String {
-        let counts_from = Moment::now() + self.grace;
+        let grace_end = Moment::now() + self.grace;
         let mut failures = 0;
         let mut next = Moment::now() + self.interval;
         loop {
             leasehold_runtime::sleep_until(next).await;
             next = Moment::now() + self.interval;
-            let answer = self.ask(probe).await;
-            failures = match &answer {
-                Err(_) if counts_from.has_passed() => failures + 1,
+            let result = self.check(probe).await;
+            failures = match &result {
+                Err(_) if grace_end.has_passed() => failures + 1,
                 _ => 0,
             };
-            if let Err(problem) = answer
+            if let Err(problem) = result
                 && failures >= self.threshold.get()
             {
                 let times = if failures == 1 {
@@ -56,12 +55,12 @@ impl Timing {
         }
     }
 
-    async fn ask(self, probe: &impl Probe) -> Result<(), String> {
+    async fn check(self, probe: &impl Probe) -> Result<(), String> {
         tokio::select! {
             biased;
-            answer = probe.ask() => answer,
+            result = probe.check() => result,
             () = leasehold_runtime::sleep(self.timeout) => {
-                Err(format!("no answer within {}", length(self.timeout)))
+                Err(format!("no response within {}", short_duration(self.timeout)))
             }
         }
     }
@@ -73,15 +72,15 @@ mod tests {
 
     use super::*;
 
-    /// Answers as planned, then never again.
+    /// Probe with planned results. After the last one, it never returns.
     struct Plan(Mutex<Vec<bool>>);
 
     impl Plan {
-        fn new(answers: &[bool]) -> Self {
-            Self(Mutex::new(answers.iter().rev().copied().collect()))
+        fn new(results: &[bool]) -> Self {
+            Self(Mutex::new(results.iter().rev().copied().collect()))
         }
 
-        fn left(&self) -> usize {
+        fn remaining(&self) -> usize {
             self.0.lock().unwrap().len()
         }
     }
@@ -89,7 +88,7 @@ mod tests {
     impl Probe for Plan {
         const KIND: &'static str = "planned";
 
-        async fn ask(&self) -> Result<(), String> {
+        async fn check(&self) -> Result<(), String> {
             let next = self.0.lock().unwrap().pop();
             match next {
                 Some(true) => Ok(()),
@@ -109,25 +108,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_failures_in_a_row_count() {
+    async fn only_consecutive_failures_count() {
         let plan = Plan::new(&[false, false, true, false, true, false, false, false, true]);
-        let why = timing(3).watch(&plan).await;
-        assert_eq!(why, "the planned probe failed 3 times in a row: sick");
-        assert_eq!(plan.left(), 1);
+        let cause = timing(3).watch(&plan).await;
+        assert_eq!(cause, "the planned probe failed 3 times in a row: sick");
+        assert_eq!(plan.remaining(), 1);
     }
 
     #[tokio::test]
-    async fn no_answer_is_a_failure() {
-        let why = timing(1).watch(&Plan::new(&[true])).await;
-        assert_eq!(why, "the planned probe failed once: no answer within 1ms");
+    async fn missing_response_is_a_failure() {
+        let cause = timing(1).watch(&Plan::new(&[true])).await;
+        assert_eq!(cause, "the planned probe failed once: no response within 1ms");
     }
 
     #[tokio::test]
-    async fn failures_do_not_count_at_first() {
+    async fn failures_within_grace_do_not_count() {
         let plan = Plan::new(&[false]);
-        let began = Moment::now();
+        let start = Moment::now();
         let grace = Duration::from_millis(10);
         Timing { grace, ..timing(1) }.watch(&plan).await;
-        assert!((began + grace).has_passed());
+        assert!((start + grace).has_passed());
     }
 }

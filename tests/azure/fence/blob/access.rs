@@ -1,4 +1,4 @@
-//! What gives access to blobs, and what is shown of it.
+//! Credentials for blobs.
 
 use leasehold_fence::{
     azure::Account,
@@ -9,7 +9,7 @@ use leasehold_test_support::{
     rest::sign::sas,
 };
 
-use super::{blob, fence};
+use super::{blob, lock_token};
 
 fn by_sas(permissions: &str) -> Account {
     let sas = sas(permissions, "2099-01-01T00:00:00Z");
@@ -18,14 +18,16 @@ fn by_sas(permissions: &str) -> Account {
 }
 
 #[tokio::test]
-async fn a_signature_is_enough_if_it_allows_to_read_and_write() {
+async fn read_write_sas_suffices() {
     blob("sas").await;
-    let guarded = Blob::new(&by_sas("rcw"), "sas", "b").unwrap().fenced(fence(1)).await.unwrap();
-    guarded.write("1").await.unwrap();
-    guarded.append("2").await.unwrap();
-    guarded.delete().await.unwrap();
-    let error = Blob::new(&by_sas("r"), "sas", "b").unwrap().fenced(fence(2)).await.unwrap_err();
+    let fenced =
+        Blob::new(&by_sas("rcw"), "sas", "b").unwrap().fenced(lock_token(1)).await.unwrap();
+    fenced.write("1").await.unwrap();
+    fenced.append("2").await.unwrap();
+    fenced.delete().await.unwrap();
+    let error =
+        Blob::new(&by_sas("r"), "sas", "b").unwrap().fenced(lock_token(2)).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
-    let told = error.to_string();
-    assert!(told.contains("sp=rcw") && !told.contains("sig="), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("sp=rcw") && !message.contains("sig="), "{message}");
 }

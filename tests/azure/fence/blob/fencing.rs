@@ -1,4 +1,4 @@
-//! Who may write, and what stays.
+//! Permitted and refused writes, and the data that a fence keeps.
 
 use leasehold_client::Token;
 use leasehold_fence::{
@@ -6,21 +6,25 @@ use leasehold_fence::{
     blob::{Blob, Conflict, Error, Upload, Written},
 };
 
-use super::{account, blob, fence, held, past, text};
+use super::{account, blob, direct, held, lock_token, text};
 
 #[tokio::test]
-async fn a_newer_holder_stops_an_older() {
+async fn newer_holder_fences_older() {
     let blob = blob("newer").await;
     let old = held(&blob, 5).await;
     old.write("old").await.unwrap();
     let new = held(&blob, 6).await;
-    assert_eq!(&new.read().await.unwrap().unwrap().bytes[..], b"old", "the fence keeps content");
+    assert_eq!(
+        &new.read().await.unwrap().unwrap().bytes[..],
+        b"old",
+        "the fence keeps the content"
+    );
     let error = old.write("late").await.unwrap_err();
     let Error::Fenced { newer, written: Written::No, place } = &error else { panic!("{error:?}") };
     assert_eq!(*newer, Some(Token::new(6)));
     assert_eq!((place.container.as_str(), place.token), ("newer", Some(Token::new(5))));
     assert!(error.to_string().contains("a newer holder has taken over with token 6"), "{error}");
-    // Whatever it tries.
+    // All other operations fail too.
     let etag = blob.read().await.unwrap().unwrap().etag;
     for error in [
         old.read().await.map(drop).unwrap_err(),
@@ -28,7 +32,7 @@ async fn a_newer_holder_stops_an_older() {
         old.delete().await.unwrap_err(),
         old.create("x").await.map(drop).unwrap_err(),
         old.replace("x", &etag).await.map(drop).unwrap_err(),
-        blob.fenced(fence(5)).await.map(drop).unwrap_err(),
+        blob.fenced(lock_token(5)).await.map(drop).unwrap_err(),
     ] {
         assert!(
             matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(6))),
@@ -40,9 +44,9 @@ async fn a_newer_holder_stops_an_older() {
     assert_eq!(text(&blob).await.as_deref(), Some("new"));
 }
 
-/// The newer one has put up its fence, and has neither read nor written.
+/// The newer holder has installed its fence, but has not read or written.
 #[tokio::test]
-async fn the_fence_counts_before_anything_is_written() {
+async fn fence_applies_before_first_write() {
     let blob = blob("before").await;
     let old = held(&blob, 1).await;
     let _new = held(&blob, 2).await;
@@ -55,7 +59,7 @@ async fn the_fence_counts_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn a_deleted_blob_keeps_its_fence() {
+async fn deleted_blob_keeps_fence() {
     let blob = blob("deleted").await;
     let old = held(&blob, 1).await;
     old.write("a").await.unwrap();
@@ -71,16 +75,16 @@ async fn a_deleted_blob_keeps_its_fence() {
     }
     let error = new.delete().await.unwrap_err();
     assert!(matches!(error, Error::Conflict { conflict: Conflict::Missing, .. }), "{error}");
-    // Others see an empty blob that says why.
-    let seen = past("deleted").get().await.ok();
-    assert_eq!((seen.body.as_str(), seen.metadata()["leaseholdgone"].as_str()), ("", "true"));
-    new.create("again").await.unwrap();
-    assert_eq!(text(&blob).await.as_deref(), Some("again"));
-    assert!(!past("deleted").head().await.ok().metadata().contains_key("leaseholdgone"));
+    // Other programs see an empty blob that is marked as deleted.
+    let raw = direct("deleted").get().await.ok();
+    assert_eq!((raw.body.as_str(), raw.metadata()["leaseholdgone"].as_str()), ("", "true"));
+    new.create("new").await.unwrap();
+    assert_eq!(text(&blob).await.as_deref(), Some("new"));
+    assert!(!direct("deleted").head().await.ok().metadata().contains_key("leaseholdgone"));
 }
 
 #[tokio::test]
-async fn content_type_and_metadata_stay_with_it() {
+async fn content_type_and_metadata_are_kept() {
     let blob = blob("properties").await;
     let one = held(&blob, 1).await;
     let upload = Upload::new("a\n").content_type("text/csv").metadata("owner", "Ann B=1");
@@ -97,9 +101,9 @@ async fn content_type_and_metadata_stay_with_it() {
 }
 
 #[tokio::test]
-async fn a_blob_that_was_there_is_taken_over_as_it_is() {
+async fn existing_blob_is_fenced_unchanged() {
     let blob = blob("takeover").await;
-    past("takeover").put().body("theirs").metadata("owner", "x").await.ok();
+    direct("takeover").put().body("theirs").metadata("owner", "x").await.ok();
     let one = held(&blob, 1).await;
     let content = one.read().await.unwrap().unwrap();
     assert_eq!((&content.bytes[..], content.metadata["owner"].as_str()), (&b"theirs"[..], "x"));
@@ -110,9 +114,9 @@ async fn a_blob_that_was_there_is_taken_over_as_it_is() {
     assert!(matches!(error, Error::Conflict { conflict: Conflict::Exists, .. }), "{error}");
 }
 
-/// Two programs share a token, by `LockToken::from_env` for instance.
+/// Two programs can share a token, for example with `LockToken::from_env`.
 #[tokio::test]
-async fn those_with_the_same_token_see_each_other() {
+async fn holders_with_same_token_see_each_others_writes() {
     let blob = blob("same").await;
     let (one, other) = (held(&blob, 1).await, held(&blob, 1).await);
     one.create("1").await.unwrap();
@@ -125,33 +129,38 @@ async fn those_with_the_same_token_see_each_other() {
 }
 
 #[tokio::test]
-async fn who_writes_past_the_guard_is_noticed() {
-    let blob = blob("past").await;
+async fn write_bypassing_fence_is_detected() {
+    let blob = blob("direct").await;
     let one = held(&blob, 1).await;
     one.write("a").await.unwrap();
-    past("past").put().body("past").await.ok();
+    direct("direct").put().body("direct").await.ok();
     for error in [one.write("b").await.unwrap_err(), one.read().await.unwrap_err()] {
         assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
         assert!(error.to_string().contains("the fence is gone"), "{error}");
     }
-    assert_eq!(text(&blob).await.as_deref(), Some("past"));
-    past("past").delete().await.ok();
+    assert_eq!(text(&blob).await.as_deref(), Some("direct"));
+    direct("direct").delete().await.ok();
     let error = one.write("b").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
     held(&blob, 2).await.write("next").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_fence_that_can_t_be_read_is_not_touched() {
-    let blob = blob("damaged").await;
-    past("damaged").put().metadata("leaseholdtoken", "x").metadata("leaseholdlock", "a").await.ok();
+async fn unreadable_fence_is_not_changed() {
+    let blob = blob("invalid-fence").await;
+    direct("invalid-fence")
+        .put()
+        .metadata("leaseholdtoken", "x")
+        .metadata("leaseholdlock", "a")
+        .await
+        .ok();
     for error in [
-        blob.fenced(fence(1)).await.map(drop).unwrap_err(),
+        blob.fenced(lock_token(1)).await.map(drop).unwrap_err(),
         blob.read().await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::NeedsOperator { .. }), "{error}");
     }
-    assert_eq!(past("damaged").head().await.ok().metadata()["leaseholdtoken"], "x");
+    assert_eq!(direct("invalid-fence").head().await.ok().metadata()["leaseholdtoken"], "x");
 }
 
 #[tokio::test]
@@ -161,12 +170,12 @@ async fn tokens_of_another_lock_are_refused() {
     let error = blob.fenced(LockToken::new("", "another", Token::new(9))).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
     assert!(error.to_string().contains("not by \"default/another\""), "{error}");
-    let error = blob.fenced(fence(0)).await.unwrap_err();
+    let error = blob.fenced(lock_token(0)).await.unwrap_err();
     assert!(error.to_string().contains("no token of a lock"), "{error}");
 }
 
 #[tokio::test]
-async fn limits_and_what_is_not_there_are_said_clearly() {
+async fn limits_and_missing_container_are_reported() {
     let blob = blob("limits").await;
     let one = held(&blob, 1).await;
     for (upload, hint) in [
@@ -181,8 +190,10 @@ async fn limits_and_what_is_not_there_are_said_clearly() {
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
         assert!(error.to_string().contains(hint), "{error}");
     }
-    let nowhere = Blob::new(&account(), "no-such-container", "b").unwrap();
-    for error in [nowhere.read().await.unwrap_err(), nowhere.fenced(fence(1)).await.unwrap_err()] {
+    let missing = Blob::new(&account(), "no-such-container", "b").unwrap();
+    for error in
+        [missing.read().await.unwrap_err(), missing.fenced(lock_token(1)).await.unwrap_err()]
+    {
         assert!(error.to_string().contains("there is no such container"), "{error}");
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }

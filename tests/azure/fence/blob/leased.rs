@@ -1,15 +1,15 @@
-//! A blob that one writer has by its own lease.
+//! A blob held by its own lease, without a daemon.
 
 use leasehold_fence::blob::{Conflict, Error};
 use leasehold_test_support::proxy::{Fault, Kind, Refusal};
 use std::time::Duration;
 
-use super::{blob, blob_behind, past, proxy, text};
+use super::{blob, blob_via_proxy, direct, proxy, text};
 
 const LEASE: Duration = Duration::from_secs(15);
 
 #[tokio::test]
-async fn nobody_else_writes_while_it_is_leased() {
+async fn leased_blob_refuses_other_writers() {
     let blob = blob("leased").await;
     let error = blob.lease(LEASE).await.unwrap_err();
     assert!(matches!(error, Error::Conflict { conflict: Conflict::Missing, .. }), "{error}");
@@ -20,7 +20,7 @@ async fn nobody_else_writes_while_it_is_leased() {
     for error in [
         blob.lease(LEASE).await.map(drop).unwrap_err(),
         blob.overwrite("x").await.map(drop).unwrap_err(),
-        blob.fenced(super::fence(1)).await.map(drop).unwrap_err(),
+        blob.fenced(super::lock_token(1)).await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Conflict { conflict: Conflict::Leased, .. }), "{error}");
     }
@@ -29,17 +29,17 @@ async fn nobody_else_writes_while_it_is_leased() {
     lease.renew().await.unwrap();
     assert!(lease.deadline() > before);
     assert_eq!(&lease.read().await.unwrap().bytes[..], b"2");
-    assert!(!format!("{lease:?}").contains('-'), "the id is a secret: {lease:?}");
+    assert!(!format!("{lease:?}").contains('-'), "the lease ID is a secret: {lease:?}");
     lease.release().await.unwrap();
     blob.overwrite("3").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_lease_that_was_broken_is_lost_for_ever() {
+async fn broken_lease_stays_lost() {
     let blob = blob("broken").await;
     blob.create("0").await.unwrap();
     let lease = blob.lease(LEASE).await.unwrap();
-    past("broken").break_lease(Some(0)).await.ok();
+    direct("broken").break_lease(Some(0)).await.ok();
     let next = blob.lease(LEASE).await.unwrap();
     let error = lease.write("late").await.unwrap_err();
     assert!(matches!(error, Error::Lost { .. }), "{error}");
@@ -54,14 +54,14 @@ async fn a_lease_that_was_broken_is_lost_for_ever() {
 }
 
 #[tokio::test]
-async fn each_call_is_seen_to_its_end_whatever_happens_to_it() {
+async fn lease_calls_complete_despite_faults() {
     let proxy = proxy();
-    let blob = blob_behind(&proxy, "leasefaults", Duration::from_secs(1)).await;
+    let blob = blob_via_proxy(&proxy, "leasefaults", Duration::from_secs(1)).await;
     blob.create("").await.unwrap();
     let mut expected = String::new();
     for (n, fault) in [
-        Fault::DropAnswer,
-        Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR),
+        Fault::DropResponse,
+        Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR),
         Fault::Reset,
         Fault::Swallow,
     ]
@@ -76,21 +76,21 @@ async fn each_call_is_seen_to_its_end_whatever_happens_to_it() {
         lease.write(expected.clone()).await.unwrap_or_else(|e| panic!("{fault:?}: {e}"));
         lease.release().await.unwrap_or_else(|e| panic!("{fault:?}: {e}"));
         assert_eq!(text(&blob).await, Some(expected.clone()), "{fault:?}");
-        assert_eq!(past("leasefaults").head().await.lease_state(), "available", "{fault:?}");
+        assert_eq!(direct("leasefaults").head().await.lease_state(), "available", "{fault:?}");
     }
 }
 
-/// A write was given up, its call comes late, and the lease is still held.
+/// A write is abandoned and arrives late, while the lease is still held.
 #[tokio::test]
-async fn a_late_write_of_its_own_is_no_loss() {
+async fn own_late_write_does_not_lose_lease() {
     let proxy = proxy();
-    let blob = blob_behind(&proxy, "leaselate", Duration::from_secs(1)).await;
+    let blob = blob_via_proxy(&proxy, "leaselate", Duration::from_secs(1)).await;
     blob.create("0").await.unwrap();
     let lease = blob.lease(LEASE).await.unwrap();
-    proxy.when(Kind::Create).times(1).then(Fault::HoldAnswer);
+    proxy.when(Kind::Create).times(1).then(Fault::HoldResponse);
     tokio::select! {
         done = lease.write("1") => panic!("{done:?}"),
-        _ = proxy.wait_for(|s| s.fault == Some(Fault::HoldAnswer) && s.upstream.is_some()) => {}
+        _ = proxy.wait_for(|call| call.fault.is_some() && call.upstream_status.is_some()) => {}
     }
     assert_eq!(&lease.read().await.unwrap().bytes[..], b"1");
     lease.write("2").await.unwrap();
@@ -98,17 +98,17 @@ async fn a_late_write_of_its_own_is_no_loss() {
 }
 
 #[tokio::test]
-async fn work_ends_with_the_lease() {
+async fn work_is_stopped_when_lease_is_lost() {
     let proxy = proxy();
-    let blob = blob_behind(&proxy, "keep", Duration::from_secs(1)).await;
+    let blob = blob_via_proxy(&proxy, "keep", Duration::from_secs(1)).await;
     blob.create("0").await.unwrap();
     let lease = blob.lease(LEASE).await.unwrap();
     assert_eq!(lease.keep(async { 7 }).await.unwrap(), 7);
-    past("keep").break_lease(Some(0)).await.ok();
-    // The next renewal tells.
+    direct("keep").break_lease(Some(0)).await.ok();
+    // The next renewal detects the loss.
     let error = tokio::select! {
         ended = lease.keep(std::future::pending::<()>()) => ended.unwrap_err(),
-        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("it goes on"),
+        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("the work continues"),
     };
     assert!(matches!(error, Error::Lost { .. }), "{error}");
 }

@@ -1,9 +1,10 @@
-//! Blobs that refuse a holder that was overtaken, against Azurite.
+//! Fenced blobs, against Azurite.
+
 mod access;
 mod fencing;
 mod leased;
 mod races;
-mod unclear;
+mod unknown_outcome;
 mod update;
 
 use std::time::Duration;
@@ -24,23 +25,24 @@ fn account() -> Account {
     Account::from_connection_string(&Azurite::shared().connection_string()).unwrap()
 }
 
-/// A blob in a container that was created for the test of this name.
+/// Creates a container and returns a blob in it.
 async fn blob(container: &str) -> Blob {
     let blob = Blob::new(&account(), container, "a/b c.txt").unwrap();
     blob.create_container().await.unwrap();
     blob
 }
 
-/// The same through a proxy, by which calls take this long at most.
-async fn blob_behind(proxy: &Proxy, container: &str, limit: Duration) -> Blob {
+/// Creates a container and returns a blob in it, through a proxy and with a call
+/// timeout.
+async fn blob_via_proxy(proxy: &Proxy, container: &str, timeout: Duration) -> Blob {
     blob(container).await;
     let account = Azurite::shared().connection_string_via(proxy.port());
-    let account = Account::from_connection_string(&account).unwrap().call_limit(limit);
+    let account = Account::from_connection_string(&account).unwrap().call_timeout(timeout);
     Blob::new(&account, container, "a/b c.txt").unwrap()
 }
 
-/// The same by plain REST, as somebody would who knows nothing of guards.
-fn past(container: &str) -> rest::Blob {
+/// The blob over plain REST, as used by a program without fences.
+fn direct(container: &str) -> rest::Blob {
     Rest::new(Azurite::shared()).container(container).blob("a/b c.txt")
 }
 
@@ -48,12 +50,12 @@ fn proxy() -> Proxy {
     Proxy::start(Azurite::shared().port())
 }
 
-fn fence(token: u64) -> LockToken {
+fn lock_token(token: u64) -> LockToken {
     LockToken::new("", "azure/devstoreaccount1/blob/x", Token::new(token))
 }
 
 async fn held(blob: &Blob, token: u64) -> FencedBlob {
-    blob.fenced(fence(token)).await.unwrap()
+    blob.fenced(lock_token(token)).await.unwrap()
 }
 
 async fn text(blob: &Blob) -> Option<String> {

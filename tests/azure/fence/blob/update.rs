@@ -1,11 +1,11 @@
-//! Changing a blob that nothing guards.
+//! Updates of a blob without a fence.
 
 use std::time::Duration;
 
 use leasehold_fence::blob::{Blob, Content, ETag, Error, Upload};
 use leasehold_test_support::proxy::{Fault, Kind, Refusal};
 
-use super::{blob, blob_behind, held, past, proxy, text};
+use super::{blob, blob_via_proxy, direct, held, proxy, text};
 
 fn more(content: Option<&Content>) -> Option<Upload> {
     let Some(content) = content else { return Some(Upload::new("1")) };
@@ -18,7 +18,7 @@ async fn count(blob: &Blob) -> Result<Option<ETag>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn none_of_many_changes_is_lost() {
+async fn concurrent_updates_are_not_lost() {
     let blob = blob("counter").await;
     let counting: Vec<_> = (0..8)
         .map(|_| {
@@ -30,8 +30,8 @@ async fn none_of_many_changes_is_lost() {
             })
         })
         .collect();
-    for one in counting {
-        one.await.unwrap();
+    for task in counting {
+        task.await.unwrap();
     }
     assert_eq!(text(&blob).await.as_deref(), Some("40"));
     let before = blob.read().await.unwrap().unwrap().etag;
@@ -40,12 +40,12 @@ async fn none_of_many_changes_is_lost() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_once_whatever_happens_to_the_call() {
+async fn update_is_applied_once_despite_faults() {
     let proxy = proxy();
-    let blob = blob_behind(&proxy, "counteronce", Duration::from_secs(1)).await;
+    let blob = blob_via_proxy(&proxy, "counteronce", Duration::from_secs(1)).await;
     let faults = [
-        Fault::DropAnswer,
-        Fault::ApplyThenAnswer(Refusal::INTERNAL_ERROR),
+        Fault::DropResponse,
+        Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR),
         Fault::Reset,
         Fault::Swallow,
         Fault::Duplicate { after: Duration::ZERO },
@@ -58,17 +58,17 @@ async fn a_change_is_made_once_whatever_happens_to_the_call() {
 }
 
 #[tokio::test]
-async fn what_is_guarded_or_leased_is_left_alone() {
-    let guarded = blob("updateguarded").await;
-    held(&guarded, 1).await.write("1").await.unwrap();
+async fn fenced_or_leased_blob_is_not_updated() {
+    let fenced = blob("updateguarded").await;
+    held(&fenced, 1).await.write("1").await.unwrap();
     for error in [
-        count(&guarded).await.map(drop).unwrap_err(),
-        guarded.lease(Duration::from_secs(15)).await.map(drop).unwrap_err(),
+        count(&fenced).await.map(drop).unwrap_err(),
+        fenced.lease(Duration::from_secs(15)).await.map(drop).unwrap_err(),
     ] {
         assert!(error.to_string().contains("is guarded by the lock"), "{error}");
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }
-    assert_eq!(past("updateguarded").head().await.lease_state(), "available");
+    assert_eq!(direct("updateguarded").head().await.lease_state(), "available");
     let leased = blob("updateleased").await;
     leased.create("1").await.unwrap();
     let lease = leased.lease(Duration::from_secs(15)).await.unwrap();

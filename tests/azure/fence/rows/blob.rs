@@ -3,7 +3,7 @@
 use leasehold_client::Token;
 use leasehold_fence::blob::{Blob, Error};
 
-use super::{A, B, account, container, fence};
+use super::{A, B, account, container, lock_token};
 
 #[tokio::test]
 async fn blob_last_writer_wins() {
@@ -38,7 +38,7 @@ async fn blob_pessimistic() {
     assert_eq!(blob.delete().await.is(), (412, "LeaseIdMissing"));
     blob.put().body("second").lease(A).await.ok();
     assert_eq!(blob.get().await.ok().body, "second", "reading needs no lease");
-    // When it is over, the id is worth nothing any more.
+    // After the lease has ended, its ID is refused.
     blob.break_lease(Some(0)).await.ok();
     assert_eq!(blob.put().body("late").lease(A).await.status, 412);
 }
@@ -47,9 +47,9 @@ async fn blob_pessimistic() {
 async fn blob_leasehold() {
     container("blob-guard").await;
     let blob = Blob::new(&account(), "blob-guard", "b").unwrap();
-    let old = blob.fenced(fence(1)).await.unwrap();
+    let old = blob.fenced(lock_token(1)).await.unwrap();
     old.write("first").await.unwrap();
-    let new = blob.fenced(fence(2)).await.unwrap();
+    let new = blob.fenced(lock_token(2)).await.unwrap();
     assert!(
         matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
     );

@@ -5,7 +5,7 @@ use leasehold_client::Token;
 use leasehold_fence::blob::{Blob, Error};
 use leasehold_test_support::{azurite::Azurite, rest::Rest};
 
-use super::{A, B, account, container, fence};
+use super::{A, B, account, container, lock_token};
 
 /// Replaces the container's metadata.
 fn set(name: &str, value: &str) -> leasehold_test_support::rest::Call {
@@ -41,8 +41,8 @@ async fn container_pessimistic() {
     assert_eq!(container.delete().await.is(), (412, "LeaseIdMissing"));
     let other = container.delete().lease(B).await;
     assert_eq!(other.is(), (412, "LeaseIdMismatchWithContainerOperation"));
-    // It protects the container from being deleted, and nothing that is in it.
-    container.blob("b").put().body("by anybody").await.ok();
+    // The lease protects the container from deletion, but not its blobs.
+    container.blob("b").put().body("without lease").await.ok();
     container.blob("b").delete().await.ok();
     container.delete().lease(A).await.ok();
 }
@@ -50,13 +50,13 @@ async fn container_pessimistic() {
 #[tokio::test]
 async fn container_leasehold() {
     container("container-guard").await;
-    // One lock for the container, and each blob has its fence.
+    // There is one lock for the container, and a fence in each blob.
     let blob = |name| Blob::new(&account(), "container-guard", name).unwrap();
-    let old = blob("a").fenced(fence(1)).await.unwrap();
-    let untouched = blob("b").fenced(fence(1)).await.unwrap();
-    blob("a").fenced(fence(2)).await.unwrap();
+    let old = blob("a").fenced(lock_token(1)).await.unwrap();
+    let untouched = blob("b").fenced(lock_token(1)).await.unwrap();
+    blob("a").fenced(lock_token(2)).await.unwrap();
     assert!(
         matches!(old.write("late").await, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2)))
     );
-    untouched.write("the newer holder was not here yet").await.unwrap();
+    untouched.write("no newer fence in this blob").await.unwrap();
 }

@@ -1,5 +1,6 @@
-//! The rows of `clients/GUARDS.md`, each as a test that shows what the row says.
-//! The page names the tests, and the last test here compares the two.
+//! One test for each row of `clients/GUARDS.md`. The page names the tests;
+//! `page` checks that both agree.
+
 mod blob;
 mod container;
 mod page;
@@ -13,7 +14,7 @@ use leasehold_test_support::{
     rest::{Container, Rest},
 };
 
-/// Lease ids: of the holder, and of somebody else.
+/// Lease IDs of the holder and of another client.
 const A: &str = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
 
@@ -24,13 +25,13 @@ fn account() -> Account {
     account.table_endpoint(&tables).unwrap()
 }
 
-/// A container of this name, just created.
+/// Creates a container.
 async fn container(name: &str) -> Container {
     let container = Rest::new(Azurite::shared()).container(name);
     container.create().await.ok();
     container
 }
 
-fn fence(token: u64) -> LockToken {
+fn lock_token(token: u64) -> LockToken {
     LockToken::new("", "rows", Token::new(token))
 }

@@ -1,4 +1,4 @@
-//! The page and the tests name each other.
+//! Comparison of `clients/GUARDS.md` with the tests.
 
 use std::{collections::BTreeSet, fs};
 
@@ -9,7 +9,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The tests that the sources of the other modules have.
+/// Names of the tests in the sources of the other modules.
 fn tests() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for resource in RESOURCES {
@@ -23,24 +23,24 @@ fn tests() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_row_of_the_page_has_its_test_and_every_test_its_row() {
+fn page_rows_and_tests_match() {
     let page = read("clients/GUARDS.md");
     let rows = page.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-"));
-    let (mut shown, mut not_shown) = (BTreeSet::new(), 0);
+    let (mut tested, mut untested) = (BTreeSet::new(), 0);
     for row in rows.filter(|row| !row.ends_with("| shown by |")) {
         let last = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
         if last == "not shown" {
-            assert!(row.starts_with("| file share |"), "only what Azurite lacks: {row}");
-            not_shown += 1;
+            assert!(row.starts_with("| file share |"), "only services that Azurite lacks: {row}");
+            untested += 1;
             continue;
         }
         let name = last.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
         let name = name.unwrap_or_else(|| panic!("no test in {row}"));
-        assert!(shown.insert(name.to_owned()), "twice: {name}");
+        assert!(tested.insert(name.to_owned()), "duplicate: {name}");
     }
     let expected: BTreeSet<_> =
         RESOURCES.iter().flat_map(|resource| WAYS.map(|way| format!("{resource}_{way}"))).collect();
-    assert_eq!(shown, expected);
+    assert_eq!(tested, expected);
     assert_eq!(tests(), expected);
-    assert_eq!(not_shown, WAYS.len());
+    assert_eq!(untested, WAYS.len());
 }

@@ -17,19 +17,20 @@ fn call(method: Method, path: &str) -> Call {
     Rest::at(Azurite::shared().queue_port()).call(method, path)
 }
 
-/// A queue of this name, with one message in it.
+/// Creates a queue with one message.
 async fn queue(name: &str) {
     call(Method::PUT, name).await.ok();
     let message = "<QueueMessage><MessageText>a</MessageText></QueueMessage>";
     call(Method::POST, &format!("{name}/messages")).body(message).await.ok();
 }
 
-/// Id and receipt of the next message; none if none is visible.
-async fn get(name: &str, hide: &str) -> Option<(String, String)> {
+/// Receives the next message. Returns its ID and receipt; None if no message is
+/// visible.
+async fn get(name: &str, visibility_timeout: &str) -> Option<(String, String)> {
     let messages = call(Method::GET, &format!("{name}/messages"));
-    let got = messages.query("visibilitytimeout", hide).await.ok().body;
+    let body = messages.query("visibilitytimeout", visibility_timeout).await.ok().body;
     let element = |tag: &str| {
-        let (_, rest) = got.split_once(&format!("<{tag}>"))?;
+        let (_, rest) = body.split_once(&format!("<{tag}>"))?;
         Some(rest.split_once("</")?.0.to_owned())
     };
     Some((element("MessageId")?, element("PopReceipt")?))
@@ -39,7 +40,7 @@ fn delete(name: &str, (id, receipt): &(String, String)) -> Call {
     call(Method::DELETE, &format!("{name}/messages/{id}")).query("popreceipt", receipt)
 }
 
-/// What a queue keeps besides its messages.
+/// Metadata of the queue. Messages have no such writes.
 #[tokio::test]
 async fn queue_last_writer_wins() {
     queue("queue-last").await;
@@ -51,33 +52,33 @@ async fn queue_last_writer_wins() {
     assert_eq!(read.metadata()["owner"], "second");
 }
 
-/// The receipt is a message's version.
+/// The receipt acts as the version of a message.
 #[tokio::test]
 async fn queue_optimistic() {
     queue("queue-receipt").await;
     let first = get("queue-receipt", "1").await.unwrap();
     let second = until(async || get("queue-receipt", "30").await).await;
-    assert_eq!(first.0, second.0, "it is the same message");
+    assert_eq!(first.0, second.0, "the same message");
     let late = delete("queue-receipt", &first).await;
     assert!([400, 404].contains(&late.status), "{late:?}");
     delete("queue-receipt", &second).await.ok();
     assert_eq!(delete("queue-receipt", &second).await.is(), (404, "MessageNotFound"));
 }
 
-/// A message that was got is hidden from others, for a while.
+/// A received message is hidden from others for its visibility timeout.
 #[tokio::test]
 async fn queue_pessimistic() {
     queue("queue-hidden").await;
     let first = get("queue-hidden", "1").await.unwrap();
-    assert_eq!(get("queue-hidden", "1").await, None, "it is hidden");
+    assert_eq!(get("queue-hidden", "1").await, None, "the message is hidden");
     let again = until(async || get("queue-hidden", "30").await).await;
-    assert_eq!(first.0, again.0, "it comes again, although the first may still be at work");
+    assert_eq!(first.0, again.0, "redelivered while the first consumer may still process it");
 }
 
 #[tokio::test]
 async fn queue_leasehold() {
     queue("queue-guard").await;
-    let account = Azurite::queues_via(Azurite::shared().queue_port());
+    let account = Azurite::queue_connection_string(Azurite::shared().queue_port());
     let account = Account::from_connection_string(&account).unwrap();
     let daemon = Daemon::start();
     let client = Client::connect(&*daemon.endpoint).await.unwrap();

@@ -9,9 +9,9 @@ use leasehold_fence::table::{Error, Table, Transaction};
 use leasehold_test_support::azurite::{ACCOUNT, Azurite, KEY, blob_url};
 use serde_json::{Value, json};
 
-use super::{A, account, container, fence};
+use super::{A, account, container, lock_token};
 
-/// A row's status, error code and body, by plain REST.
+/// Calls a row over plain REST. Returns status, error code and body.
 async fn row(method: &str, table: &str, if_match: Option<&str>, n: i64) -> (u16, String, Value) {
     let path = format!("{table}(PartitionKey='p',RowKey='r')");
     let date = to_rfc7231(&leasehold_time::clock::wall().into());
@@ -66,8 +66,8 @@ async fn table_optimistic() {
     assert_eq!(row("GET", "etag", None, 0).await.2["n"], 2);
 }
 
-/// A table has no leases. That of a designated blob stops those who ask for it,
-/// and nobody else.
+/// A table has no leases. The lease of a designated blob stops only programs that
+/// acquire it.
 #[tokio::test]
 async fn table_pessimistic() {
     table("designated").await;
@@ -75,19 +75,23 @@ async fn table_pessimistic() {
     blob.put().await.ok();
     blob.acquire(A, 15).await.ok();
     assert_eq!(blob.acquire(super::B, 15).await.is(), (409, "LeaseAlreadyPresent"));
-    assert_eq!(row("PUT", "designated", None, 1).await.0, 204, "who does not ask is not stopped");
+    assert_eq!(
+        row("PUT", "designated", None, 1).await.0,
+        204,
+        "a write without the lease is applied"
+    );
 }
 
 #[tokio::test]
 async fn table_leasehold() {
-    let table = table("guarded").await;
-    let old = table.fenced(fence(1)).partition("p").await.unwrap();
-    table.fenced(fence(2)).partition("p").await.unwrap();
+    let table = table("fenced").await;
+    let old = table.fenced(lock_token(1)).partition("p").await.unwrap();
+    table.fenced(lock_token(2)).partition("p").await.unwrap();
     let late = old.commit(&Transaction::new().insert("r", &json!({ "n": 1 }))).await;
     assert!(
         matches!(late, Err(Error::Fenced { newer, .. }) if newer == Some(Token::new(2))),
         "{late:?}"
     );
-    let (status, code, _) = row("GET", "guarded", None, 0).await;
+    let (status, code, _) = row("GET", "fenced", None, 0).await;
     assert_eq!((status, code.as_str()), (404, "ResourceNotFound"));
 }

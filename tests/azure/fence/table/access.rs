@@ -19,9 +19,9 @@ use leasehold_test_support::{
 };
 use serde_json::Value;
 
-use super::{Stock, amount, guarded, held, stock, table};
+use super::{Stock, amount, fenced_table, held, stock, table};
 
-/// A call past the client, for what it would not do. It must succeed.
+/// A call direct the client, for what it would not do. It must succeed.
 pub(crate) async fn raw(method: &str, path: &str, body: Option<&Value>) {
     let date = to_rfc7231(&leasehold_time::clock::wall().into());
     let text = format!("{date}\n/{ACCOUNT}/{ACCOUNT}/{path}");
@@ -76,7 +76,7 @@ fn by_sas(sas: &str) -> Account {
 /// Each kind of call.
 pub(crate) async fn uses(account: &Account, name: &str) {
     let table = Table::new(account, name).unwrap();
-    let partition = guarded(&table, 1).partition("p").await.unwrap();
+    let partition = fenced_table(&table, 1).partition("p").await.unwrap();
     partition
         .commit(&Transaction::new().insert("a b", &stock(1)).upsert("c", &stock(2)))
         .await
@@ -90,16 +90,16 @@ pub(crate) async fn uses(account: &Account, name: &str) {
 }
 
 #[tokio::test]
-async fn a_key_gives_access() {
+async fn account_key_authenticates() {
     table("bykey").await;
     let account = Account::with_key(ACCOUNT, KEY).unwrap().table_endpoint(&url()).unwrap();
     uses(&account, "bykey").await;
 }
 
 #[tokio::test]
-async fn a_connection_string_gives_access() {
+async fn connection_string_authenticates() {
     table("bystring").await;
-    let string = Azurite::tables_via(Azurite::shared().table_port());
+    let string = Azurite::table_connection_string(Azurite::shared().table_port());
     uses(&Account::from_connection_string(&string).unwrap(), "bystring").await;
     let sas = account_sas("raud", "2099-01-01T00:00:00Z");
     let string = format!("TableEndpoint={};SharedAccessSignature={sas}", url());
@@ -109,7 +109,7 @@ async fn a_connection_string_gives_access() {
 }
 
 #[tokio::test]
-async fn shared_access_signatures_give_access() {
+async fn account_sas_authenticates() {
     table("bysas").await;
     uses(&by_sas(&account_sas("raud", "2099-01-01T00:00:00Z")), "bysas").await;
 }
@@ -117,7 +117,7 @@ async fn shared_access_signatures_give_access() {
 /// Azurite compares the table of such a signature with `$batch`, and refuses;
 /// Azure does not. So only what goes by single calls is tried.
 #[tokio::test]
-async fn a_signature_for_one_table_gives_access() {
+async fn table_sas_authenticates() {
     table("bytablesas").await;
     let account = by_sas(&table_sas("bytablesas", "raud"));
     let table = Table::new(&account, "bytablesas").unwrap();
@@ -132,7 +132,7 @@ async fn a_signature_for_one_table_gives_access() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_said_without_secrets() {
+async fn forbidden_error_omits_secrets() {
     let known = table("refused").await;
     held(&known, 1).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
     let other_key = Account::with_key(ACCOUNT, "aHVzaA==").unwrap().table_endpoint(&url()).unwrap();
@@ -146,7 +146,7 @@ async fn what_is_not_allowed_is_said_without_secrets() {
         if !reads {
             let many = change.clone().upsert("b", &stock(9));
             errors.push(table.commit("p", &many).await.unwrap_err());
-            errors.push(guarded(&table, 2).partition("p").await.unwrap_err());
+            errors.push(fenced_table(&table, 2).partition("p").await.unwrap_err());
         }
         for error in errors {
             let Error::Invalid { message, .. } = &error else { panic!("{account:?}: {error:?}") };
@@ -161,7 +161,7 @@ async fn what_is_not_allowed_is_said_without_secrets() {
 }
 
 #[tokio::test]
-async fn an_address_where_nothing_listens_is_said_without_secrets() {
+async fn connection_refused_error_omits_secrets() {
     let sas = account_sas("raud", "2099-01-01T00:00:00Z");
     let nowhere = by_sas(&sas).table_endpoint("http://127.0.0.1:1/devstoreaccount1").unwrap();
     let error = Table::new(&nowhere, "orders").unwrap().get::<Stock>("p", "r").await.unwrap_err();
@@ -187,7 +187,7 @@ impl io::Write for Log {
 }
 
 #[tokio::test]
-async fn no_secret_is_logged_however_much_is() {
+async fn trace_log_contains_no_secret() {
     table("logged").await;
     let log = Log::default();
     let writer = log.clone();

@@ -12,7 +12,7 @@ use leasehold_test_support::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use super::{Stock, amount, guarded, held, stock, table};
+use super::{Stock, amount, fenced_table, held, stock, table};
 
 async fn guard_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
     let head = table.get::<BTreeMap<String, Value>>("p", "~leasehold.head").await.unwrap().unwrap();
@@ -40,7 +40,7 @@ fn is_fenced(error: &Error, token: u64, by: u64) {
 }
 
 #[tokio::test]
-async fn a_holder_that_was_overtaken_writes_nothing() {
+async fn fenced_holder_writes_nothing() {
     let table = table("overtaken").await;
     let old = held(&table, 3).await;
     old.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
@@ -55,8 +55,8 @@ async fn a_holder_that_was_overtaken_writes_nothing() {
     }
     assert_eq!(amount(&table, "a").await, Some(1));
     assert_eq!(amount(&table, "b").await, None);
-    is_fenced(&guarded(&table, 4).partition("p").await.unwrap_err(), 4, 5);
-    is_fenced(&guarded(&table, 3).partition("p").await.unwrap_err(), 3, 5);
+    is_fenced(&fenced_table(&table, 4).partition("p").await.unwrap_err(), 4, 5);
+    is_fenced(&fenced_table(&table, 3).partition("p").await.unwrap_err(), 3, 5);
     new.commit(&Transaction::new().replace("a", &stock(2))).await.unwrap();
     assert_eq!(new.get::<Stock>("a").await.unwrap().unwrap().value, stock(2));
     let rows = guard_rows(&table).await;
@@ -67,7 +67,7 @@ async fn a_holder_that_was_overtaken_writes_nothing() {
 }
 
 #[tokio::test]
-async fn without_the_guard_it_would_have_written() {
+async fn unfenced_write_is_applied() {
     let table = table("unguarded").await;
     held(&table, 5).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
     table.commit("p", &Transaction::new().replace("a", &stock(9))).await.unwrap();
@@ -75,9 +75,9 @@ async fn without_the_guard_it_would_have_written() {
 }
 
 #[tokio::test]
-async fn other_partitions_are_fenced_when_they_are_touched() {
+async fn partitions_are_fenced_on_first_use() {
     let table = table("partitions").await;
-    let (old, new) = (guarded(&table, 1), guarded(&table, 2));
+    let (old, new) = (fenced_table(&table, 1), fenced_table(&table, 2));
     let change = Transaction::new().upsert("r", &stock(1));
     old.partition("p").await.unwrap();
     old.partition("q").await.unwrap();
@@ -89,7 +89,7 @@ async fn other_partitions_are_fenced_when_they_are_touched() {
 }
 
 #[tokio::test]
-async fn those_with_the_same_token_share_the_fence() {
+async fn holders_with_same_token_share_fence() {
     let table = table("shared").await;
     let writers = (0..8).map(|writer| {
         let table = table.clone();
@@ -133,17 +133,17 @@ async fn another_lock_is_refused() {
 }
 
 fn fence_name() -> String {
-    super::fence(1).lock().to_owned()
+    super::lock_token(1).lock().to_owned()
 }
 
 #[tokio::test]
-async fn a_head_that_can_t_be_read_is_not_touched() {
+async fn unreadable_head_is_not_changed() {
     let table = table("damaged").await;
     let holder = held(&table, 5).await;
     let head = "~leasehold.head";
     // Past the guard's own checks.
     put(head, &json!({ "Token": "five", "Lock": "default/x" })).await;
-    let error = guarded(&table, 6).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 6).partition("p").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
     assert!(error.to_string().contains("~leasehold.head"), "{error}");
     // The holder's own fence still stands.
@@ -155,7 +155,7 @@ async fn a_head_that_can_t_be_read_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_fence_that_somebody_deleted_stops_its_holder_and_not_the_next() {
+async fn deleted_fence_stops_its_holder_only() {
     let table = table("deleted").await;
     let holder = held(&table, 5).await;
     let row = "~leasehold.fence.00000000000000000005";
@@ -163,20 +163,20 @@ async fn a_fence_that_somebody_deleted_stops_its_holder_and_not_the_next() {
     let change = Transaction::new().upsert("a", &stock(1));
     let error = holder.commit(&change).await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
-    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 5).partition("p").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
     held(&table, 6).await.commit(&change).await.unwrap();
     is_fenced(&holder.commit(&change).await.unwrap_err(), 5, 6);
 }
 
 #[tokio::test]
-async fn a_head_that_somebody_deleted_leaves_no_fence_behind() {
+async fn deleted_head_leaves_no_fence_behind() {
     let table = table("headless").await;
     let old = held(&table, 5).await;
     let head = "headless(PartitionKey='p',RowKey='~leasehold.head')";
     super::access::raw("DELETE", head, None).await;
     let change = Transaction::new().upsert("a", &stock(1));
-    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 5).partition("p").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
     let new = held(&table, 6).await;
     is_fenced(&old.commit(&change).await.unwrap_err(), 5, 6);
@@ -195,15 +195,15 @@ async fn without_fence(name: &str) -> Table {
 /// Somebody deleted a fence; and while a newer holder finds that out, another
 /// puts up its own, which must not be overlooked then.
 #[tokio::test]
-async fn a_fence_that_is_missing_does_not_hide_another() {
-    let past = without_fence("hides").await;
+async fn missing_fence_does_not_hide_concurrent_fence() {
+    let direct = without_fence("hides").await;
     let proxy = Proxy::start(Azurite::shared().table_port());
     let table = Table::new(&super::account(proxy.port()), "hides").unwrap();
-    proxy.when(Match::any().container("$batch")).times(1).then(Fault::HoldAnswer);
+    proxy.when(Match::any().container("$batch")).times(1).then(Fault::HoldResponse);
     let (newest, between) = tokio::join!(held(&table, 9), async {
-        proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
-        let between = held(&past, 7).await;
-        proxy.let_go();
+        proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream_status.is_some()).await;
+        let between = held(&direct, 7).await;
+        proxy.release_held();
         between
     });
     let change = Transaction::new().upsert("a", &stock(1));
@@ -213,21 +213,21 @@ async fn a_fence_that_is_missing_does_not_hide_another() {
 
 /// The same, and the call of the one that was overtaken arrives late.
 #[tokio::test]
-async fn a_fence_that_comes_late_is_not_put_up() {
-    let past = without_fence("comeslate").await;
+async fn late_fence_is_not_installed() {
+    let direct = without_fence("comeslate").await;
     let proxy = Proxy::start(Azurite::shared().table_port());
-    let table = super::table_behind(&proxy, "comeslate").await;
+    let table = super::table_via_proxy(&proxy, "comeslate").await;
     // The first finds out that the old fence is missing, the second leaves it
     // out.
     proxy.when(Match::any().container("$batch")).nth(2).times(1).then(Fault::Hold);
-    let overtaken = guarded(&table, 6);
+    let overtaken = fenced_table(&table, 6);
     let (error, newer) = tokio::join!(overtaken.partition("p"), async {
         proxy.wait_for(|seen| seen.fault.is_some()).await;
-        held(&past, 7).await
+        held(&direct, 7).await
     });
     is_fenced(&error.unwrap_err(), 6, 7);
-    proxy.let_go();
-    proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream.is_some()).await;
-    assert_eq!(guard_rows(&past).await[0].1["Token"], 7);
+    proxy.release_held();
+    proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream_status.is_some()).await;
+    assert_eq!(guard_rows(&direct).await[0].1["Token"], 7);
     newer.commit(&Transaction::new().upsert("a", &stock(1))).await.unwrap();
 }

@@ -4,7 +4,7 @@ use leasehold_client::Token;
 use leasehold_fence::table::{Error, Table, Transaction, Written};
 use serde_json::{Value, json};
 
-use super::{access::raw, amount, guarded, held, stock, table};
+use super::{access::raw, amount, fenced_table, held, stock, table};
 
 const HEAD: &str = "~leasehold.head";
 
@@ -34,29 +34,29 @@ fn change() -> Transaction {
 }
 
 #[tokio::test]
-async fn without_the_head_an_older_token_does_not_take_over() {
+async fn older_token_does_not_take_over_without_head() {
     let table = table("headlessolder").await;
     let newer = held(&table, 9).await;
     delete(&table, HEAD).await;
-    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 5).partition("p").await.unwrap_err();
     let Error::Fenced { newer: by, written: Written::No, .. } = error else { panic!("{error:?}") };
     assert_eq!(by, Some(Token::new(9)));
     newer.commit(&change()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_fence_that_is_none_is_left_to_a_person() {
+async fn invalid_fence_row_needs_operator() {
     let table = table("nofencerow").await;
     let row = "~leasehold.fence.0000000000000000000x";
     let row = json!({ "PartitionKey": "p", "RowKey": row, "Writes": "" });
     raw("POST", table.name(), Some(&row)).await;
-    let error = guarded(&table, 5).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 5).partition("p").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
 }
 
 /// More than there are in a page, or than one transaction can delete.
 #[tokio::test]
-async fn however_many_old_fences_there_are_none_stays() {
+async fn all_old_fences_are_removed() {
     let table = table("manyfences").await;
     for token in 1..=150 {
         insert_fence(&table, token).await;
@@ -71,7 +71,7 @@ async fn however_many_old_fences_there_are_none_stays() {
 /// The head's own fence is missing, and an older one is back, from a backup
 /// perhaps.
 #[tokio::test]
-async fn an_old_fence_that_came_back_is_taken_down() {
+async fn restored_old_fence_is_removed() {
     let table = table("cameback").await;
     held(&table, 5).await;
     delete(&table, &fence_row(5)).await;
@@ -82,12 +82,12 @@ async fn an_old_fence_that_came_back_is_taken_down() {
 }
 
 #[tokio::test]
-async fn a_newer_fence_than_the_head_s_is_respected() {
+async fn fence_newer_than_head_is_respected() {
     let table = table("newerfence").await;
     held(&table, 5).await;
     delete(&table, &fence_row(5)).await;
     insert_fence(&table, 9).await;
-    let error = guarded(&table, 6).partition("p").await.unwrap_err();
+    let error = fenced_table(&table, 6).partition("p").await.unwrap_err();
     assert!(
         matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(9))),
         "{error:?}"
@@ -97,7 +97,7 @@ async fn a_newer_fence_than_the_head_s_is_respected() {
 
 /// Nobody is said to have come who has not.
 #[tokio::test]
-async fn a_fence_that_is_gone_is_no_proof_of_a_newer_holder() {
+async fn missing_fence_does_not_imply_newer_holder() {
     let table = table("noproof").await;
     let holder = held(&table, 5).await;
     delete(&table, &fence_row(5)).await;

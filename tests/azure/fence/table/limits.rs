@@ -12,7 +12,9 @@ use leasehold_test_support::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Stock, account, amount, fence, guarded, held, stock, table, table_behind};
+use super::{
+    Stock, account, amount, fenced_table, held, lock_token, stock, table, table_via_proxy,
+};
 
 fn many(count: usize) -> Transaction {
     (0..count).fold(Transaction::new(), |all, n| all.insert(format!("r{n}"), &stock(1)))
@@ -41,9 +43,9 @@ fn says(error: &Error, hints: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_can_be_known_before_is_not_sent() {
+async fn invalid_requests_are_refused_locally() {
     let proxy = Proxy::start(Azurite::shared().table_port());
-    let table = table_behind(&proxy, "limits").await;
+    let table = table_via_proxy(&proxy, "limits").await;
     let partition = held(&table, 17).await;
     proxy.clear();
     let four_mib =
@@ -60,7 +62,10 @@ async fn what_can_be_known_before_is_not_sent() {
         says(&partition.commit(&transaction).await.unwrap_err(), &hints);
     }
     says(&table.commit("p", &four_mib).await.unwrap_err(), &["at most 4 MiB"]);
-    says(&guarded(&table, 17).partition("a\\b").await.unwrap_err(), &["partition key", "'\\\\'"]);
+    says(
+        &fenced_table(&table, 17).partition("a\\b").await.unwrap_err(),
+        &["partition key", "'\\\\'"],
+    );
     says(&partition.get::<Stock>("a#b").await.unwrap_err(), &["'#'"]);
     says(&partition.get::<Stock>("~leasehold.head").await.unwrap_err(), &["guard's own"]);
     says(&table.get::<Stock>(&"k".repeat(1025), "r").await.unwrap_err(), &["1025 bytes"]);
@@ -74,7 +79,7 @@ async fn what_can_be_known_before_is_not_sent() {
 }
 
 #[tokio::test]
-async fn names_that_no_table_has_are_refused_at_once() {
+async fn invalid_table_names_are_refused() {
     let account = Account::with_key("acme", "a2V5").unwrap();
     for name in ["ab", "or-ders", "7up", "", &"x".repeat(64)] {
         says(&Table::new(&account, name).unwrap_err(), &["3 to 63 letters and digits"]);
@@ -82,11 +87,11 @@ async fn names_that_no_table_has_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_there_is_named() {
+async fn missing_table_is_named_in_error() {
     let table = Table::new(&account(Azurite::shared().table_port()), "nowhere").unwrap();
     let change = Transaction::new().insert("r", &stock(1));
     let hints = ["table \"nowhere\"", "no such table", "create it"];
-    says(&table.fenced(fence(1)).partition("p").await.unwrap_err(), &hints);
+    says(&table.fenced(lock_token(1)).partition("p").await.unwrap_err(), &hints);
     says(&table.commit("p", &change).await.unwrap_err(), &hints);
     says(&table.commit("p", &change.delete("x")).await.unwrap_err(), &hints);
     says(&table.get::<Stock>("p", "r").await.unwrap_err(), &hints);
@@ -94,7 +99,7 @@ async fn a_table_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_table_that_was_deleted_meanwhile_is_named() {
+async fn table_deleted_during_use_is_named_in_error() {
     let table = table("deletedtable").await;
     let partition = held(&table, 1).await;
     super::access::raw("DELETE", "Tables('deletedtable')", None).await;

@@ -1,13 +1,13 @@
 //! Tables that refuse a holder that was overtaken, against Azurite.
 mod access;
+mod access_token;
 mod fencing;
 mod leftovers;
 mod limits;
 mod races;
 mod rows;
-mod token;
-mod twins;
-mod unclear;
+mod shared_token;
+mod unknown_outcome;
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn stock(amount: i64) -> Stock {
 
 /// Azurite's account, through a port.
 fn account(port: u16) -> Account {
-    Account::from_connection_string(&Azurite::tables_via(port)).unwrap()
+    Account::from_connection_string(&Azurite::table_connection_string(port)).unwrap()
 }
 
 /// A table that was created for the test of this name.
@@ -43,23 +43,23 @@ async fn table(name: &str) -> Table {
 }
 
 /// The same table through a proxy, by which calls take a second at most.
-async fn table_behind(proxy: &Proxy, name: &str) -> Table {
+async fn table_via_proxy(proxy: &Proxy, name: &str) -> Table {
     table(name).await;
-    let account = account(proxy.port()).call_limit(Duration::from_secs(1));
+    let account = account(proxy.port()).call_timeout(Duration::from_secs(1));
     Table::new(&account, name).unwrap()
 }
 
-fn fence(token: u64) -> LockToken {
+fn lock_token(token: u64) -> LockToken {
     LockToken::new("", "azure/devstoreaccount1/table/x", Token::new(token))
 }
 
-fn guarded(table: &Table, token: u64) -> FencedTable {
-    table.fenced(fence(token))
+fn fenced_table(table: &Table, token: u64) -> FencedTable {
+    table.fenced(lock_token(token))
 }
 
 /// The partition "p", held with a token.
 async fn held(table: &Table, token: u64) -> FencedPartition {
-    guarded(table, token).partition("p").await.unwrap()
+    fenced_table(table, token).partition("p").await.unwrap()
 }
 
 async fn amount(table: &Table, row: &str) -> Option<i64> {

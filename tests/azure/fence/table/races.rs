@@ -4,7 +4,7 @@
 use leasehold_fence::table::{Conflict, Error, FencedPartition, Table, Transaction};
 use serde::{Deserialize, Serialize};
 
-use super::{guarded, table};
+use super::{fenced_table, table};
 
 /// An entry of the journal, or its end.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ async fn writes(partition: &FencedPartition, token: u64, most: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
+async fn no_older_write_is_applied_after_newer_fence() {
     let table = table("race").await;
     // Each of eight tokens twice, so that there are racers with the same too.
     let writers: Vec<_> = (0..16_u64)
@@ -68,7 +68,7 @@ async fn no_write_of_an_older_token_lands_after_a_newer_fence() {
                 while latest(&table).await < token - 1 {
                     tokio::task::yield_now().await;
                 }
-                match guarded(&table, token).partition("p").await {
+                match fenced_table(&table, token).partition("p").await {
                     Ok(partition) => writes(&partition, token, 30).await,
                     Err(Error::Fenced { .. }) => 0,
                     Err(other) => panic!("{other}"),
@@ -94,7 +94,7 @@ async fn latest(table: &Table) -> u64 {
 
 /// The same journal without fences: that test would notice.
 #[tokio::test]
-async fn without_fences_an_older_token_lands_after_a_newer() {
+async fn without_fence_older_write_is_applied() {
     let table = table("nofence").await;
     for token in [1, 2, 1] {
         let last = table.get::<Entry>("p", "last").await.unwrap();
@@ -106,13 +106,13 @@ async fn without_fences_an_older_token_lands_after_a_newer() {
 
 /// All install at once: one fence stands, and it is the greatest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_sixteen_that_come_at_once_the_greatest_stays() {
+async fn highest_of_sixteen_concurrent_fences_remains() {
     let table = table("rush").await;
     let comers: Vec<_> = (1..=16_u64)
         .rev()
         .map(|token| {
             let table = table.clone();
-            tokio::spawn(async move { guarded(&table, token).partition("p").await.map(drop) })
+            tokio::spawn(async move { fenced_table(&table, token).partition("p").await.map(drop) })
         })
         .collect();
     for (comer, token) in comers.into_iter().zip((1..=16).rev()) {

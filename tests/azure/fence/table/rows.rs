@@ -1,4 +1,4 @@
-//! What a table can do, guarded or not.
+//! What a table can do, fenced or not.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn typed() -> Typed {
 }
 
 #[tokio::test]
-async fn all_types_come_back_from_a_row_and_from_a_query() {
+async fn all_types_round_trip_in_row_and_query() {
     let table = table("types").await;
     let partition = held(&table, 1).await;
     partition.commit(&Transaction::new().insert("r", &typed())).await.unwrap();
@@ -52,18 +52,18 @@ async fn all_types_come_back_from_a_row_and_from_a_query() {
 
 /// The same changes, by single calls and by one batch.
 #[tokio::test]
-async fn each_kind_of_change_does_what_it_says() {
+async fn each_change_kind_has_its_effect() {
     let table = table("kinds").await;
     let partition = held(&table, 1).await;
-    for guarded in [false, true] {
+    for fenced in [false, true] {
         let commit = async |transaction: Transaction| {
-            if guarded {
+            if fenced {
                 partition.commit(&transaction).await
             } else {
                 table.commit("p", &transaction).await
             }
         };
-        let row = if guarded { "a row, guarded" } else { "a'row" };
+        let row = if fenced { "a row, fenced" } else { "a'row" };
         let new = Transaction::new;
         let fails = async |transaction: Transaction, expected: Conflict| match commit(transaction)
             .await
@@ -72,7 +72,7 @@ async fn each_kind_of_change_does_what_it_says() {
             Error::Conflict { place, conflict } => {
                 assert_eq!(conflict, expected, "{place}");
                 assert_eq!(place.row.as_deref(), Some(row));
-                assert_eq!(place.token, guarded.then_some(Token::new(1)));
+                assert_eq!(place.token, fenced.then_some(Token::new(1)));
             }
             other => panic!("{other}"),
         };
@@ -109,14 +109,14 @@ async fn each_kind_of_change_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_transaction_is_done_as_a_whole_or_not_at_all() {
+async fn transaction_is_atomic() {
     let table = table("whole").await;
     let partition = held(&table, 1).await;
     partition.commit(&Transaction::new().insert("b", &stock(1))).await.unwrap();
     let new =
         Transaction::new().insert("a", &stock(1)).insert("b", &stock(2)).insert("c", &stock(3));
-    for guarded in [true, false] {
-        let error = if guarded {
+    for fenced in [true, false] {
+        let error = if fenced {
             partition.commit(&new).await.unwrap_err()
         } else {
             table.commit("p", &new).await.unwrap_err()
@@ -135,9 +135,9 @@ async fn a_transaction_is_done_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn rows_come_page_by_page_without_the_guards_own() {
+async fn query_pages_exclude_fence_rows() {
     let table = table("pages").await;
-    let (here, there) = (held(&table, 1).await, super::guarded(&table, 1));
+    let (here, there) = (held(&table, 1).await, super::fenced_table(&table, 1));
     let there = there.partition("O'Hara & q").await.unwrap();
     let fill = (0..25).fold(Transaction::new(), |all, n| all.insert(format!("r{n:02}"), &stock(n)));
     here.commit(&fill).await.unwrap();
@@ -159,7 +159,7 @@ async fn rows_come_page_by_page_without_the_guards_own() {
 }
 
 #[tokio::test]
-async fn creating_a_table_again_is_no_error() {
+async fn creating_existing_table_succeeds() {
     let table = table("again").await;
     table.commit("p", &Transaction::new().insert("r", &stock(1))).await.unwrap();
     table.create().await.unwrap();

@@ -37,7 +37,7 @@ impl Daemons {
     }
 }
 
-/// The store of a daemon.
+/// Returns the store of a daemon.
 #[must_use]
 pub fn store(daemon: u32) -> Option<Embedded> {
     sim().embedded.stores.borrow().get(&daemon).cloned()
@@ -62,7 +62,7 @@ pub fn start(place: usize) {
     let opened = sim.world.as_machine(machine, || {
         let forgotten = sim.disk.borrow().forgotten_until;
         if let Some(until) = forgotten {
-            forgets(until);
+            record_forgotten(until);
         }
         Embedded::open_in(mutants::wrap(directory), plan.reservation)
     });
@@ -109,21 +109,21 @@ fn start_later(place: usize) {
     sim().world.after(RESTART_DELAY, move || crate::daemon::start(place));
 }
 
-/// The clocks of the machine while nothing is wrong with them.
+/// Returns the clocks of the machine, without faults.
 fn clocks(sim: &SimState) -> Clocks {
     sim.plan.clocks(0, &mut sim.rng.borrow_mut())
 }
 
-/// The process that starts now does not know of holds that there may be.
-fn forgets(until: Nanos) {
+/// Records that a starting process has no record of holds that may still exist.
+fn record_forgotten(until: Nanos) {
     let wall =
         leasehold_time::clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let upto = (wall.as_nanos() * (1 << 20) / 1_000_000_000) as u64;
     record(Event::Forgotten { upto, until });
 }
 
-/// Another daemon is started at the path while the first one still runs: so its
-/// directory must not be there any more.
+/// Starts another daemon at the path while the first one is running. The
+/// directory of the first one is therefore moved away.
 pub fn supersede(index: usize, place: usize, how: Supersede) {
     let sim = sim();
     let Some(Running { number, machine, driver }) = sim.running(place) else { return };
@@ -135,7 +135,7 @@ pub fn supersede(index: usize, place: usize, how: Supersede) {
     match how {
         Supersede::Stop { kill_after, down } => {
             count("daemon: superseded while it stops");
-            _ = sim.stops(place);
+            _ = sim.refuse_waiters(place);
             until += kill_after + down;
             sim.world.as_machine(machine, || {
                 task::spawn(async move {
@@ -175,13 +175,14 @@ pub fn supersede(index: usize, place: usize, how: Supersede) {
     });
 }
 
-/// Fate of a daemon while a second one has its path.
+/// Fate of the first daemon while a second one uses its path.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Supersede {
-    /// It is told to stop. The other one is killed when it has, and started again.
+    /// The daemon shuts down. The second one is killed `kill_after` the
+    /// shutdown completes, and started again.
     Stop { kill_after: Nanos, down: Nanos },
-    /// It keeps running, and is killed after `length`. Half of its clients connect
-    /// to the second one.
+    /// The daemon keeps running, and is killed after `length`. Half of its
+    /// clients connect to the second one.
     Run { length: Nanos },
 }

@@ -1,5 +1,5 @@
-//! A disk with one path and the directories that are or were at it. Writes are
-//! lost or torn when the power fails, unless they were synced.
+//! Disk with one path and all directories that are or were at it. A power
+//! failure loses or tears writes that were not synced.
 
 use std::{io, path::Path, time::Duration};
 
@@ -12,19 +12,19 @@ use crate::{
     world::{Machine, Nanos},
 };
 
-/// Contents of a file, and whether they survive a power failure.
+/// File contents, and whether they survive a power failure.
 #[derive(Clone, Debug)]
 struct File {
     bytes: Vec<u8>,
     synced: bool,
 }
 
-/// A directory, as processes see it and as it is after a power failure.
+/// Directory, as processes see it and as it is after a power failure.
 #[derive(Clone, Debug, Default)]
 struct Directory {
     state: Option<File>,
     new: Option<File>,
-    /// The entry `state` that survives a power failure.
+    /// Entry `state` after a power failure.
     durable_state: Option<File>,
     /// Identity of the lock file, and whether it has contents.
     lock: u64,
@@ -32,54 +32,54 @@ struct Directory {
     locked_by: Option<Machine>,
 }
 
-/// A step of a write, after which a daemon can be killed.
+/// Step of a write after which a daemon can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `state.new` is written.
     Written,
     /// `state.new` is synced.
     Synced,
-    /// It is renamed to `state`.
+    /// `state.new` is renamed to `state`.
     Renamed,
 }
 
-/// A kill that waits for the next write to get to this step.
+/// Kill that is due when the next write reaches this step.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCrash {
-    /// The step.
+    /// Step of the write.
     pub step: Step,
-    /// True if the power fails, too.
+    /// True if the power fails as well.
     pub power: bool,
     /// Time until the daemon is started again.
     pub down: u64,
 }
 
-/// The disk.
+/// Simulated disk.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// All directories that there ever were.
+    /// All directories that ever existed.
     directories: Vec<Directory>,
-    /// The one at the path.
+    /// Index of the directory at the path.
     at_path: Option<usize>,
     locks: u64,
-    /// Number of faults that fill it up now.
+    /// Number of active faults that fill the disk.
     pub full: u32,
-    /// See [`PendingCrash`].
+    /// Pending kill.
     pub pending_crash: Option<PendingCrash>,
-    /// The daemon that a pending crash has killed: it does nothing any more.
+    /// Daemon killed by a pending crash: its later calls fail.
     dead: Option<u32>,
-    /// A copy of the directory, made earlier.
+    /// Backup of the directory.
     copy: Option<Directory>,
-    /// Set while the next daemon may not know of holds, because an operator has
-    /// changed what it finds: the latest end of such holds.
+    /// Set while the next daemon may have no record of earlier holds, because
+    /// an operator changed the directory: the latest end of such holds.
     pub forgotten_until: Option<Nanos>,
-    /// True after a start that failed because of the contents of the directory.
+    /// True after a start that failed because of the directory's contents.
     pub is_unusable: bool,
 }
 
 impl Disk {
-    /// Locks the directory at the path for a process, and creates it if there is
-    /// none. None if another process has locked it.
+    /// Locks the directory at the path for a process, and creates it if it is
+    /// missing. Returns `None` if another process holds the lock.
     pub fn open(&mut self, daemon: u32, machine: Machine) -> Option<SimDir> {
         let at = match self.at_path {
             Some(at) => at,
@@ -104,8 +104,8 @@ impl Disk {
         self.locks
     }
 
-    /// The directory is moved away or deleted. Holds that it has a record of may
-    /// last until then.
+    /// Moves the directory away or deletes it. Holds recorded in it may last
+    /// until `until`.
     pub fn remove(&mut self, until: Nanos) {
         self.at_path = None;
         self.forget(until);
@@ -115,7 +115,7 @@ impl Disk {
         self.forgotten_until = self.forgotten_until.max(Some(until));
     }
 
-    /// Deletes the lock file. The next daemon creates another.
+    /// Deletes the lock file. The next daemon creates a new one.
     pub fn remove_lock(&mut self) {
         let lock = self.next_lock();
         if let Some(at) = self.at_path {
@@ -129,8 +129,8 @@ impl Disk {
         self.copy = self.at_path.map(|at| self.directories[at].clone());
     }
 
-    /// Puts the copy in place of the directory; false if there is none. Holds may
-    /// last until then.
+    /// Restores the backup; returns false if there is none. Unrecorded holds
+    /// may last until `until`.
     pub fn restore(&mut self, until: Nanos) -> bool {
         let Some(mut copy) = self.copy.clone() else { return false };
         copy.lock = self.next_lock();
@@ -161,12 +161,11 @@ impl Disk {
     }
 }
 
-/// Asks the disk.
 fn with_disk<T>(act: impl FnOnce(&mut Disk) -> T) -> T {
     act(&mut sim().disk.borrow_mut())
 }
 
-/// A directory that a process has locked.
+/// Directory locked by a process.
 #[derive(Clone, Debug)]
 pub struct SimDir {
     at: usize,
@@ -211,7 +210,7 @@ impl SimDir {
     }
 }
 
-/// `state.new` of a directory.
+/// File `state.new` of a directory.
 struct New(SimDir);
 
 impl NewState for New {
@@ -290,8 +289,8 @@ impl StateDir for SimDir {
         let (before, after) = {
             let sim = sim();
             let mut rng = sim.rng.borrow_mut();
-            let longest = *rng.pick(&[1, 1, 5, 50]);
-            (rng.length(0..longest), rng.length(0..longest))
+            let max_delay = *rng.pick(&[1, 1, 5, 50]);
+            (rng.length(0..max_delay), rng.length(0..max_delay))
         };
         Box::pin(async move {
             sleep(before).await;
@@ -305,7 +304,7 @@ async fn sleep(length: Duration) {
     leasehold_runtime::sleep(length).await;
 }
 
-/// The highest token that a state file reserves.
+/// Returns the highest token that a state file reserves.
 fn highest_token(state: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(state).ok()?;
     text.lines().find_map(|line| line.strip_prefix("highest-token "))?.parse().ok()

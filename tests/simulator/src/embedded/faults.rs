@@ -11,33 +11,34 @@ use crate::{
     world::{Nanos, SECOND},
 };
 
-/// A fault of the data directory.
+/// Fault of the data directory.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum DiskFault {
-    /// The disk is full for a while.
+    /// The disk is full for `length`.
     Full { length: Nanos },
-    /// The daemon is killed when its next write gets to this step; perhaps the
-    /// power fails.
+    /// The daemon is killed when its next write reaches this step, optionally
+    /// with a power failure.
     PendingCrash { step: Step, power: bool, down: Nanos },
     /// The directory is moved away or deleted; after `length` the daemon is
-    /// started anew, after a clean stop or a kill.
+    /// restarted, by a shutdown or a kill.
     Remove { stop: bool, length: Nanos, down: Nanos },
-    /// The lock file is deleted; after `length` the daemon is started anew.
+    /// The lock file is deleted; after `length` the daemon is killed and
+    /// restarted.
     RemoveLock { length: Nanos, down: Nanos },
-    /// The directory is moved away, and another daemon started at its path.
+    /// The directory is moved away, and another daemon is started at its path.
     Supersede(Supersede),
-    /// The directory is copied; after `age` the daemon is killed, and started
-    /// again with the copy.
+    /// The directory is copied; after `age` the daemon is killed, and restarted
+    /// with the copy.
     Restore { age: Nanos, down: Nanos },
 }
 
 /// Injects a fault.
-pub fn happen(index: usize, fault: &DiskFault) {
+pub fn inject(index: usize, fault: &DiskFault) {
     let sim = sim();
     let wait = sim.plan.crash_wait();
     let ttl = sim.plan.ttl.as_nanos() as Nanos;
-    let longest = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos + 5 * SECOND;
+    let max_stop = (sim.plan.drain + sim.plan.ttl).as_nanos() as Nanos + 5 * SECOND;
     match *fault {
         DiskFault::Full { length } => {
             count("disk: filled up");
@@ -46,9 +47,10 @@ pub fn happen(index: usize, fault: &DiskFault) {
             sim.world.after(length, || crate::sim_state::sim().disk.borrow_mut().full -= 1);
         }
         DiskFault::PendingCrash { step, power, down } => {
-            count("disk: trap for a daemon");
+            count("disk: daemon kill scheduled");
             sim.disk.borrow_mut().pending_crash = Some(PendingCrash { step, power, down });
-            // Ends when no crash is pending, at the latest when everything is calm.
+            // Ends when no crash is pending: the calm phase clears a pending
+            // crash.
             let left = sim.plan.calm_from.saturating_sub(sim.world.now());
             disturb(index, left + down + wait, || {});
             // A daemon writes when the first session opens, and when it stops.
@@ -56,9 +58,9 @@ pub fn happen(index: usize, fault: &DiskFault) {
         }
         DiskFault::Remove { stop, length, down } => {
             count("operator: directory removed");
-            let until = sim.world.now() + length + longest + ttl;
+            let until = sim.world.now() + length + max_stop + ttl;
             sim.disk.borrow_mut().remove(until);
-            disturb(index, length + longest + down + wait, || {});
+            disturb(index, length + max_stop + down + wait, || {});
             sim.world.after(length, move || {
                 if stop {
                     daemon::stop(1000 + index, 0, down);

@@ -3,7 +3,7 @@
 //!
 //! `plan.rs` makes the plan of such a seed, `disk.rs` simulates the directory,
 //! `mutants.rs` breaks its rules, `daemon.rs` starts and replaces daemons, and
-//! `faults.rs` has what happens to the directory.
+//! `faults.rs` injects faults of the directory.
 
 pub mod daemon;
 pub mod disk;
@@ -11,7 +11,8 @@ pub mod faults;
 pub mod mutants;
 pub mod plan;
 
-/// Every sixteenth seed. Those of other plans keep their random numbers.
+/// Returns whether the seed uses the embedded store: every sixteenth does, so
+/// that the random numbers of other seeds do not change.
 #[must_use]
 pub const fn is_embedded(seed: u64) -> bool {
     seed % 16 == 14

@@ -10,23 +10,23 @@ use crate::{
     sim_state::sim,
 };
 
-/// Wraps a directory for the mutant that is active, if it is one of these.
+/// Wraps a directory with the defect of the active mutant.
 #[must_use]
 pub fn wrap(directory: SimDir) -> Arc<dyn StateDir> {
     Arc::new(BrokenDir(directory))
 }
 
-/// A directory that follows all rules but one.
+/// Directory that breaks one rule.
 struct BrokenDir(SimDir);
 
 impl BrokenDir {
-    /// The directory that writes go to.
+    /// Returns the directory that writes go to.
     fn target(&self) -> SimDir {
         if is(Wrapped::WriteByPath) { self.0.at_path() } else { self.0.clone() }
     }
 }
 
-/// A file that is not synced.
+/// File whose sync does nothing.
 struct Unsynced;
 
 impl NewState for Unsynced {
@@ -59,7 +59,7 @@ impl StateDir for BrokenDir {
         let found = self.0.read()?;
         Ok(if is(Wrapped::NoCrashWait) {
             found.map(|state| edit(&state, "stopped-cleanly", "true"))
-        } else if is(Wrapped::MarkForgotten) {
+        } else if is(Wrapped::HighestTokenIgnored) {
             found.map(|state| edit(&state, "highest-token", "1"))
         } else {
             found
@@ -79,7 +79,7 @@ impl StateDir for BrokenDir {
             let directory = self.0.clone();
             let delay = sim().rng.borrow_mut().millis(1..2000);
             sim().world.after(delay, move || {
-                // Fails if the process is gone, or a later write came first.
+                // Fails if the process has exited or a later write came first.
                 if directory.rename_new().is_ok() {
                     _ = directory.sync();
                 }
@@ -90,7 +90,7 @@ impl StateDir for BrokenDir {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // The first state is synced: without it, there would be no start.
+        // The first state is synced: otherwise the daemon could not start.
         let later = is(Wrapped::DirectoryNotSynced) && self.is_marked();
         if later || is(Wrapped::ReservedLate) {
             return Ok(());
@@ -103,7 +103,7 @@ impl StateDir for BrokenDir {
     }
 }
 
-/// Changes a value of a state file, and its checksum.
+/// Changes a value of a state file and updates its checksum.
 fn edit(state: &[u8], key: &str, value: &str) -> Vec<u8> {
     let text = String::from_utf8_lossy(state);
     let mut body = String::new();

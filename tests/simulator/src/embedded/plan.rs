@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{daemon::Supersede, disk::Step, faults::DiskFault};
-use leasehold_simulated_storage::storage::Habits;
+use leasehold_simulated_storage::storage::Behavior;
 
 use crate::{
     clock::Stop,
@@ -17,15 +17,16 @@ use crate::{
 pub struct EmbeddedPlan {
     /// Number of tokens that a write reserves.
     pub reservation: u64,
-    /// True if the daemon's wall clock is set. Otherwise the directory may be
-    /// lost. After both, nothing is left that tokens could be raised by.
+    /// True if the daemon's wall clock is stepped. Otherwise the directory may
+    /// be lost. After both faults, no source is left from which tokens could be
+    /// raised.
     pub clock_is_set: bool,
 }
 
-/// Makes the plan of a seed.
+/// Creates the plan of a seed.
 #[must_use]
 pub fn plan(rng: &mut Rng) -> Plan {
-    let trouble = rng.millis(60_000..180_000);
+    let calm_from = rng.millis(60_000..180_000);
     let lease = Duration::from_secs(15);
     let locks = *rng.pick(&[1, 1, 2, 3]);
     let embedded = EmbeddedPlan {
@@ -36,39 +37,40 @@ pub fn plan(rng: &mut Rng) -> Plan {
         places: 1,
         clients: rng.within(2..6) as usize,
         locks,
-        hands: if locks > 1 && rng.permille(400) { 2 } else { 1 },
-        hasty: 80,
+        client_tasks: if locks > 1 && rng.permille(400) { 2 } else { 1 },
+        short_waits: 80,
         cancels: 20,
         rivals: rng.clone().split().split().permille(200),
         lease,
-        longest_lease: lease,
+        max_lease: lease,
         tokens: 1,
         poll: Duration::from_secs(1),
         linger: Duration::ZERO,
         ttl: Duration::from_millis(*rng.pick(&[1000, 3000, 5000, 10_000, 30_000])),
         drain: Duration::from_millis(*rng.pick(&[0, 1000, 10_000])),
         gc_after: Duration::ZERO,
-        habits: Habits { emulator: false, grace: 0, drift: 0 },
+        behavior: Behavior { emulator: false, grace: 0, drift: 0 },
         bad_clocks: false,
         unaware: false,
-        leaping_date: false,
+        date_jumps: false,
         old_blobs: false,
         fenced: rng.permille(150),
         observed: rng.clone().split().permille(300),
-        calm_from: trouble,
-        end: trouble + rng.millis(100_000..150_000),
+        calm_from,
+        end: calm_from + rng.millis(100_000..150_000),
         faults: Vec::new(),
         embedded: Some(embedded.clone()),
     };
     let count = *rng.pick(&[0, 2, 4, 6, 8, 12]);
     for _ in 0..count {
-        let at = rng.within(0..trouble);
+        let at = rng.within(0..calm_from);
         let fault = fault(&plan, &embedded, at, rng);
         plan.faults.push((at, fault));
     }
-    // Nothing else is wrong by then: so others must be served in time.
+    // No other fault is active by then, so the other clients must be served in
+    // time.
     if plan.clients > 2 && rng.permille(400) {
-        let at = trouble + rng.millis(60_000..80_000);
+        let at = calm_from + rng.millis(60_000..80_000);
         let (silent, down) = (rng.permille(300), rng.millis(10..20_000));
         let client = rng.index(plan.clients);
         plan.faults.push((at, Fault::KillClient { client, silent, down }));
@@ -84,8 +86,8 @@ fn fault(plan: &Plan, embedded: &EmbeddedPlan, at: Nanos, rng: &mut Rng) -> Faul
     let ttl = plan.ttl.as_nanos() as Nanos;
     let around = *rng.pick(&[SECOND, ttl, 2 * ttl]);
     let length = (around + rng.millis(0..2000)).min(left);
-    let longest = *rng.pick(&[50, 1000, 20_000]);
-    let down = rng.millis(10..longest).min(left);
+    let max_down = *rng.pick(&[50, 1000, 20_000]);
+    let down = rng.millis(10..max_down).min(left);
     let how = *rng.pick(&[None, None, Some(Stop::Suspended), Some(Stop::Frozen)]);
     let silent = rng.permille(400);
     let stop = rng.permille(500);

@@ -1,4 +1,4 @@
-//! What operators do, through a daemon and to the storage itself.
+//! Operator actions, through a daemon and in the storage account.
 
 use leasehold::driver::Driver;
 use leasehold_checker::Event;
@@ -7,7 +7,7 @@ use leasehold_store::Breaker;
 use leasehold_types::LockName;
 
 use super::disturb;
-use leasehold_simulated_storage::storage::{Act, Call, Kept};
+use leasehold_simulated_storage::storage::{Call, Contents, Operation};
 
 use crate::{
     daemon,
@@ -15,7 +15,7 @@ use crate::{
     world::{Nanos, SECOND},
 };
 
-/// What an operator does through a daemon.
+/// Runs an operator's request at a daemon.
 pub(super) fn operate<F: Future<Output = ()> + Send + 'static>(
     place: usize,
     act: impl FnOnce(Driver, LockName, Breaker) -> F,
@@ -29,55 +29,55 @@ pub(super) fn operate<F: Future<Output = ()> + Send + 'static>(
     sim.world.as_machine(running.machine, || task::spawn(task));
 }
 
-/// An operator deletes a blob that can't be trusted.
+/// Deletes a blob with an invalid or regressed record.
 pub(super) fn repair(lock: u32) {
     let sim = sim();
-    // Others may have created it this very second.
-    if is_ahead(lock) {
+    // The blob may have been created in the current second.
+    if is_epoch_ahead(lock) {
         return sim.world.after(SECOND, move || repair(lock));
     }
     delete(lock);
 }
 
-/// Within the second of its creation a blob's tokens are ahead of the service's clock;
-/// and so they are after that has been ahead itself, and was believed. What is not
-/// guaranteed then is not tried.
-pub(super) fn is_ahead(lock: u32) -> bool {
+/// Returns whether the highest token is ahead of the service's clock: within
+/// the second after the blob's creation, and after that clock was ahead and was
+/// accepted. Tokens are not guaranteed to increase if the blob is deleted then,
+/// so the fault is skipped.
+pub(super) fn is_epoch_ahead(lock: u32) -> bool {
     let sim = sim();
     let (epoch, date) = (sim.epoch(lock), sim.date());
-    epoch == date + 1 || (sim.plan.leaping_date && epoch > date)
+    epoch == date + 1 || (sim.plan.date_jumps && epoch > date)
 }
 
 pub(super) fn delete(lock: u32) {
     let sim = sim();
-    overrule(lock);
+    record_override(lock);
     sim.storage.borrow_mut().remove(&blob_path(lock));
     record(Event::Deleted { lock });
-    sim.note_lease(lock);
+    sim.record_lease(lock);
 }
 
-/// All daemons are killed, and started again after this long.
-pub(super) fn start_anew(down: Option<Nanos>) {
+/// Kills all daemons and starts them again after `down`.
+pub(super) fn restart_all(down: Option<Nanos>) {
     if let Some(down) = down {
         (0..sim().plan.places).for_each(|place| daemon::crash(place, Some(down)));
     }
 }
 
-/// An operator replaces what is kept with a blob, if there is a container. Gives its
-/// version.
-pub(super) fn tamper(lock: u32, kept: Kept, modified: u64) -> Option<String> {
+/// Replaces a blob, if the container exists. Returns the new ETag.
+pub(super) fn replace_blob(lock: u32, contents: Contents, modified: u64) -> Option<String> {
     let sim = sim();
-    if sim.storage.borrow().is_gone() {
+    if sim.storage.borrow().is_container_deleted() {
         return None;
     }
-    overrule(lock);
-    let etag = sim.storage.borrow_mut().put(&blob_path(lock), kept, modified);
+    record_override(lock);
+    let etag = sim.storage.borrow_mut().put(&blob_path(lock), contents, modified);
     record(Event::Tampered { lock });
-    sim.note_lease(lock);
+    sim.record_lease(lock);
     Some(etag)
 }
 
-pub(super) fn kept_with(lock: u32) -> Option<Kept> {
+pub(super) fn contents(lock: u32) -> Option<Contents> {
     let sim = sim();
     let storage = sim.storage.borrow();
     storage.blob(&blob_path(lock)).map(|blob| (blob.metadata.clone(), blob.content.clone()))
@@ -89,22 +89,23 @@ pub(super) fn etag_of(lock: u32) -> Option<String> {
     storage.blob(&blob_path(lock)).map(|blob| blob.etag.clone())
 }
 
-pub(super) fn operator_call(lock: u32, act: Act) {
-    let call = Call { path: blob_path(lock), act, if_match: None, if_absent: false, lease: None };
+pub(super) fn operator_call(lock: u32, operation: Operation) {
+    let call =
+        Call { path: blob_path(lock), operation, if_match: None, if_absent: false, lease: None };
     sim().apply(None, &call);
 }
 
-/// Breaks a lease in the storage itself, at once.
+/// Breaks a lease in the storage account with a break period of 0.
 pub fn break_lease(index: usize, lock: u32) {
     count("operator: lease broken at once");
-    overrule(lock);
-    operator_call(lock, Act::Break { within: Some(0) });
-    disturb(index, sim().plan.longest_lease.as_nanos() as Nanos, || {});
+    record_override(lock);
+    operator_call(lock, Operation::Break { within: Some(0) });
+    disturb(index, sim().plan.max_lease.as_nanos() as Nanos, || {});
 }
 
-/// What an operator does to a leased blob behind the daemons' backs makes two
-/// holders for a while: tokens tell them apart.
-pub(super) fn overrule(lock: u32) {
+/// Records that an operator overrides a lease: for a while, two clients may
+/// hold the lock, and only tokens tell them apart.
+pub(super) fn record_override(lock: u32) {
     let sim = sim();
     let now = sim.world.now();
     let until = sim.storage.borrow().blob(&blob_path(lock)).and_then(|b| b.leased_until(now));

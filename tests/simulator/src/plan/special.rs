@@ -1,4 +1,4 @@
-//! Plans for what hardly ever comes about by chance.
+//! Plans for situations that random faults rarely produce.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use super::{Fault, Plan};
 use crate::{clock::Stop, rng::Rng};
 
 impl Plan {
-    /// Makes some plans special.
+    /// Modifies some plans for a special situation.
     pub(super) fn make_special(&mut self, rng: &mut Rng) {
         match rng.within(0..100) {
-            0..5 => self.make_lone(rng),
-            5..13 if !self.bad_clocks => self.make_jerky(rng),
-            13..18 if !self.bad_clocks => self.make_corrected(rng),
-            18..22 => self.make_hasty(rng),
-            22..26 => self.make_swift(rng),
-            26..30 => self.make_absurd(rng),
-            30..33 => self.make_seen(rng),
-            33..37 if !self.bad_clocks => self.make_overset(rng),
-            37..41 => self.make_snatched(rng),
+            0..5 => self.make_known_restores(rng),
+            5..13 if !self.bad_clocks => self.make_short_freezes(rng),
+            13..18 if !self.bad_clocks => self.make_corrected_freezes(rng),
+            18..22 => self.make_short_waits(rng),
+            22..26 => self.make_deletes_in_use(rng),
+            26..30 => self.make_distant_dates(rng),
+            30..33 => self.make_known_deletes(rng),
+            33..37 if !self.bad_clocks => self.make_advanced_clocks(rng),
+            37..41 => self.make_broken_writes(rng),
             41..45 if !self.bad_clocks => self.make_detached(rng),
-            45..48 => self.make_resumed(rng),
-            48..51 if !self.bad_clocks => self.make_stepped(rng),
-            51..54 => self.make_crossed(rng),
+            45..48 => self.make_resumes(rng),
+            48..51 if !self.bad_clocks => self.make_step_downs(rng),
+            51..54 => self.make_cancel_races(rng),
             _ => {}
         }
     }
 
-    /// A single daemon that is never restarted, and so has seen everything. A blob
-    /// from before the storage service's clock was ahead is restored after that. Then
-    /// neither the record nor that clock, only the daemon's memory, keeps tokens from
-    /// going back.
-    fn make_lone(&mut self, rng: &mut Rng) {
-        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
+    /// One daemon that is never restarted and has seen every token. A blob from
+    /// before the storage service's clock was ahead is restored afterwards.
+    /// Then neither the record nor that clock prevents tokens from decreasing,
+    /// only the daemon's memory.
+    fn make_known_restores(&mut self, rng: &mut Rng) {
+        (self.places, self.bad_clocks, self.date_jumps) = (1, false, true);
         self.gc_after = Duration::ZERO;
         self.faults.retain(|(_, fault)| {
             matches!(
@@ -44,14 +44,15 @@ impl Plan {
             let (by, ahead) = (*rng.pick(&[3600, 7200]), rng.millis(1000..10_000));
             let length = rng.millis(100..20_000);
             let lock = rng.within(0..u64::from(self.locks)) as u32;
-            self.faults.push((at, Fault::RestoreSeen { lock, length: ahead + length }));
-            self.faults.push((at, Fault::LeapDate { by, length: ahead }));
+            self.faults.push((at, Fault::RestoreKnown { lock, length: ahead + length }));
+            self.faults.push((at, Fault::AdvanceDate { by, length: ahead }));
         }
     }
 
-    /// Daemons whose machines are frozen for less than a second, again and again,
-    /// while their leases can't be renewed; nobody sets clocks, which would hide it.
-    fn make_jerky(&mut self, rng: &mut Rng) {
+    /// One daemon's machine is frozen repeatedly for less than a second while
+    /// its leases can't be renewed. No clock is set, because that would hide
+    /// the freezes.
+    fn make_short_freezes(&mut self, rng: &mut Rng) {
         self.unaware = false;
         self.faults.retain(|(_, fault)| {
             !matches!(
@@ -69,8 +70,8 @@ impl Plan {
         }
         let mut at = 0;
         loop {
-            let most = *rng.pick(&[2_000, 6_000, 12_000]);
-            at += rng.millis(200..most);
+            let max = *rng.pick(&[2_000, 6_000, 12_000]);
+            at += rng.millis(200..max);
             let length = rng.millis(50..990);
             if at + length >= self.calm_from {
                 return;
@@ -81,12 +82,12 @@ impl Plan {
         }
     }
 
-    /// Daemons whose machines are frozen, and whose wall clocks somebody sets back by as
-    /// much soon after. So few clients that hardly anything has daemons look at their
-    /// clocks meanwhile.
-    fn make_corrected(&mut self, rng: &mut Rng) {
-        (self.clients, self.hands) = (2, 1);
-        (self.ttl, self.longest_lease) = (Duration::from_secs(30), self.lease);
+    /// Machines of daemons are frozen, and their wall clocks are set back by
+    /// the same amount soon afterwards. Few clients, so that hardly any event
+    /// triggers a clock check in between.
+    fn make_corrected_freezes(&mut self, rng: &mut Rng) {
+        (self.clients, self.client_tasks) = (2, 1);
+        (self.ttl, self.max_lease) = (Duration::from_secs(30), self.lease);
         for _ in 0..rng.within(8..16) {
             let at = rng.within(0..self.calm_from);
             let length = rng.millis(1_100..3_000).min(self.calm_from - at);
@@ -105,20 +106,20 @@ impl Plan {
         });
     }
 
-    /// Clients that give up soon, at daemons that keep leases for long and have to ask
-    /// for more tokens each time.
-    fn make_hasty(&mut self, rng: &mut Rng) {
-        (self.hasty, self.tokens, self.places) = (600, 1, self.places.max(2));
+    /// Acquires with short wait limits, at daemons with a long linger time and
+    /// one token per range.
+    fn make_short_waits(&mut self, rng: &mut Rng) {
+        (self.short_waits, self.tokens, self.places) = (600, 1, self.places.max(2));
         self.clients = self.clients.max(4);
         self.linger = Duration::from_millis(rng.within(5_000..15_000));
         self.poll = Duration::from_millis(500);
     }
 
-    /// Blobs that are deleted in the second in which they were used, while others wait
-    /// at another daemon, which may create them anew in the same second.
-    fn make_swift(&mut self, rng: &mut Rng) {
+    /// Blobs are deleted in the second in which they were used, while clients
+    /// wait at another daemon, which may create them again in the same second.
+    fn make_deletes_in_use(&mut self, rng: &mut Rng) {
         (self.places, self.clients) = (self.places.max(2), self.clients.max(4));
-        (self.locks, self.hands, self.leaping_date) = (1, 1, false);
+        (self.locks, self.client_tasks, self.date_jumps) = (1, 1, false);
         self.poll = Duration::from_millis(500);
         self.faults.retain(|(_, fault)| fault.keeps_blobs());
         for _ in 0..rng.within(6..12) {
@@ -126,20 +127,20 @@ impl Plan {
         }
     }
 
-    /// The storage service's clock leaps so far ahead that nobody believes it. Blobs are
-    /// restored from backups meanwhile or deleted afterwards, while all daemons start
-    /// anew.
-    fn make_absurd(&mut self, rng: &mut Rng) {
-        self.leaping_date = false;
+    /// The storage service's clock is so far ahead that daemons ignore it. In
+    /// the meantime, blobs are restored from backups, or they are deleted
+    /// afterwards, while all daemons restart.
+    fn make_distant_dates(&mut self, rng: &mut Rng) {
+        self.date_jumps = false;
         self.faults.retain(|(_, fault)| fault.keeps_blobs());
         for _ in 0..rng.within(1..3) {
             let at = rng.within(0..self.calm_from / 2);
             let length = rng.millis(1000..20_000);
-            self.faults.push((at, Fault::LeapDate { by: 172_800, length }));
+            self.faults.push((at, Fault::AdvanceDate { by: 172_800, length }));
             if rng.permille(500) {
                 let lock = rng.within(0..u64::from(self.locks)) as u32;
                 let (age, restart) = (rng.within(4_000..100_000), Some(rng.millis(10..500)));
-                self.faults.push((at, Fault::Age { lock, age, restart, length }));
+                self.faults.push((at, Fault::RestoreBackup { lock, age, restart, length }));
                 continue;
             }
             let at = at + length + rng.millis(0..20_000);
@@ -152,11 +153,11 @@ impl Plan {
         }
     }
 
-    /// A single daemon that is never restarted and whose storage never fails, and so has
-    /// seen every token; blobs are deleted that were used while the storage service's
-    /// clock was ahead.
-    fn make_seen(&mut self, rng: &mut Rng) {
-        (self.places, self.bad_clocks, self.leaping_date) = (1, false, true);
+    /// One daemon that is never restarted and whose storage calls never fail,
+    /// so that it has seen every token. Blobs are deleted that were used while
+    /// the storage service's clock was ahead.
+    fn make_known_deletes(&mut self, rng: &mut Rng) {
+        (self.places, self.bad_clocks, self.date_jumps) = (1, false, true);
         self.gc_after = Duration::ZERO;
         self.faults.retain(|(_, fault)| {
             matches!(
@@ -167,19 +168,19 @@ impl Plan {
         for _ in 0..rng.within(1..4) {
             let at = rng.within(0..self.calm_from / 2);
             let (by, length) = (*rng.pick(&[3600, 7200]), rng.millis(1000..20_000));
-            self.faults.push((at, Fault::LeapDate { by, length }));
+            self.faults.push((at, Fault::AdvanceDate { by, length }));
             let at = at + rng.millis(0..40_000);
             let lock = rng.within(0..u64::from(self.locks)) as u32;
-            self.faults.push((at.min(self.calm_from), Fault::DeleteSeen { lock }));
+            self.faults.push((at.min(self.calm_from), Fault::DeleteKnown { lock }));
         }
     }
 
-    /// Wall clocks of daemons are set ahead while leases can't be renewed, and holders
-    /// are told to let go, but do not hear it.
-    fn make_overset(&mut self, rng: &mut Rng) {
-        // What holders count on ends with their leases, not with their sessions.
+    /// Wall clocks of daemons are set ahead while leases can't be renewed, and
+    /// holders do not receive the notification of a break.
+    fn make_advanced_clocks(&mut self, rng: &mut Rng) {
+        // Validity ends with the lease, not with the session.
         (self.lease, self.ttl) = (Duration::from_secs(15), Duration::from_secs(30));
-        (self.longest_lease, self.locks, self.hands) = (self.lease, 1, 1);
+        (self.max_lease, self.locks, self.client_tasks) = (self.lease, 1, 1);
         self.clients = 3;
         for _ in 0..rng.within(6..12) {
             let (at, place) = (rng.within(0..self.calm_from), rng.index(self.places));
@@ -188,31 +189,31 @@ impl Plan {
             let (set, by) = (at + length / 4, rng.millis(2_000..14_000) as i64);
             self.faults.push((set, Fault::SetWall { daemon: true, which: place, by }));
             let (client, up, down) = (rng.index(self.clients), false, true);
-            let deaf = rng.millis(4_000..12_000).min(self.calm_from - set);
-            self.faults.push((set, Fault::CutLink { client, up, down, length: deaf }));
+            let cut_length = rng.millis(4_000..12_000).min(self.calm_from - set);
+            self.faults.push((set, Fault::CutLink { client, up, down, length: cut_length }));
             self.faults.push((at + length / 2, Fault::Break { place, lock: 0 }));
         }
     }
 
-    /// Leases that are taken away while their records are being written, and others who
+    /// Leases are broken while their records are written, and other daemons
     /// write theirs in the same second.
-    fn make_snatched(&mut self, rng: &mut Rng) {
+    fn make_broken_writes(&mut self, rng: &mut Rng) {
         (self.places, self.clients) = (self.places.max(2), self.clients.max(4));
-        (self.locks, self.hands) = (1, 1);
+        (self.locks, self.client_tasks) = (1, 1);
         self.poll = Duration::from_millis(500);
         for _ in 0..rng.within(6..12) {
-            self.faults.push((rng.within(0..self.calm_from), Fault::Snatch));
+            self.faults.push((rng.within(0..self.calm_from), Fault::BreakDuringWrite));
         }
     }
 }
 
 impl Plan {
-    /// Operators break locks and stop daemons while holders have no stream but still count
-    /// on their grants.
+    /// Operators break locks and shut down daemons while holders have no stream
+    /// but valid grants.
     fn make_detached(&mut self, rng: &mut Rng) {
         self.faults.clear();
         (self.places, self.clients) = (rng.within(1..3) as usize, 3);
-        (self.locks, self.hands, self.rivals, self.fenced) = (1, 1, false, false);
+        (self.locks, self.client_tasks, self.rivals, self.fenced) = (1, 1, false, false);
         self.ttl = Duration::from_millis(*rng.pick(&[10_000, 30_000]));
         self.drain = Duration::from_millis(*rng.pick(&[0, 500]));
         for _ in 0..rng.within(8..16) {
@@ -241,8 +242,8 @@ impl Plan {
         }
     }
 
-    /// Connections break all the time, and sessions are resumed while they hold locks.
-    fn make_resumed(&mut self, rng: &mut Rng) {
+    /// Frequent connection resets: sessions are resumed while they hold locks.
+    fn make_resumes(&mut self, rng: &mut Rng) {
         (self.clients, self.ttl) = (self.clients.max(3), Duration::from_secs(10));
         for _ in 0..rng.within(15..30) {
             let client = rng.index(self.clients);
@@ -250,10 +251,9 @@ impl Plan {
         }
     }
 
-    /// Holders are asked to step down again and again: what they were promised becomes
-    /// shorter.
-    fn make_stepped(&mut self, rng: &mut Rng) {
-        (self.clients, self.locks, self.hands) = (self.clients.max(3), 1, 1);
+    /// Frequent step-down requests, which shorten the validity of grants.
+    fn make_step_downs(&mut self, rng: &mut Rng) {
+        (self.clients, self.locks, self.client_tasks) = (self.clients.max(3), 1, 1);
         self.ttl = Duration::from_millis(*rng.pick(&[1_000, 10_000, 30_000]));
         for _ in 0..rng.within(10..20) {
             let at = rng.within(0..self.calm_from);
@@ -263,25 +263,25 @@ impl Plan {
         }
     }
 
-    /// Clients cancel their acquires when the lock is about to be theirs.
-    fn make_crossed(&mut self, rng: &mut Rng) {
+    /// Clients cancel their acquires shortly before the grant.
+    fn make_cancel_races(&mut self, rng: &mut Rng) {
         (self.cancels, self.clients) = (600, self.clients.max(4));
-        (self.locks, self.hands, self.rivals) = (1, 2, rng.permille(500));
+        (self.locks, self.client_tasks, self.rivals) = (1, 2, rng.permille(500));
     }
 }
 
 impl Fault {
-    /// Whether nobody deletes a blob, or puts something old in its place, or has the
-    /// service's clock leap.
+    /// Returns whether the fault neither deletes nor replaces a blob and leaves
+    /// the service's clock alone.
     const fn keeps_blobs(&self) -> bool {
         !matches!(
             self,
-            Self::LeapDate { .. }
+            Self::AdvanceDate { .. }
                 | Self::Delete { .. }
-                | Self::Garble { .. }
+                | Self::CorruptRecord { .. }
                 | Self::Restore { .. }
-                | Self::RestoreSeen { .. }
-                | Self::Age { .. }
+                | Self::RestoreKnown { .. }
+                | Self::RestoreBackup { .. }
                 | Self::NoContainer { .. }
         )
     }

@@ -1,4 +1,4 @@
-//! What there is in a simulated world, and what has happened in it.
+//! State of a simulation and recorder of its history.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,125 +23,125 @@ use crate::{
     world::{BEGINNING, Machine, Nanos, SECOND, World, here},
 };
 
-mod asked;
-mod seen;
+mod monitor;
+mod requests;
 
-/// A place where a daemon runs; after a crash another does.
+/// Place of a daemon; after a crash, another daemon runs there.
 #[derive(Default)]
 pub struct Place {
-    /// The one that runs there, if one does.
+    /// Running daemon, if any.
     pub daemon: Option<Running>,
-    /// The number of the one that runs there, or was the last to.
+    /// Number of the running or last daemon.
     pub latest: u32,
-    /// Whether that one stops or has stopped, and grants nothing any more.
+    /// True if that daemon is stopping or has stopped: it no longer grants
+    /// locks.
     pub stopping: bool,
-    /// Number of the daemon that was last told to stop.
+    /// Number of the daemon that was last shut down.
     pub draining: Option<u32>,
-    /// Numbers of all daemons that were ever started here.
+    /// Numbers of all daemons that were started here.
     pub numbers: Vec<u32>,
-    /// Tokens that the store gave out here last, by lock, and the number of the
-    /// daemon that received them. For mutant 10.
+    /// Last token range of the store by lock, with the number of the daemon
+    /// that received it. Used by mutant 10.
     pub tokens: HashMap<LockName, (u32, TokenRange)>,
-    /// Since when the one that runs there does.
+    /// Start of the running daemon.
     pub since: Nanos,
-    /// Its way to the storage.
+    /// Link to the storage.
     pub storage_link: StorageLink,
-    /// What the storage answered last when asked for a lease or a renewal, the
-    /// latest first.
-    pub heard: VecDeque<Answer>,
+    /// Last answers of the storage to acquires and renewals of leases, newest
+    /// first.
+    pub lease_answers: VecDeque<Answer>,
 }
 
-/// A daemon that runs.
+/// Running daemon.
 #[derive(Clone)]
 pub struct Running {
-    /// The number of its process: no two have the same.
+    /// Unique number of the process.
     pub number: u32,
-    /// Where.
+    /// Machine on which it runs.
     pub machine: Machine,
-    /// What it consists of.
+    /// Driver of the daemon.
     pub driver: Driver,
 }
 
-/// A client process.
+/// Client process.
 pub struct Process {
-    /// Where.
+    /// Machine on which it runs.
     pub machine: Machine,
-    /// The place of the daemon that it uses.
+    /// Place of its daemon.
     pub place: usize,
-    /// What it holds, by lock and token, and until when it was last seen to
-    /// count on it.
+    /// Guards that it has, with their last recorded deadlines.
     pub holds: Vec<Hold>,
-    /// What it asks for.
+    /// Pending acquires.
     pub pending: Vec<Pending>,
-    /// It has closed its session, and goes on under another number.
+    /// True if it has closed its session and continues under another number.
     pub closed: bool,
 }
 
-/// An acquire that is not answered yet.
+/// Pending acquire.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// What the client knows it by.
+    /// Identifies the acquire in the client.
     pub ticket: u64,
-    /// Its number in the history, and the daemon that it waits at; none while that
-    /// one has stopped and no other was found.
-    pub asked: Option<(u64, u32)>,
-    /// For which lock.
+    /// Number in the history, and daemon at which it waits. `None` while that
+    /// daemon has stopped and the client has not found another.
+    pub request: Option<(u64, u32)>,
+    /// Requested lock.
     pub lock: u32,
-    /// The value that it campaigns with, if it does.
+    /// Value of a campaign.
     pub value: Option<String>,
 }
 
-/// A guard that a client has.
+/// Guard of a client.
 pub struct Hold {
-    /// Which lock.
+    /// Lock of the grant.
     pub lock: u32,
-    /// Its token.
+    /// Token of the grant.
     pub token: u64,
-    /// Until when it was last recorded to be valid.
+    /// Last recorded deadline.
     pub until: Option<Nanos>,
-    /// Whether it was seen not to be valid any more.
+    /// True if it was found invalid.
     pub lost: bool,
-    /// The guard itself.
+    /// Guard in the client library.
     pub guard: Weak<Held>,
 }
 
-/// All of it.
+/// State of a simulation.
 pub struct SimState {
-    /// Where it is.
+    /// World of the simulation.
     pub world: Rc<World>,
-    /// What is to happen.
+    /// Plan of the seed.
     pub plan: Plan,
-    /// The storage account.
+    /// Simulated storage account.
     pub storage: RefCell<Storage>,
-    /// The disk of a daemon on the embedded store.
+    /// Disk of a daemon on the embedded store.
     pub disk: RefCell<crate::embedded::disk::Disk>,
     /// Daemons on the embedded store.
     pub embedded: crate::embedded::daemon::Daemons,
-    /// Where daemons run.
+    /// Places of daemons.
     pub places: RefCell<Vec<Place>>,
-    /// All clients that ever were, by their number.
+    /// All clients that were started, by number.
     pub clients: RefCell<Vec<Process>>,
-    /// The connections between clients and daemons.
+    /// Connections between clients and daemons.
     pub connections: RefCell<Vec<Connection>>,
-    /// By how many faults the ways between clients and places are cut: for
-    /// requests, for answers.
+    /// Number of faults that cut the link between a client and a place:
+    /// requests, answers.
     pub cut: RefCell<BTreeMap<(u32, usize), (u32, u32)>>,
-    /// A crash that waits for its moment.
+    /// Scheduled crash of a daemon.
     pub pending_crash: RefCell<Option<PendingCrash>>,
-    /// The fault by which the next record that is written gets lost, with its lease.
-    pub snatch: Cell<Option<usize>>,
-    /// By which faults the storage's clock is ahead, and by how many seconds.
+    /// Fault that drops the next record write and breaks its lease.
+    pub break_during_write: Cell<Option<usize>>,
+    /// Faults by which the storage's clock is ahead, in seconds.
     pub ahead: RefCell<Vec<(usize, u64)>>,
-    /// The machines whose clocks are worse than what is assumed.
+    /// Machines whose clocks drift beyond the tolerated rate.
     broken: RefCell<Vec<Machine>>,
     /// Releases that daemons have received. For mutant 12.
     pub releases: RefCell<Releases>,
-    /// For decisions that no process makes.
+    /// Random numbers of the simulation, independent of processes.
     pub rng: RefCell<Rng>,
     record: RefCell<Record>,
     daemons: Cell<u32>,
     ops: Cell<u64>,
-    /// Whether each step is printed.
+    /// True if each step is printed.
     trace: bool,
 }
 
@@ -150,17 +150,17 @@ struct Record {
     history: History,
     counts: BTreeMap<&'static str, u64>,
     hash: DefaultHasher,
-    /// Which states locks were in, one bit each.
+    /// States of locks that occurred, one bit each.
     states: u32,
-    /// What a daemon was last seen to count on, by daemon and lock.
+    /// Last recorded hold, by daemon and lock: first token and deadline.
     holds: HashMap<(u32, u32), (u64, Nanos)>,
-    /// What was last recorded of the lease on a lock's blob.
+    /// Last recorded lease of a lock's blob: daemon and expiry.
     leases: HashMap<u32, Option<(u32, Nanos)>>,
-    /// Which daemon made up a lease id.
+    /// Daemon that generated a lease ID.
     ids: HashMap<String, u32>,
-    /// The highest token that was ever stored with a lock.
+    /// Highest token ever stored with a lock.
     highest: HashMap<u32, u64>,
-    /// The highest token that the guarded resource of each lock has seen.
+    /// Highest token seen by the fenced resource of each lock.
     resource: HashMap<u32, u64>,
 }
 
@@ -168,84 +168,84 @@ thread_local! {
     static SIM: RefCell<Option<Rc<SimState>>> = const { RefCell::new(None) };
 }
 
-/// The simulation of this thread.
+/// Returns the simulation of this thread.
 ///
 /// # Panics
 /// Outside of a simulation.
 #[must_use]
-#[allow(clippy::expect_used, reason = "a mistake in the simulation itself")]
+#[allow(clippy::expect_used, reason = "a bug in the simulation")]
 pub fn sim() -> Rc<SimState> {
     SIM.with_borrow(|sim| sim.clone()).expect("inside of a simulation")
 }
 
-/// Notes that something happened.
+/// Records an event.
 pub fn record(event: Event) {
     sim().record(event);
 }
 
-/// Counts something worth counting.
+/// Increments a counter.
 pub fn count(what: &'static str) {
     *sim().record.borrow_mut().counts.entry(what).or_default() += 1;
 }
 
-/// The name of a lock.
+/// Returns the name of a lock.
 #[must_use]
 pub fn lock_name(lock: u32) -> String {
     format!("lock-{lock}")
 }
 
-/// The path of its blob.
+/// Returns the path of a lock's blob.
 #[must_use]
 pub fn blob_path(lock: u32) -> String {
     format!("locks/default/lock-{lock}")
 }
 
-/// The lock of this name.
+/// Returns the lock with this name.
 #[must_use]
 pub fn lock_number(name: &str) -> Option<u32> {
     name.strip_prefix("lock-")?.parse().ok()
 }
 
-/// The lock whose blob is at this path.
+/// Returns the lock whose blob is at this path.
 #[must_use]
 pub fn lock_of(path: &str) -> Option<u32> {
     lock_number(path.strip_prefix("locks/default/")?)
 }
 
-/// What is left of a simulation.
+/// Result of a simulation.
 pub struct Outcome {
-    /// What happened.
+    /// Recorded history.
     pub history: History,
-    /// How often what was counted.
+    /// Counters by name.
     pub counts: BTreeMap<&'static str, u64>,
-    /// Which states locks were in, one bit each: see [`state_name`].
+    /// States of locks that occurred, one bit each; see [`state_name`].
     pub states: u32,
-    /// The same for the same course of events.
+    /// Hash of the trace; equal for equal runs.
     pub hash: u64,
 }
 
-/// How many states there are.
+/// Number of states of a lock.
 pub const STATES: u32 = 5 * 3 * 2;
 
-/// The state that a bit stands for.
+/// Returns the state of a bit.
 #[must_use]
 pub fn state_name(bit: u32) -> String {
     let lease = ["no lease", "acquiring", "waiting", "held", "releasing"][(bit / 6) as usize];
     let grant = ["no grant", "granted", "grant ending"][(bit / 2 % 3) as usize];
-    let queue = ["nobody waits", "somebody waits"][(bit % 2) as usize];
+    let queue = ["no waiter", "waiter"][(bit % 2) as usize];
     format!("{lease}, {grant}, {queue}")
 }
 
 impl SimState {
-    /// Sets it up in this thread's world.
+    /// Sets up a simulation in the world of this thread.
     pub fn enter(plan: Plan, rng: Rng, trace: bool) -> Rc<Self> {
-        let (habits, bounds) = (plan.habits, plan.bounds());
+        let (behavior, bounds) = (plan.behavior, plan.bounds());
         let record =
             Record { history: History { bounds, entries: Vec::new() }, ..Record::default() };
         let sim = Rc::new(Self {
             world: here(),
             plan,
-            storage: RefCell::new(Storage::new(habits)),
+            storage: RefCell::new(Storage::new(behavior)),
             disk: RefCell::default(),
             embedded: crate::embedded::daemon::Daemons::default(),
             places: RefCell::default(),
@@ -253,7 +253,7 @@ impl SimState {
             connections: RefCell::default(),
             cut: RefCell::default(),
             pending_crash: RefCell::default(),
-            snatch: Cell::default(),
+            break_during_write: Cell::default(),
             ahead: RefCell::default(),
             broken: RefCell::default(),
             releases: RefCell::default(),
@@ -267,9 +267,9 @@ impl SimState {
         sim
     }
 
-    /// Ends it, and gives what has happened.
+    /// Ends the simulation and returns its result.
     pub fn leave(&self) -> Outcome {
-        // Connections and drivers would keep each other alive.
+        // Connections and drivers refer to each other.
         self.places.borrow_mut().clear();
         self.embedded.clear();
         self.connections.borrow_mut().clear();
@@ -281,44 +281,44 @@ impl SimState {
         Outcome { history, counts, states, hash: hash.finish() }
     }
 
-    /// The number of a new daemon.
+    /// Returns the number of a new daemon.
     pub fn next_daemon(&self) -> u32 {
         self.daemons.replace(self.daemons.get() + 1)
     }
 
-    /// The number of a new operation.
+    /// Returns the number of a new operation.
     pub fn next_op(&self) -> u64 {
         self.ops.replace(self.ops.get() + 1)
     }
 
-    /// What the storage's clock shows, in seconds since 1970.
+    /// Returns the date of the storage service, in seconds since 1970.
     #[must_use]
     pub fn date(&self) -> u64 {
         let ahead = self.ahead.borrow().iter().map(|(_, by)| *by).max();
-        self.right_date() + ahead.unwrap_or(0)
+        self.correct_date() + ahead.unwrap_or(0)
     }
 
-    /// What it shows when it is right.
+    /// Returns the correct date.
     #[must_use]
-    pub fn right_date(&self) -> u64 {
+    pub fn correct_date(&self) -> u64 {
         BEGINNING + self.world.now() / SECOND
     }
 
-    /// The second of the highest token that was ever stored with a lock.
+    /// Returns the epoch of the highest token ever stored with a lock.
     #[must_use]
     pub fn epoch(&self, lock: u32) -> u64 {
         self.record.borrow().highest.get(&lock).map_or(0, |token| token >> 20)
     }
 
-    /// Prints a step, if that is wanted.
-    #[allow(clippy::print_stdout, reason = "a command's")]
+    /// Prints a step if tracing is enabled.
+    #[allow(clippy::print_stdout, reason = "output of a command")]
     pub fn trace(&self, step: impl FnOnce() -> String) {
         if self.trace {
             println!("{:>16.6} s  {}", self.world.now() as f64 / 1e9, step());
         }
     }
 
-    /// Notes that something happened.
+    /// Records an event.
     pub fn record(&self, event: Event) {
         let at = self.world.now();
         self.trace(|| event.to_string());
@@ -332,18 +332,18 @@ impl SimState {
         record.history.entries.push(Entry { at, event });
     }
 
-    /// The same course of events mixes the same into its trace.
+    /// Adds a value to the trace hash.
     pub fn mix(&self, what: &impl Hash) {
         what.hash(&mut self.record.borrow_mut().hash);
     }
 
-    /// The daemon that runs at a place.
+    /// Returns the running daemon of a place.
     #[must_use]
     pub fn running(&self, place: usize) -> Option<Running> {
         self.places.borrow()[place].daemon.clone()
     }
 
-    /// The guarded resource: says whether it takes what comes with this token.
+    /// Uses the fenced resource. Returns whether it accepts the token.
     pub fn use_resource(&self, lock: u32, token: u64) -> bool {
         let mut record = self.record.borrow_mut();
         let highest = record.resource.entry(lock).or_default();

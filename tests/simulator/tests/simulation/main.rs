@@ -1,4 +1,5 @@
-//! Tests in virtual time: seeds of the simulation, and storage accounts that answer anything.
+//! Tests in virtual time: seeds of the simulation, and storage accounts with
+//! arbitrary answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

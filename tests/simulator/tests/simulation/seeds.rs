@@ -1,4 +1,4 @@
-//! Some seeds in each test run; many more with the command.
+//! A few seeds in each test run; `leasehold-sim` runs many more.
 
 use std::{
     collections::BTreeSet,
@@ -8,11 +8,11 @@ use std::{
 
 use leasehold_simulator::{broken::Broken, run::run};
 
-/// A seed for each mutant that shows it, as found by `leasehold-sim --mutant all`.
-const KEPT: &str = include_str!("../../seeds.txt");
+/// Seeds that detect each mutant, found by `leasehold-sim --mutant all`.
+const MUTANT_SEEDS: &str = include_str!("../../seeds.txt");
 
-/// Runs something for each of these numbers, on all processors.
-fn each(numbers: std::ops::Range<u64>, act: impl Fn(u64) + Sync) {
+/// Runs `act` for each number, on all processors.
+fn for_each(numbers: std::ops::Range<u64>, act: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(numbers.start);
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     thread::scope(|scope| {
@@ -31,17 +31,17 @@ fn each(numbers: std::ops::Range<u64>, act: impl Fn(u64) + Sync) {
 }
 
 #[test]
-fn nothing_that_was_promised_is_broken() {
-    each(0..100, |seed| {
+fn seeds_have_no_violations() {
+    for_each(0..100, |seed| {
         let run = run(seed, None);
         let found = run.violations.first().map(ToString::to_string);
         assert_eq!(found, None, "seed {seed}");
-        assert!(run.history.entries.len() > 10, "seed {seed}: hardly anything happened");
+        assert!(run.history.entries.len() > 10, "seed {seed}: too few events");
     });
 }
 
-/// Seeds that showed errors, of the product (23376) or of checker and simulation (4234,
-/// 20121, 47229, 87518), until those were fixed.
+/// Regression seeds: they found errors of the product (23376) or of checker and
+/// simulation (4234, 20121, 47229, 87518).
 #[test]
 fn seeds_that_found_errors_are_clean() {
     for seed in [4234, 20121, 23376, 47229, 87518] {
@@ -50,43 +50,47 @@ fn seeds_that_found_errors_are_clean() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_course_of_events() {
+fn same_seed_gives_same_trace() {
     let traces: BTreeSet<u64> = (500..510)
         .map(|seed| {
-            let (one, other) = (run(seed, None), run(seed, None));
-            assert_eq!(one.hash, other.hash, "seed {seed}");
-            assert_eq!(one.history, other.history, "seed {seed}");
-            one.hash
+            let (first, second) = (run(seed, None), run(seed, None));
+            assert_eq!(first.hash, second.hash, "seed {seed}");
+            assert_eq!(first.history, second.history, "seed {seed}");
+            first.hash
         })
         .collect();
-    assert_eq!(traces.len(), 10, "another seed, another course");
+    assert_eq!(traces.len(), 10, "different seeds have different traces");
 }
 
-/// Each safety rule is broken in turn, under a seed that is known to show it.
-/// When the simulation has changed, other seeds may: `leasehold-sim --mutant all`
-/// looks for them.
+/// Runs each mutant with a seed that is known to detect it. After a change of
+/// the simulation, other seeds may detect it: find them with `leasehold-sim
+/// --mutant all`.
 #[test]
-fn a_broken_safety_rule_is_found_out() {
-    let kept: Vec<(Broken, u64, &str)> = (KEPT.lines().filter(|line| !line.starts_with('#')))
-        .map(|line| {
-            let [key, seed, kind] = *line.split(' ').collect::<Vec<_>>() else {
-                panic!("{line:?}: a mutant, a seed and a kind")
-            };
-            (Broken::of_key(key).expect("a mutant of this name"), seed.parse().unwrap(), kind)
-        })
-        .collect();
+fn every_mutant_is_detected() {
+    let mutant_seeds: Vec<(Broken, u64, &str)> =
+        (MUTANT_SEEDS.lines().filter(|line| !line.starts_with('#')))
+            .map(|line| {
+                let [key, seed, kind] = *line.split(' ').collect::<Vec<_>>() else {
+                    panic!("{line:?}: expected a mutant, a seed and a kind")
+                };
+                (Broken::of_key(key).expect("a mutant with this key"), seed.parse().unwrap(), kind)
+            })
+            .collect();
     for mutant in Broken::all() {
-        assert!(kept.iter().any(|(known, ..)| *known == mutant), "no seed for {mutant:?}");
+        assert!(mutant_seeds.iter().any(|(known, ..)| *known == mutant), "no seed for {mutant:?}");
     }
     let rules: BTreeSet<u8> =
         Broken::all().iter().filter_map(|mutant| mutant.rule().parse().ok()).collect();
-    assert_eq!(rules, (1..=14).collect(), "each rule can be broken");
-    each(0..kept.len() as u64, |number| {
-        let (mutant, seed, kind) = kept[number as usize];
+    assert_eq!(rules, (1..=14).collect(), "a mutant for for_each rule");
+    for_each(0..mutant_seeds.len() as u64, |number| {
+        let (mutant, seed, kind) = mutant_seeds[number as usize];
         let broken = run(seed, Some(mutant));
         let kinds = broken.violations.iter().map(|violation| violation.kind.to_string());
-        assert!(kinds.into_iter().any(|found| found == kind), "seed {seed} hides {mutant:?}");
-        let whole = run(seed, None);
-        assert_eq!(whole.violations, [], "seed {seed} is not the mutant's fault");
+        assert!(
+            kinds.into_iter().any(|found| found == kind),
+            "seed {seed} does not detect {mutant:?}"
+        );
+        let unmodified = run(seed, None);
+        assert_eq!(unmodified.violations, [], "seed {seed} without the mutant");
     });
 }

@@ -1,4 +1,4 @@
-//! What a request asks of the storage.
+//! Classification and record of storage calls.
 
 use hyper::{HeaderMap, Method, http::request::Parts};
 use leasehold_time::Moment;
@@ -9,27 +9,27 @@ use super::rule::{Fault, Match};
 /// Kinds of storage calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A blob's properties, metadata or content.
+    /// Reads a blob's properties, metadata or content.
     Read,
     Acquire,
     Renew,
     Change,
     Release,
     Break,
-    /// A blob's metadata is replaced.
+    /// Replaces a blob's metadata.
     Write,
-    /// A blob is created or replaced.
+    /// Creates or replaces a blob.
     Create,
     Delete,
-    /// The blobs of a container.
+    /// Lists the blobs of a container.
     List,
-    /// Anything else about a container, its lease included.
+    /// Any other call on a container, including its lease.
     Container,
     Other,
 }
 
 impl Kind {
-    /// Calls of this kind about blobs whose path contains `blob`.
+    /// Matches calls of this kind on blobs whose path contains `blob`.
     pub fn of(self, blob: &str) -> Match {
         Match::any().kind(self).blob(blob)
     }
@@ -66,51 +66,52 @@ impl Kind {
     }
 }
 
-/// A call that was seen. It holds nothing secret.
+/// A recorded call. Contains no secrets.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RecordedCall {
     pub kind: Kind,
-    /// Empty if it is about none.
+    /// Container name; empty if the call names none.
     pub container: String,
-    /// The blob's path without escapes; empty if it is about none.
+    /// Unescaped path of the blob; empty if the call names none.
     pub blob: String,
-    /// Whether it names a lease that must be held.
+    /// True if the request has a lease ID.
     pub with_lease_id: bool,
-    /// The duration of the lease that it asks for.
+    /// Requested lease duration.
     pub lease_seconds: Option<i64>,
-    /// The token that it wants to be kept with the blob.
+    /// Token in the metadata of the request.
     pub token: Option<u64>,
-    /// Whether it says that, and by whom, the lock was broken.
-    pub notes_break: bool,
+    /// True if the metadata of the request records a break and its operator.
+    pub records_break: bool,
     pub if_match: bool,
     pub if_none_match: bool,
-    pub came: Moment,
-    /// When it was first sent on to the upstream.
-    pub forwarded: Option<Moment>,
-    /// When it was answered, or ended without an answer.
-    pub ended: Option<Moment>,
-    /// What the client was answered.
+    pub received_at: Moment,
+    /// Time of the first send to the upstream.
+    pub forwarded_at: Option<Moment>,
+    /// Time of the response to the client, or of the end without a response.
+    pub ended_at: Option<Moment>,
+    /// Status of the response to the client.
     pub status: Option<u16>,
-    /// What the upstream answered, also if the client never learns of it.
-    pub upstream: Option<u16>,
-    /// The token that the upstream said was kept with the blob.
-    pub kept: Option<u64>,
-    /// What the upstream answered when the call was duplicated.
-    pub repeated: Option<u16>,
-    /// When the duplicate was sent on.
-    pub repeated_at: Option<Moment>,
-    /// What was done to it.
+    /// Status of the upstream's response, even if the client does not receive
+    /// it.
+    pub upstream_status: Option<u16>,
+    /// Token in the metadata of the upstream's response.
+    pub stored_token: Option<u64>,
+    /// Status of the upstream's response to the duplicate.
+    pub duplicate_status: Option<u16>,
+    /// Time of the send of the duplicate.
+    pub duplicate_sent_at: Option<Moment>,
+    /// Fault applied to the call.
     pub fault: Option<Fault>,
 }
 
-impl Seen {
-    /// Whether it was answered or will never be.
-    pub fn is_over(&self) -> bool {
-        self.ended.is_some()
+impl RecordedCall {
+    /// Returns whether the call has ended, with or without a response.
+    pub fn is_done(&self) -> bool {
+        self.ended_at.is_some()
     }
 
-    /// A request to an address in the form `/account/container/path`.
-    pub(super) fn read(head: &Parts, came: Moment) -> Self {
+    /// Records a request to an address of the form `/account/container/path`.
+    pub(super) fn read(head: &Parts, received_at: Moment) -> Self {
         let mut path = head.uri.path().splitn(4, '/').skip(2);
         let mut next = || {
             let part = percent_decode_str(path.next().unwrap_or_default());
@@ -125,23 +126,23 @@ impl Seen {
             with_lease_id: header(head, "x-ms-lease-id").is_some(),
             lease_seconds: header(head, "x-ms-lease-duration").and_then(|text| text.parse().ok()),
             token: token(&head.headers),
-            notes_break: header(head, "x-ms-meta-brokenby").is_some(),
+            records_break: header(head, "x-ms-meta-brokenby").is_some(),
             if_match: header(head, "if-match").is_some(),
             if_none_match: header(head, "if-none-match").is_some(),
-            came,
-            forwarded: None,
-            ended: None,
+            received_at,
+            forwarded_at: None,
+            ended_at: None,
             status: None,
-            upstream: None,
-            kept: None,
-            repeated: None,
-            repeated_at: None,
+            upstream_status: None,
+            stored_token: None,
+            duplicate_status: None,
+            duplicate_sent_at: None,
             fault: None,
         }
     }
 }
 
-/// The token that a request wants to be kept, or an answer says is kept.
+/// Token in the metadata of a request or response.
 pub(super) fn token(headers: &HeaderMap) -> Option<u64> {
     headers.get("x-ms-meta-token")?.to_str().ok()?.parse().ok()
 }

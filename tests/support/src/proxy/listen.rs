@@ -1,4 +1,4 @@
-//! The port, and who may come in.
+//! The proxy's port and its connections.
 
 use std::{
     io,
@@ -14,10 +14,10 @@ use tokio::{
 
 use super::{Shared, serve::serve};
 
-/// Hundreds of clients may come at once.
+/// Listen backlog: hundreds of clients may connect at once.
 const BACKLOG: u32 = 1024;
 
-/// Says that a command was carried out.
+/// Receives a message when a command is done.
 pub(super) type Done = SyncSender<()>;
 
 pub(super) enum Command {
@@ -25,26 +25,26 @@ pub(super) enum Command {
     Close(Done),
 }
 
-/// A port that stays ours also while nobody listens there: a socket that is
-/// bound and nothing more makes the system refuse connections to it, and give
-/// it to no other process.
-pub(super) struct Door {
-    _keeper: TcpSocket,
+/// A port that stays reserved while the proxy does not listen: because of the
+/// bound socket that never listens, the system refuses connections to the port
+/// and does not assign it to another process.
+pub(super) struct ReservedPort {
+    _reservation: TcpSocket,
     address: SocketAddr,
 }
 
-impl Door {
+impl ReservedPort {
     pub(super) fn new() -> io::Result<Self> {
-        let keeper = bind((Ipv4Addr::LOCALHOST, 0).into())?;
-        let address = keeper.local_addr()?;
-        Ok(Self { _keeper: keeper, address })
+        let reservation = bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let address = reservation.local_addr()?;
+        Ok(Self { _reservation: reservation, address })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(super) fn number(&self) -> u16 {
         self.address.port()
     }
 
-    pub(super) fn open(&self) -> io::Result<TcpListener> {
+    pub(super) fn listen(&self) -> io::Result<TcpListener> {
         bind(self.address)?.listen(BACKLOG)
     }
 }
@@ -57,9 +57,9 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Lets clients in until there are no more commands.
+/// Accepts clients until the command channel is closed.
 pub(super) async fn listen(
-    door: Door,
+    port: ReservedPort,
     listener: TcpListener,
     shared: Arc<Shared>,
     mut commands: mpsc::UnboundedReceiver<Command>,
@@ -73,7 +73,7 @@ pub(super) async fn listen(
             command = commands.recv() => match command {
                 None => return,
                 Some(Command::Open(done)) => {
-                    listener.get_or_insert_with(|| door.open().unwrap());
+                    listener.get_or_insert_with(|| port.listen().unwrap());
                     _ = done.send(());
                 }
                 Some(Command::Close(done)) => {
@@ -91,14 +91,14 @@ pub(super) async fn listen(
     }
 }
 
-/// The next client; none as long as nobody listens.
+/// Accepts the next client; pends without a listener.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
         match listener.accept().await {
             Ok((client, _)) => return client,
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => panic!("the proxy can't let clients in: {error}"),
+            Err(error) => panic!("the proxy can't accept clients: {error}"),
         }
     }
 }

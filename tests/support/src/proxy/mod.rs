@@ -1,18 +1,18 @@
-//! A proxy between a daemon and its storage that sees every call, and can do
-//! to it what networks and storages do.
+//! A proxy between a daemon and its storage that records every call and
+//! injects faults of networks and storage services.
 //!
 //! ```text
-//! client ⇄ link (cut, freeze) ⇄ rules (faults) ⇄ upstream
+//! client ⇄ link (cut, stall) ⇄ rules (faults) ⇄ upstream
 //! ```
 //!
-//! What lies behind the link goes on when the client gives up or the link is
-//! cut: a delayed or duplicated call reaches the storage all the same.
-//! Requests are forwarded as they came, `Host` included, so signatures hold.
+//! Calls behind the link continue when the client cancels or the link is cut: a
+//! delayed or duplicated call still reaches the storage. Requests are forwarded
+//! unchanged, including `Host`, so that their signatures stay valid.
 //!
 //! ```ignore
 //! let proxy = Proxy::start(azurite.port());
-//! proxy.when(Kind::Renew.of("orders")).nth(2).times(1).then(Fault::DropAnswer);
-//! proxy.wait_for(|seen| seen.fault.is_some() && seen.is_over()).await;
+//! proxy.when(Kind::Renew.of("orders")).nth(2).times(1).then(Fault::DropResponse);
+//! proxy.wait_for(|call| call.fault.is_some() && call.is_done()).await;
 //! assert_eq!(proxy.count(Kind::Renew), 2);
 //! ```
 
@@ -30,41 +30,41 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-pub use call::{Kind, Seen};
+pub use call::{Kind, RecordedCall};
 pub use rule::{Fault, Match, Refusal, RuleId};
 
-use listen::{Command, Door};
+use listen::{Command, ReservedPort};
 use record::Record;
 use upstream::Upstream;
 
-/// A running proxy, on a port of 127.0.0.1 and a thread of its own. It stops
-/// when this is dropped.
+/// A running proxy, on a port of 127.0.0.1 and its own thread. It stops when
+/// this is dropped.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
-    /// Ends the thread when it is dropped.
+    /// Dropping it ends the thread.
     commands: Option<mpsc::UnboundedSender<Command>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections have in common.
+/// State shared by all connections.
 struct Shared {
     record: Arc<Record>,
     link: watch::Sender<Link>,
-    /// Tells the calls that are held.
-    let_go: watch::Sender<()>,
+    /// Releases the held calls.
+    release: watch::Sender<()>,
     upstream: Upstream,
 }
 
-/// What passes between the clients and the rules.
+/// Directions in which the link between the clients and the rules is open.
 #[derive(Clone, Copy)]
 struct Link {
     requests: bool,
-    answers: bool,
+    responses: bool,
 }
 
 impl Link {
-    const OPEN: Self = Self { requests: true, answers: true };
+    const OPEN: Self = Self { requests: true, responses: true };
 }
 
 impl Shared {
@@ -72,127 +72,130 @@ impl Shared {
         _ = self.link.subscribe().wait_for(|link| link.requests).await;
     }
 
-    async fn answers_pass(&self) {
-        _ = self.link.subscribe().wait_for(|link| link.answers).await;
+    async fn responses_pass(&self) {
+        _ = self.link.subscribe().wait_for(|link| link.responses).await;
     }
 }
 
 impl Proxy {
-    /// Starts one in front of a server on another port of 127.0.0.1.
+    /// Starts a proxy in front of a server on another port of 127.0.0.1.
     pub fn start(upstream_port: u16) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let shared = Arc::new(Shared {
             record: Arc::default(),
             link: watch::Sender::new(Link::OPEN),
-            let_go: watch::Sender::default(),
+            release: watch::Sender::default(),
             upstream: Upstream::new(upstream_port),
         });
         let (commands, received) = mpsc::unbounded_channel();
-        let (door, listener) = {
+        let (reserved, listener) = {
             let _entered = runtime.enter();
-            let door = Door::new().unwrap();
-            let listener = door.open().unwrap();
-            (door, listener)
+            let reserved = ReservedPort::new().unwrap();
+            let listener = reserved.listen().unwrap();
+            (reserved, listener)
         };
-        let port = door.port();
-        let listening = listen::listen(door, listener, Arc::clone(&shared), received);
+        let port = reserved.number();
+        let listening = listen::listen(reserved, listener, Arc::clone(&shared), received);
         let thread = thread::Builder::new().name("proxy".to_owned());
         let thread = thread.spawn(move || runtime.block_on(listening)).unwrap();
         Self { port, shared, commands: Some(commands), thread: Some(thread) }
     }
 
-    /// Where it listens.
+    /// Port of the proxy.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Begins a rule for calls of a kind: `proxy.when(kind).times(1).then(fault)`.
-    pub fn when(&self, what: impl Into<Match>) -> When<'_> {
-        When { proxy: self, what: what.into(), nth: 1, times: usize::MAX }
+    /// Starts the definition of a rule: `proxy.when(kind).times(1).then(fault)`.
+    pub fn when(&self, matching: impl Into<Match>) -> RuleBuilder<'_> {
+        RuleBuilder { proxy: self, matching: matching.into(), nth: 1, times: usize::MAX }
     }
 
-    /// Takes a rule away. Calls that it was applied to stay under it.
+    /// Removes a rule. It stays in effect for calls to which it was applied.
     pub fn remove(&self, rule: RuleId) {
         self.shared.record.remove(rule);
     }
 
-    /// How many calls a rule was applied to, also if it was taken away.
+    /// Number of calls to which a rule was applied, even after its removal.
     pub fn used(&self, rule: RuleId) -> usize {
         self.shared.record.used(rule)
     }
 
-    /// Nobody gets through: present connections are reset, new ones refused.
-    /// It is so when this returns.
+    /// Resets all connections and refuses new ones. In effect when this returns.
     pub fn cut(&self) {
         self.command(Command::Close);
     }
 
-    /// A black hole: connections are accepted and stay, nothing passes. A call
-    /// whose client gives up meanwhile never gets through; the others do when
-    /// the link is healed.
-    pub fn freeze(&self) {
-        self.shared.link.send_replace(Link { requests: false, answers: false });
+    /// Stalls the link: connections are accepted and stay open, but nothing
+    /// passes. When the link is healed, pending calls pass unless the client has
+    /// canceled them.
+    pub fn stall(&self) {
+        self.shared.link.send_replace(Link { requests: false, responses: false });
     }
 
-    /// The same in one direction: nothing reaches the upstream any more, but
-    /// what it was asked before is answered.
-    pub fn freeze_requests(&self) {
-        self.shared.link.send_replace(Link { requests: false, answers: true });
+    /// Stalls requests only: new calls don't reach the upstream, but responses
+    /// to earlier ones pass.
+    pub fn stall_requests(&self) {
+        self.shared.link.send_replace(Link { requests: false, responses: true });
     }
 
-    /// The same in the other direction: every call is applied, none answered.
-    pub fn freeze_answers(&self) {
-        self.shared.link.send_replace(Link { requests: true, answers: false });
+    /// Stalls responses only: every call is applied, none receives a response.
+    pub fn stall_responses(&self) {
+        self.shared.link.send_replace(Link { requests: true, responses: false });
     }
 
-    /// Lets go of all calls that have come and are held by a rule.
-    pub fn let_go(&self) {
-        self.shared.let_go.send_replace(());
+    /// Releases all calls that a rule holds.
+    pub fn release_held(&self) {
+        self.shared.release.send_replace(());
     }
 
-    /// Ends any cut or freeze. New connections are accepted when this returns.
+    /// Ends any cut or stall. New connections are accepted when this returns.
     pub fn open(&self) {
         self.shared.link.send_replace(Link::OPEN);
         self.command(Command::Open);
     }
 
-    /// The same, and ends all rules; lets go of what is held.
+    /// Like [`Self::open`]; also removes all rules and releases held calls.
     pub fn heal(&self) {
         self.shared.record.remove_all();
-        self.let_go();
+        self.release_held();
         self.open();
     }
 
-    /// All calls since the start or the last [`Proxy::clear`], in the order in
-    /// which they came.
-    pub fn calls(&self) -> Vec<Seen> {
+    /// All calls since the start or the last [`Proxy::clear`], in order of
+    /// arrival.
+    pub fn calls(&self) -> Vec<RecordedCall> {
         self.shared.record.calls(|_| true)
     }
 
-    /// How many of these there were.
-    pub fn count(&self, what: impl Into<Match>) -> usize {
-        let what = what.into();
-        self.shared.record.calls(|seen| what.fits(seen)).len()
+    /// Number of matching calls since then.
+    pub fn count(&self, matching: impl Into<Match>) -> usize {
+        let matching = matching.into();
+        self.shared.record.calls(|call| matching.matches(call)).len()
     }
 
-    /// Forgets the calls so far, also those that are under way.
+    /// Clears the record of calls, including calls in flight.
     pub fn clear(&self) {
         self.shared.record.clear();
     }
 
-    /// Waits until there is such a call, and returns the first. It may have come
-    /// before. Ask for [`Seen::is_over`] to wait for its end, too.
-    pub async fn wait_for(&self, wanted: impl Fn(&Seen) -> bool) -> Seen {
+    /// Waits for a call, or returns the first one if it was already recorded.
+    /// Add [`RecordedCall::is_done`] to the condition to wait for its end.
+    pub async fn wait_for(&self, wanted: impl Fn(&RecordedCall) -> bool) -> RecordedCall {
         self.wait_for_many(1, wanted).await.remove(0)
     }
 
-    /// Waits until there are that many such calls, and returns all.
-    pub async fn wait_for_many(&self, count: usize, wanted: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+    /// Waits for a number of such calls, and returns all of them.
+    pub async fn wait_for_many(
+        &self,
+        count: usize,
+        wanted: impl Fn(&RecordedCall) -> bool,
+    ) -> Vec<RecordedCall> {
         self.shared.record.wait_for_many(count, wanted).await
     }
 
-    /// Waits until the proxy's thread has done it. That needs nothing from the
-    /// caller's runtime, so it may be blocked.
+    /// Sends a command to the proxy's thread and blocks until it is done. The
+    /// proxy does not depend on the caller's runtime, so blocking it is safe.
     fn command(&self, command: fn(listen::Done) -> Command) {
         let (done, wait) = sync_channel(1);
         self.commands.as_ref().unwrap().send(command(done)).unwrap();
@@ -209,32 +212,33 @@ impl Drop for Proxy {
     }
 }
 
-/// A rule that is being made. Of several that fit a call, the one made first is
-/// applied, and only that one counts it.
-#[must_use = "`then` makes the rule"]
-pub struct When<'a> {
+/// Definition of a rule. If several rules match a call, the oldest is applied,
+/// and only that rule counts the call.
+#[must_use = "`then` adds the rule"]
+pub struct RuleBuilder<'a> {
     proxy: &'a Proxy,
-    what: Match,
+    matching: Match,
     nth: usize,
     times: usize,
 }
 
-impl When<'_> {
-    /// Begins with the nth call that fits, counted from 1 and from now.
+impl RuleBuilder<'_> {
+    /// Applies the rule from the nth matching call on, counted from now,
+    /// starting at 1.
     pub fn nth(mut self, nth: usize) -> Self {
         self.nth = nth;
         self
     }
 
-    /// Ends after that many; without this it lasts until it is removed.
+    /// Ends the rule after this number of calls. Default: until it is removed.
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    /// What happens to these calls.
+    /// Adds the rule with a fault.
     pub fn then(self, fault: Fault) -> RuleId {
-        let Self { proxy, what, nth, times } = self;
-        proxy.shared.record.add(what, nth, times, fault)
+        let Self { proxy, matching, nth, times } = self;
+        proxy.shared.record.add(matching, nth, times, fault)
     }
 }

@@ -1,5 +1,5 @@
-//! The rules, and the calls that came: under one mutex, so that rules count
-//! calls in the order in which these are recorded.
+//! The rules and the recorded calls, under one mutex, so that rules count calls
+//! in the order in which they are recorded.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,63 +8,63 @@ use leasehold_time::Moment;
 use tokio::sync::watch;
 
 use super::{
-    call::Seen,
+    call::RecordedCall,
     rule::{Fault, Match, RuleId, Rules},
 };
 
 #[derive(Default)]
 pub(super) struct Record {
-    book: Mutex<Book>,
-    /// Tells of every change of a call.
+    state: Mutex<State>,
+    /// Notifies of every change of a call.
     changed: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Book {
+struct State {
     rules: Rules,
-    calls: Vec<Seen>,
-    /// How many came before the first that is still there.
+    calls: Vec<RecordedCall>,
+    /// Number of calls removed from the start of `calls`.
     cleared: usize,
 }
 
-/// Names a call, whatever was cleared meanwhile.
+/// Identifies a call. Stays valid when the record is cleared.
 #[derive(Clone, Copy)]
 pub(super) struct CallId(usize);
 
 impl Record {
-    /// A call comes in. The guard sees to it that its end is recorded.
-    pub(super) fn arrived(self: &Arc<Self>, head: &Parts) -> (Underway, Option<Fault>) {
-        let mut book = self.book();
-        let mut seen = Seen::read(head, Moment::now());
-        seen.fault = book.rules.apply(&seen);
-        let fault = seen.fault;
-        let id = CallId(book.cleared + book.calls.len());
-        book.calls.push(seen);
-        drop(book);
+    /// Records a new call. Dropping the returned [`PendingCall`] records its end.
+    pub(super) fn add_call(self: &Arc<Self>, head: &Parts) -> (PendingCall, Option<Fault>) {
+        let mut state = self.state();
+        let mut call = RecordedCall::read(head, Moment::now());
+        call.fault = state.rules.apply(&call);
+        let fault = call.fault;
+        let id = CallId(state.cleared + state.calls.len());
+        state.calls.push(call);
+        drop(state);
         self.changed.send_replace(());
-        (Underway { record: Arc::clone(self), id, status: None }, fault)
+        (PendingCall { record: Arc::clone(self), id, status: None }, fault)
     }
 
-    pub(super) fn update(&self, id: CallId, change: impl FnOnce(&mut Seen)) {
-        let mut book = self.book();
-        let index = id.0.checked_sub(book.cleared);
-        if let Some(seen) = index.and_then(|index| book.calls.get_mut(index)) {
-            change(seen);
+    pub(super) fn update(&self, id: CallId, change: impl FnOnce(&mut RecordedCall)) {
+        let mut state = self.state();
+        let index = id.0.checked_sub(state.cleared);
+        if let Some(call) = index.and_then(|index| state.calls.get_mut(index)) {
+            change(call);
         }
-        drop(book);
+        drop(state);
         self.changed.send_replace(());
     }
 
-    pub(super) fn calls(&self, wanted: impl Fn(&Seen) -> bool) -> Vec<Seen> {
-        self.book().calls.iter().filter(|seen| wanted(seen)).cloned().collect()
+    pub(super) fn calls(&self, wanted: impl Fn(&RecordedCall) -> bool) -> Vec<RecordedCall> {
+        self.state().calls.iter().filter(|call| wanted(call)).cloned().collect()
     }
 
     pub(super) async fn wait_for_many(
         &self,
         count: usize,
-        wanted: impl Fn(&Seen) -> bool,
-    ) -> Vec<Seen> {
-        // What changes between a look and the wait after it is not missed.
+        wanted: impl Fn(&RecordedCall) -> bool,
+    ) -> Vec<RecordedCall> {
+        // Subscribe before the check, so that no change after it is missed.
         let mut changed = self.changed.subscribe();
         loop {
             let found = self.calls(&wanted);
@@ -76,55 +76,56 @@ impl Record {
     }
 
     pub(super) fn clear(&self) {
-        let mut book = self.book();
-        book.cleared += book.calls.len();
-        book.calls.clear();
+        let mut state = self.state();
+        state.cleared += state.calls.len();
+        state.calls.clear();
     }
 
-    pub(super) fn add(&self, what: Match, nth: usize, times: usize, fault: Fault) -> RuleId {
-        self.book().rules.add(what, nth, times, fault)
+    pub(super) fn add(&self, matching: Match, nth: usize, times: usize, fault: Fault) -> RuleId {
+        self.state().rules.add(matching, nth, times, fault)
     }
 
     pub(super) fn remove(&self, rule: RuleId) {
-        self.book().rules.remove(rule);
+        self.state().rules.remove(rule);
     }
 
     pub(super) fn used(&self, rule: RuleId) -> usize {
-        self.book().rules.used(rule)
+        self.state().rules.used(rule)
     }
 
     pub(super) fn remove_all(&self) {
-        self.book().rules.remove_all();
+        self.state().rules.remove_all();
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
     }
 }
 
-/// A call whose client waits. However that ends, it is recorded.
-pub(super) struct Underway {
+/// A call whose client waits for the response. Dropping it records the end of
+/// the call.
+pub(super) struct PendingCall {
     record: Arc<Record>,
     id: CallId,
     status: Option<u16>,
 }
 
-impl Underway {
+impl PendingCall {
     pub(super) fn id(&self) -> CallId {
         self.id
     }
 
-    pub(super) fn answered(mut self, status: u16) {
+    pub(super) fn complete(mut self, status: u16) {
         self.status = Some(status);
     }
 }
 
-impl Drop for Underway {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         let status = self.status;
-        self.record.update(self.id, |seen| {
-            seen.ended = Some(Moment::now());
-            seen.status = status;
+        self.record.update(self.id, |call| {
+            call.ended_at = Some(Moment::now());
+            call.status = status;
         });
     }
 }

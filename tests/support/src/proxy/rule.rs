@@ -1,13 +1,13 @@
-//! What is done to which calls.
+//! Rules: faults and the calls that they apply to.
 
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::{Response, body::Bytes};
 
-use super::call::{Kind, Seen};
+use super::call::{Kind, RecordedCall};
 
-/// Which calls. Without more they are all meant.
+/// Filter for calls. The default matches all calls.
 #[derive(Clone, Debug, Default)]
 pub struct Match {
     kind: Option<Kind>,
@@ -21,29 +21,29 @@ impl Match {
         Self::default()
     }
 
-    /// Of this kind only.
+    /// Matches calls of this kind only.
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Only about blobs whose path contains this.
+    /// Matches calls on blobs whose path contains this text.
     pub fn blob(mut self, part: &str) -> Self {
         part.clone_into(&mut self.blob);
         self
     }
 
-    /// Only about containers whose name contains this. Of tables, this is the
-    /// first part of the path: an entity's address, or `$batch`.
+    /// Matches calls on containers whose name contains this text. For tables
+    /// this is the first part of the path: an entity's address, or `$batch`.
     pub fn container(mut self, part: &str) -> Self {
         part.clone_into(&mut self.container);
         self
     }
 
-    pub fn fits(&self, seen: &Seen) -> bool {
-        self.kind.is_none_or(|kind| kind == seen.kind)
-            && seen.container.contains(&self.container)
-            && seen.blob.contains(&self.blob)
+    pub fn matches(&self, call: &RecordedCall) -> bool {
+        self.kind.is_none_or(|kind| kind == call.kind)
+            && call.container.contains(&self.container)
+            && call.blob.contains(&self.blob)
     }
 }
 
@@ -53,48 +53,48 @@ impl From<Kind> for Match {
     }
 }
 
-/// What can happen to a call.
+/// Fault injected into a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is forwarded late, even if the client has given up by then.
+    /// Forwards the request late, even if the client has canceled by then.
     Delay(Duration),
-    /// It is applied at once and answered late.
-    DelayAnswer(Duration),
-    /// It is forwarded when the proxy lets it go ([`super::Proxy::let_go`]),
-    /// even if the client has given up by then.
+    /// Forwards the request immediately and returns the response late.
+    DelayResponse(Duration),
+    /// Forwards the request on [`super::Proxy::release_held`], even if the
+    /// client has canceled by then.
     Hold,
-    /// It is applied at once and answered when the proxy lets it go.
-    HoldAnswer,
-    /// It is applied; then the connection is closed without an answer.
-    DropAnswer,
-    /// It is not forwarded; the connection is reset.
+    /// Forwards the request immediately and returns the response on release.
+    HoldResponse,
+    /// Forwards the request, then closes the connection without a response.
+    DropResponse,
+    /// Resets the connection without forwarding the request.
     Reset,
-    /// It is neither forwarded nor answered; the connection stays open until
-    /// the client gives up.
+    /// Discards the request and keeps the connection open until the client
+    /// cancels.
     Swallow,
-    /// It is not forwarded but refused.
-    Answer(Refusal),
-    /// It is applied, but the client is told that it was refused.
-    ApplyThenAnswer(Refusal),
-    /// It is applied and answered, and applied once more that long after the
-    /// first answer.
+    /// Returns an error without forwarding the request.
+    Refuse(Refusal),
+    /// Forwards the request, but returns an error.
+    ApplyThenRefuse(Refusal),
+    /// Forwards the request and returns the response, then forwards the request
+    /// again after a delay.
     Duplicate { after: Duration },
-    /// It is applied and answered, and applied once more when the proxy lets it
-    /// go.
+    /// Forwards the request and returns the response, then forwards the request
+    /// again on release.
     HoldDuplicate,
-    /// It is applied at once, and once more when the proxy lets it go: that
-    /// second answer is returned, as by whoever repeats what seems lost.
+    /// Forwards the request immediately and again on release, and returns only
+    /// the second response, as a retry of a lost call would.
     HoldReplay,
-    /// It is applied and answered with this header in place of the upstream's.
+    /// Forwards the request and replaces a header of the response.
     Header { name: &'static str, value: &'static str },
 }
 
-/// An error as the storage answers it.
+/// An error response in the format of the storage service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
     pub code: &'static str,
-    /// In whole seconds.
+    /// Sent in whole seconds.
     pub retry_after: Option<Duration>,
 }
 
@@ -106,7 +106,7 @@ impl Refusal {
         Self { status, code, retry_after: None }
     }
 
-    /// The account is throttled.
+    /// Response of a throttled account.
     pub const fn busy(retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(503, "ServerBusy") }
     }
@@ -115,7 +115,7 @@ impl Refusal {
         let Self { status, code, retry_after } = self;
         let body = format!(
             "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>{code}</Code>\
-             <Message>The proxy was told to answer this.</Message></Error>"
+             <Message>Injected by the proxy.</Message></Error>"
         );
         let mut response = Response::builder()
             .status(status)
@@ -128,33 +128,39 @@ impl Refusal {
     }
 }
 
-/// Names a rule, to remove it.
+/// Identifies a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleId(usize);
 
-/// The rules in force, in the order in which they were made.
+/// Active rules in the order of their creation.
 #[derive(Default)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
-    /// By the number of the rule: how many calls it was applied to.
+    /// Number of calls to which each rule was applied, by rule ID.
     used: Vec<usize>,
 }
 
 struct Rule {
     id: RuleId,
-    what: Match,
-    /// How many more that fit it lets pass.
+    matching: Match,
+    /// Number of matching calls still to skip.
     skip: usize,
-    /// How many more it is applied to.
+    /// Remaining number of calls to which the rule applies.
     left: usize,
     fault: Fault,
 }
 
 impl Rules {
-    pub(super) fn add(&mut self, what: Match, nth: usize, times: usize, fault: Fault) -> RuleId {
+    pub(super) fn add(
+        &mut self,
+        matching: Match,
+        nth: usize,
+        times: usize,
+        fault: Fault,
+    ) -> RuleId {
         let id = RuleId(self.used.len());
         self.used.push(0);
-        self.rules.push(Rule { id, what, skip: nth.saturating_sub(1), left: times, fault });
+        self.rules.push(Rule { id, matching, skip: nth.saturating_sub(1), left: times, fault });
         id
     }
 
@@ -170,9 +176,10 @@ impl Rules {
         self.rules.clear();
     }
 
-    /// What is to be done to a call that has just come.
-    pub(super) fn apply(&mut self, seen: &Seen) -> Option<Fault> {
-        let rule = self.rules.iter_mut().find(|rule| rule.left > 0 && rule.what.fits(seen))?;
+    /// Returns the fault for a new call and counts the call.
+    pub(super) fn apply(&mut self, call: &RecordedCall) -> Option<Fault> {
+        let rule =
+            self.rules.iter_mut().find(|rule| rule.left > 0 && rule.matching.matches(call))?;
         if rule.skip > 0 {
             rule.skip -= 1;
             return None;

@@ -1,4 +1,4 @@
-//! One client's connection, and what becomes of its calls.
+//! Connection of one client and the processing of its calls.
 
 use std::{future::pending, sync::Arc};
 
@@ -16,159 +16,161 @@ use tokio::{
 
 use super::{Shared, call::token, record::CallId, rule::Fault};
 
-/// How a call ends that is not answered.
-enum Silence {
-    /// The connection is closed.
+/// End of a call without a response.
+enum NoResponse {
+    /// Closes the connection.
     Close,
-    /// The connection is reset.
+    /// Resets the connection.
     Reset,
-    /// The connection is left as it is.
+    /// Keeps the connection open.
     Wait,
 }
 
-/// Serves a client until it leaves, a call ends its connection, or all are
-/// reset.
+/// Serves a client until it disconnects, a call ends its connection, or all
+/// connections are reset.
 pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>, mut reset: watch::Receiver<()>) {
     _ = client.set_nodelay(true);
-    let (hang_up, mut hung_up) = mpsc::unbounded_channel();
-    let service = service_fn(move |request| answer(Arc::clone(&shared), hang_up.clone(), request));
+    let (end, mut ended) = mpsc::unbounded_channel();
+    let service = service_fn(move |request| handle(Arc::clone(&shared), end.clone(), request));
     let mut connection = http1::Builder::new()
         .preserve_header_case(true)
         .serve_connection(TokioIo::new(client), service);
-    let silence = tokio::select! {
+    let no_response = tokio::select! {
         biased;
-        _ = reset.changed() => Silence::Reset,
-        Some(silence) = hung_up.recv() => silence,
+        _ = reset.changed() => NoResponse::Reset,
+        Some(no_response) = ended.recv() => no_response,
         _ = &mut connection => return,
     };
     let client = connection.into_parts().io.into_inner();
-    if matches!(silence, Silence::Reset) {
+    if matches!(no_response, NoResponse::Reset) {
         _ = client.set_zero_linger();
     }
 }
 
-/// Dropped when the client leaves.
-async fn answer(
+/// Handles a request. Dropped when the client disconnects.
+async fn handle(
     shared: Arc<Shared>,
-    hang_up: mpsc::UnboundedSender<Silence>,
+    end: mpsc::UnboundedSender<NoResponse>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (head, body) = request.into_parts();
-    // Before the call is recorded: whoever has seen it can let it go.
-    let let_go = shared.let_go.subscribe();
-    let (underway, fault) = shared.record.arrived(&head);
+    // Subscribe before the call is recorded, so that a test that finds the call
+    // in the record can release it.
+    let release = shared.release.subscribe();
+    let (pending_call, fault) = shared.record.add_call(&head);
     let request = Request::from_parts(head, Full::new(body.collect().await?.to_bytes()));
     shared.requests_pass().await;
-    // In a task of its own, so that it goes on without the client.
-    let call = Call { shared: Arc::clone(&shared), id: underway.id(), request, let_go };
-    let carried = tokio::spawn(call.carry(fault));
-    let carried = carried.await.unwrap_or(Err(Silence::Close));
-    shared.answers_pass().await;
-    match carried {
+    // In a separate task, so that the call continues without the client.
+    let call = Call { shared: Arc::clone(&shared), id: pending_call.id(), request, release };
+    let result = tokio::spawn(call.process(fault));
+    let result = result.await.unwrap_or(Err(NoResponse::Close));
+    shared.responses_pass().await;
+    match result {
         Ok(response) => {
-            underway.answered(response.status().as_u16());
+            pending_call.complete(response.status().as_u16());
             Ok(response)
         }
-        Err(Silence::Wait) => pending().await,
-        Err(silence) => {
-            _ = hang_up.send(silence);
+        Err(NoResponse::Wait) => pending().await,
+        Err(no_response) => {
+            _ = end.send(no_response);
             pending().await
         }
     }
 }
 
-/// A call that came through the link.
+/// A call that passed the link.
 struct Call {
     shared: Arc<Shared>,
     id: CallId,
     request: Request<Full<Bytes>>,
-    let_go: watch::Receiver<()>,
+    release: watch::Receiver<()>,
 }
 
 impl Call {
-    async fn carry(mut self, fault: Option<Fault>) -> Result<Response<Full<Bytes>>, Silence> {
+    async fn process(mut self, fault: Option<Fault>) -> Result<Response<Full<Bytes>>, NoResponse> {
         match fault {
             None => self.forward().await,
-            Some(Fault::Delay(length)) => {
-                leasehold_runtime::sleep(length).await;
+            Some(Fault::Delay(delay)) => {
+                leasehold_runtime::sleep(delay).await;
                 self.forward().await
             }
-            Some(Fault::DelayAnswer(length)) => {
-                let answer = self.forward().await;
-                leasehold_runtime::sleep(length).await;
-                answer
+            Some(Fault::DelayResponse(delay)) => {
+                let response = self.forward().await;
+                leasehold_runtime::sleep(delay).await;
+                response
             }
             Some(Fault::Hold) => {
-                self.let_go().await;
+                self.released().await;
                 self.forward().await
             }
-            Some(Fault::HoldAnswer) => {
-                let answer = self.forward().await;
-                self.let_go().await;
-                answer
+            Some(Fault::HoldResponse) => {
+                let response = self.forward().await;
+                self.released().await;
+                response
             }
-            Some(Fault::DropAnswer) => {
+            Some(Fault::DropResponse) => {
                 self.forward().await?;
-                Err(Silence::Close)
+                Err(NoResponse::Close)
             }
-            Some(Fault::Reset) => Err(Silence::Reset),
-            Some(Fault::Swallow) => Err(Silence::Wait),
-            Some(Fault::Answer(refusal)) => Ok(refusal.response()),
-            Some(Fault::ApplyThenAnswer(refusal)) => {
+            Some(Fault::Reset) => Err(NoResponse::Reset),
+            Some(Fault::Swallow) => Err(NoResponse::Wait),
+            Some(Fault::Refuse(refusal)) => Ok(refusal.response()),
+            Some(Fault::ApplyThenRefuse(refusal)) => {
                 self.forward().await?;
                 Ok(refusal.response())
             }
             Some(Fault::Duplicate { after }) => {
-                let answer = self.forward().await;
+                let response = self.forward().await;
                 tokio::spawn(async move {
                     leasehold_runtime::sleep(after).await;
-                    self.repeat().await;
+                    self.duplicate().await;
                 });
-                answer
+                response
             }
             Some(Fault::HoldDuplicate) => {
-                let answer = self.forward().await;
+                let response = self.forward().await;
                 tokio::spawn(async move {
-                    self.let_go().await;
-                    self.repeat().await;
+                    self.released().await;
+                    self.duplicate().await;
                 });
-                answer
+                response
             }
             Some(Fault::HoldReplay) => {
                 self.forward().await?;
-                self.let_go().await;
+                self.released().await;
                 self.forward().await
             }
             Some(Fault::Header { name, value }) => {
-                let mut answer = self.forward().await?;
-                answer.headers_mut().insert(name, HeaderValue::from_static(value));
-                Ok(answer)
+                let mut response = self.forward().await?;
+                response.headers_mut().insert(name, HeaderValue::from_static(value));
+                Ok(response)
             }
         }
     }
 
-    async fn let_go(&mut self) {
-        _ = self.let_go.changed().await;
+    async fn released(&mut self) {
+        _ = self.release.changed().await;
     }
 
-    /// An upstream that is not there, or leaves, looks like a broken connection.
-    async fn forward(&self) -> Result<Response<Full<Bytes>>, Silence> {
-        self.shared.record.update(self.id, |seen| seen.forwarded = Some(Moment::now()));
-        let answer = self.shared.upstream.send(self.request.clone()).await;
-        let answer = answer.map_err(|_| Silence::Reset)?;
-        let (status, kept) = (answer.status().as_u16(), token(answer.headers()));
-        self.shared.record.update(self.id, |seen| {
-            seen.upstream = Some(status);
-            seen.kept = kept;
+    /// Forwards the request. If the upstream can't be reached or disconnects,
+    /// the client's connection is reset.
+    async fn forward(&self) -> Result<Response<Full<Bytes>>, NoResponse> {
+        self.shared.record.update(self.id, |call| call.forwarded_at = Some(Moment::now()));
+        let response = self.shared.upstream.send(self.request.clone()).await;
+        let response = response.map_err(|_| NoResponse::Reset)?;
+        let (status, stored_token) = (response.status().as_u16(), token(response.headers()));
+        self.shared.record.update(self.id, |call| {
+            call.upstream_status = Some(status);
+            call.stored_token = stored_token;
         });
-        Ok(answer)
+        Ok(response)
     }
 
-    async fn repeat(self) {
-        self.shared.record.update(self.id, |seen| seen.repeated_at = Some(Moment::now()));
-        if let Ok(answer) = self.shared.upstream.send(self.request).await {
-            let status = answer.status().as_u16();
-            self.shared.record.update(self.id, |seen| seen.repeated = Some(status));
+    async fn duplicate(self) {
+        self.shared.record.update(self.id, |call| call.duplicate_sent_at = Some(Moment::now()));
+        if let Ok(response) = self.shared.upstream.send(self.request).await {
+            let status = response.status().as_u16();
+            self.shared.record.update(self.id, |call| call.duplicate_status = Some(status));
         }
     }
 }

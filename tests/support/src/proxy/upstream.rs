@@ -12,16 +12,16 @@ use hyper_util::rt::TokioIo;
 use leasehold_time::Moment;
 use tokio::net::TcpStream;
 
-/// Azurite closes a connection that was idle for 5 s; one that is used in that
-/// very moment would lose its call without a rule that says so.
-const LONGEST_IDLE: Duration = Duration::from_secs(2);
+/// Maximum idle time of a reused connection. Azurite closes connections after
+/// 5 s; a call sent at that moment would be lost without a rule.
+const MAX_IDLE: Duration = Duration::from_secs(2);
 
 type Sender = SendRequest<Full<Bytes>>;
 
 pub(super) struct Upstream {
     port: u16,
-    /// Ready for another request, with the moment since when; used last is used
-    /// first.
+    /// Idle connections and the start of their idle time. The last one used is
+    /// reused first.
     idle: Mutex<Vec<(Sender, Moment)>>,
 }
 
@@ -42,8 +42,8 @@ impl Upstream {
                 None => self.connect().await?,
             };
             match sender.try_send_request(request).await {
-                Ok(answer) => {
-                    let (head, body) = answer.into_parts();
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
                     let body = body.collect().await?.to_bytes();
                     if sender.ready().await.is_ok() {
                         self.idle.lock().unwrap().push((sender, Moment::now()));
@@ -51,7 +51,7 @@ impl Upstream {
                     return Ok(Response::from_parts(head, Full::new(body)));
                 }
                 Err(mut failure) => match failure.take_message() {
-                    // Closed before it was used: not a byte was sent.
+                    // The idle connection was closed; nothing was sent.
                     Some(unsent) if reused => request = unsent,
                     _ => return Err(failure.into_error().into()),
                 },
@@ -62,7 +62,7 @@ impl Upstream {
     fn idle(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap();
         let now = Moment::now();
-        idle.retain(|(sender, since)| !sender.is_closed() && now.since(*since) < LONGEST_IDLE);
+        idle.retain(|(sender, since)| !sender.is_closed() && now.since(*since) < MAX_IDLE);
         idle.pop().map(|(sender, _)| sender)
     }
 

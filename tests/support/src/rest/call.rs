@@ -1,4 +1,4 @@
-//! One request.
+//! Requests.
 
 use std::{collections::BTreeMap, fmt, pin::Pin};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::azurite::ACCOUNT;
 
-/// A call that is made when it is awaited.
+/// A call, sent when it is awaited.
 #[derive(Clone)]
 pub struct Call {
     target: Target,
@@ -30,7 +30,7 @@ impl Call {
         Self { target, method, query, headers, body: Bytes::new() }
     }
 
-    /// A header in lower case; the last of a name counts.
+    /// Sets a header. The name must be lowercase; the last value per name wins.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
@@ -50,7 +50,7 @@ impl Call {
         self.header(&format!("x-ms-meta-{key}"), value)
     }
 
-    /// With this lease id.
+    /// Sets the lease ID.
     pub fn lease(self, id: &str) -> Self {
         self.header("x-ms-lease-id", id)
     }
@@ -63,8 +63,7 @@ impl Call {
         self.header("if-none-match", etag)
     }
 
-    /// What it consists of: method, path with account and container, query, and
-    /// headers.
+    /// Method, path with account and container, query, and headers.
     pub fn parts(&self) -> (String, String, String, Vec<(String, String)>) {
         let query: Vec<String> =
             self.query.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
@@ -73,7 +72,7 @@ impl Call {
         (self.method.to_string(), path, query.join("&"), headers)
     }
 
-    /// Makes the call; an error if no answer came.
+    /// Sends the call. Fails if there is no response.
     pub async fn send(mut self) -> Result<Reply, Error> {
         let now = to_rfc7231(&clock::wall().into());
         for (name, value) in [("x-ms-version", VERSION), ("x-ms-date", &now)] {
@@ -95,9 +94,9 @@ impl Call {
             request = request.header(name, value);
         }
         let request = request.header("authorization", authorization).body(Full::new(body));
-        let answer = client.request(request.unwrap()).await?;
-        let (head, body) = answer.into_parts();
-        // What comes after the headers changes nothing about the outcome.
+        let response = client.request(request.unwrap()).await?;
+        let (head, body) = response.into_parts();
+        // The headers decide the outcome, so a truncated body is not an error.
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         Ok(Reply {
             status: head.status.as_u16(),
@@ -120,9 +119,9 @@ impl IntoFuture for Call {
 
     #[track_caller]
     fn into_future(self) -> Self::IntoFuture {
-        let what = format!("{self:?}");
+        let call = format!("{self:?}");
         Box::pin(async move {
-            self.send().await.unwrap_or_else(|error| panic!("{what} got no answer: {error:?}"))
+            self.send().await.unwrap_or_else(|error| panic!("no response to {call}: {error:?}"))
         })
     }
 }

@@ -1,11 +1,11 @@
-//! One answer.
+//! Responses.
 
 use std::{collections::BTreeMap, fmt};
 
 use azure_core::time::parse_rfc7231;
 use hyper::HeaderMap;
 
-/// An answer.
+/// Response to a [`super::Call`].
 #[derive(Clone)]
 pub struct Reply {
     pub status: u16,
@@ -18,17 +18,17 @@ impl Reply {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// The storage's error code; empty if there is none.
+    /// Error code of the storage; empty if there is none.
     pub fn code(&self) -> &str {
         self.header("x-ms-error-code").unwrap_or_default()
     }
 
-    /// Status and error code, to compare with.
+    /// Status and error code.
     pub fn is(&self) -> (u16, &str) {
         (self.status, self.code())
     }
 
-    /// This answer, if the call succeeded.
+    /// Asserts that the call succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert!((200..300).contains(&self.status), "{self:?}");
@@ -40,7 +40,7 @@ impl Reply {
         self.header("etag").unwrap_or_else(|| panic!("no ETag in {self:?}"))
     }
 
-    /// The service's clock, in seconds since 1970.
+    /// Date of the service, in seconds since 1970.
     #[track_caller]
     pub fn date(&self) -> i64 {
         let date = self.header("date").unwrap_or_else(|| panic!("no Date in {self:?}"));
@@ -51,7 +51,7 @@ impl Reply {
         self.header("x-ms-lease-id")
     }
 
-    /// available, leased, expired, breaking, broken.
+    /// Lease state: available, leased, expired, breaking or broken.
     pub fn lease_state(&self) -> &str {
         self.header("x-ms-lease-state").unwrap_or_default()
     }
@@ -64,13 +64,13 @@ impl Reply {
         entries.collect()
     }
 
-    /// What a listing says. Escaped characters are left as they are.
-    pub fn listed(&self) -> Vec<Listed> {
+    /// Blobs of a listing. Escaped characters are not decoded.
+    pub fn listed(&self) -> Vec<ListedBlob> {
         let blobs = self.body.split("<Blob>").skip(1);
-        blobs.map(|blob| Listed(blob.split("</Blob>").next().unwrap().to_owned())).collect()
+        blobs.map(|blob| ListedBlob(blob.split("</Blob>").next().unwrap().to_owned())).collect()
     }
 
-    /// Where the next page of a listing begins; None after the last.
+    /// Marker of the next page of a listing; None on the last page.
     pub fn next_marker(&self) -> Option<&str> {
         element(&self.body, "NextMarker").filter(|marker| !marker.is_empty())
     }
@@ -82,16 +82,16 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// A blob as a listing shows it.
+/// A blob in a listing.
 #[derive(Clone, Debug)]
-pub struct Listed(String);
+pub struct ListedBlob(String);
 
-impl Listed {
+impl ListedBlob {
     pub fn name(&self) -> &str {
         self.element("Name").unwrap()
     }
 
-    /// Any other element: `Etag`, `LeaseState`, `LeaseStatus`.
+    /// Any other element, such as `Etag`, `LeaseState` or `LeaseStatus`.
     pub fn element(&self, name: &str) -> Option<&str> {
         element(&self.0, name)
     }

@@ -1,7 +1,7 @@
-//! Signatures: of a request (SharedKey), and shared access signatures.
+//! Request signatures (SharedKey) and shared access signatures.
 //!
-//! An oracle that is independent of `leasehold-azure-account` on purpose: it must
-//! not share code with the signatures that the tests check.
+//! Deliberately independent of `leasehold-azure-account`: a test oracle must not
+//! share code with the signatures that the tests check.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use hyper::Method;
 
 use crate::azurite::{ACCOUNT, KEY};
 
-/// A shared access signature for all blobs of the account: what is allowed, as
-/// in `rwdlac`, and until when, as in `2099-01-01T00:00:00Z`.
+/// Creates a shared access signature for all blobs of the account, with
+/// permissions such as `rwdlac` and an expiry such as `2099-01-01T00:00:00Z`.
 pub fn sas(permissions: &str, until: &str) -> String {
     let (version, services, types) = ("2022-11-02", "b", "sco");
     let text =
@@ -20,7 +20,7 @@ pub fn sas(permissions: &str, until: &str) -> String {
     format!("sv={version}&ss={services}&srt={types}&sp={permissions}&se={until}&sig={signature}")
 }
 
-/// The header that goes with a request. The path is as it is in the address.
+/// Authorization header of a request. The path is the escaped path of the URL.
 pub(super) fn authorization(
     key: &str,
     method: &Method,
@@ -58,7 +58,7 @@ pub(super) fn authorization(
     format!("SharedKey {ACCOUNT}:{signature}")
 }
 
-/// Everything but letters, digits and `-._~` is escaped.
+/// Escapes all characters except letters, digits and `-._~`.
 pub(super) fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

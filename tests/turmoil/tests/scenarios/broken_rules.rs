@@ -1,63 +1,63 @@
-//! With a safety rule broken, the same scenes end in what must not happen: so
-//! the checks see what goes on here.
+//! Scenarios with a broken safety rule end in a violation, which shows that the
+//! checker detects them.
 
 use leasehold_checker::Kind;
 use leasehold_simulator::broken::{self, Broken};
-use leasehold_turmoil::{daemon::Setup, stage::Host};
+use leasehold_turmoil::{cluster::Host, daemon::Setup};
 
-use crate::{Two, holder_and_waiter, seconds, set_up};
+use crate::{Fixture, holder_and_waiter, seconds, set_up};
 
-/// Kinds of the violations that are found when this happens with a mutant.
-fn found(key: &str, mut two: Two, act: impl FnOnce(&mut Two)) -> Vec<Kind> {
+/// Returns the kinds of violations of a scenario with a mutant.
+fn run_with_mutant(key: &str, mut fixture: Fixture, act: impl FnOnce(&mut Fixture)) -> Vec<Kind> {
     broken::set(Some(Broken::of_key(key).expect("a mutant with this key")));
-    act(&mut two);
+    act(&mut fixture);
     broken::set(None);
-    let violations = two.stage.violations();
+    let violations = fixture.cluster.violations();
     violations.iter().map(|violation| violation.kind).collect()
 }
 
 #[test]
-fn a_broken_stream_that_frees_grants_is_found() {
-    let two = holder_and_waiter(601, 1);
-    let kinds = found("11b", two, |two| {
-        // The holder hears nothing, and turns to a new connection: that ends the
-        // old one before it has resumed its session on the new.
-        two.stage.cut_one_way(Host::Daemon(0), Host::Client(two.holder));
-        two.stage.run(seconds(10));
+fn mutant_releasing_on_disconnect_is_detected() {
+    let fixture = holder_and_waiter(601, 1);
+    let kinds = run_with_mutant("11b", fixture, |fixture| {
+        // The holder receives nothing and reconnects, which ends the old stream
+        // before the session is resumed on the new one.
+        fixture.cluster.cut_one_way(Host::Daemon(0), Host::Client(fixture.holder));
+        fixture.cluster.run(seconds(10));
     });
     assert!(kinds.contains(&Kind::I3), "{kinds:?}");
 }
 
 #[test]
-fn an_unclear_renewal_that_extends_the_lease_is_found() {
-    let two = holder_and_waiter(602, 2);
-    let kinds = found("7a", two, |two| {
-        two.stage.cut(Host::Daemon(0), Host::Storage);
-        two.stage.run(seconds(40));
+fn mutant_extending_unknown_renewal_is_detected() {
+    let fixture = holder_and_waiter(602, 2);
+    let kinds = run_with_mutant("7a", fixture, |fixture| {
+        fixture.cluster.cut(Host::Daemon(0), Host::Storage);
+        fixture.cluster.run(seconds(40));
     });
     assert!(kinds.contains(&Kind::I3) && kinds.contains(&Kind::I6), "{kinds:?}");
 }
 
 #[test]
-fn a_daemon_that_breaks_the_leases_of_its_predecessor_is_found() {
-    let two = holder_and_waiter(603, 1);
-    let kinds = found("13a", two, |two| {
-        // The holder does not hear that its daemon is gone.
-        two.stage.cut(Host::Client(two.holder), Host::Daemon(0));
-        two.stage.crash(Host::Daemon(0));
-        two.stage.start(Host::Daemon(0));
-        two.stage.run(seconds(20));
+fn mutant_breaking_predecessor_leases_is_detected() {
+    let fixture = holder_and_waiter(603, 1);
+    let kinds = run_with_mutant("13a", fixture, |fixture| {
+        // The holder is not notified of its daemon's crash.
+        fixture.cluster.cut(Host::Client(fixture.holder), Host::Daemon(0));
+        fixture.cluster.crash(Host::Daemon(0));
+        fixture.cluster.start(Host::Daemon(0));
+        fixture.cluster.run(seconds(20));
     });
     assert!(kinds.contains(&Kind::I3), "{kinds:?}");
 }
 
 #[test]
-fn a_stop_that_does_not_wait_for_holders_is_found() {
-    let two = set_up(604, 2, Setup { drain: seconds(1), ..Setup::default() });
-    let kinds = found("13b", two, |two| {
-        two.stage.cut(Host::Client(two.holder), Host::Daemon(0));
-        two.stage.stop(0);
-        two.stage.run(seconds(20));
+fn mutant_shutdown_without_drain_is_detected() {
+    let fixture = set_up(604, 2, Setup { drain: seconds(1), ..Setup::default() });
+    let kinds = run_with_mutant("13b", fixture, |fixture| {
+        fixture.cluster.cut(Host::Client(fixture.holder), Host::Daemon(0));
+        fixture.cluster.stop(0);
+        fixture.cluster.run(seconds(20));
     });
     assert!(kinds.contains(&Kind::I3), "{kinds:?}");
 }

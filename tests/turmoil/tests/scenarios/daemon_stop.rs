@@ -1,61 +1,66 @@
-//! A daemon is told to stop.
+//! A daemon is shut down.
 
 use leasehold_client::Reason;
-use leasehold_turmoil::{client::Order, stage::Host};
+use leasehold_turmoil::{client::Command, cluster::Host};
 
 use crate::{holder_and_waiter, seconds};
 
 #[test]
-fn a_holder_is_warned_and_its_release_ends_the_drain() {
-    let mut two = holder_and_waiter(401, 2);
-    two.stage.stop(0);
-    two.stage.run(seconds(1));
-    assert_eq!(two.stage.seat(two.holder).seen().warned.len(), 1, "it was warned");
-    assert!(two.stage.runs(Host::Daemon(0)), "it waits for its holder");
-    two.nothing_happened();
-    two.stage.seat(two.holder).order(Order::Release);
-    // The lease was given back: nobody waits for its end.
-    two.hands_over(seconds(2));
-    two.stage.run(seconds(1));
-    assert!(!two.stage.runs(Host::Daemon(0)), "it has stopped");
-    two.stage.run(seconds(20));
-    two.stage.check();
+fn holder_is_warned_and_release_ends_drain() {
+    let mut fixture = holder_and_waiter(401, 2);
+    fixture.cluster.stop(0);
+    fixture.cluster.run(seconds(1));
+    assert_eq!(
+        fixture.cluster.client(fixture.holder).results().warned.len(),
+        1,
+        "the holder was warned"
+    );
+    assert!(fixture.cluster.runs(Host::Daemon(0)), "the daemon waits for its holder");
+    fixture.expect_no_change();
+    fixture.cluster.client(fixture.holder).send(Command::Release);
+    // The lease was released, so its expiry is not awaited.
+    fixture.expect_handoff(seconds(2));
+    fixture.cluster.run(seconds(1));
+    assert!(!fixture.cluster.runs(Host::Daemon(0)), "the daemon has exited");
+    fixture.cluster.run(seconds(20));
+    fixture.cluster.check();
 }
 
 #[test]
-fn a_holder_that_does_not_let_go_loses_its_lock_at_the_end_of_the_drain() {
-    let mut two = holder_and_waiter(411, 2);
-    let told = two.stage.now();
-    two.stage.stop(0);
+fn holder_loses_lock_at_end_of_drain() {
+    let mut fixture = holder_and_waiter(411, 2);
+    let stopped = fixture.cluster.now();
+    fixture.cluster.stop(0);
     // Drain, poll.
-    two.hands_over(seconds(5 + 2));
-    let lost = two.knows_of_its_loss();
-    assert!(lost >= told + seconds(4), "told at {told:?}, lost at {lost:?}");
-    let reason = two.stage.seat(two.holder).seen().lost[0].2.reason;
+    fixture.expect_handoff(seconds(5 + 2));
+    let lost = fixture.loss_time();
+    assert!(lost >= stopped + seconds(4), "told at {stopped:?}, lost at {lost:?}");
+    let reason = fixture.cluster.client(fixture.holder).results().lost[0].2.reason;
     assert_eq!(reason, Reason::ShuttingDown);
-    two.stage.run(seconds(2));
-    assert!(!two.stage.runs(Host::Daemon(0)), "it has stopped");
+    fixture.cluster.run(seconds(2));
+    assert!(!fixture.cluster.runs(Host::Daemon(0)), "the daemon has exited");
 
     // The next process serves the same clients.
-    two.stage.start(Host::Daemon(0));
-    two.stage.seat(two.waiter).order(Order::Release);
-    let token = two.stage.acquire(two.holder, 0, seconds(10));
-    assert!(token > two.stage.token(two.waiter));
-    two.stage.run(seconds(10));
-    two.stage.check();
+    fixture.cluster.start(Host::Daemon(0));
+    fixture.cluster.client(fixture.waiter).send(Command::Release);
+    let token = fixture.cluster.acquire(fixture.holder, 0, seconds(10));
+    assert!(token > fixture.cluster.token(fixture.waiter));
+    fixture.cluster.run(seconds(10));
+    fixture.cluster.check();
 }
 
-/// It can't tell its holder, so it waits until what that was promised is over.
+/// The daemon can't notify its holder, so it waits until the holder's validity
+/// has ended.
 #[test]
-fn a_holder_that_can_not_be_told_is_waited_for() {
-    let mut two = holder_and_waiter(421, 2);
-    let (client, daemon) = (Host::Client(two.holder), Host::Daemon(0));
-    two.stage.cut(client, daemon);
-    two.stage.stop(0);
-    two.hands_over(seconds(8));
-    let lost = two.knows_of_its_loss();
-    assert!(lost < two.stage.seat(two.waiter).seen().granted[0].0);
-    two.stage.mend(client, daemon);
-    two.stage.run(seconds(20));
-    two.stage.check();
+fn drain_waits_for_validity_of_unreachable_holder() {
+    let mut fixture = holder_and_waiter(421, 2);
+    let (client, daemon) = (Host::Client(fixture.holder), Host::Daemon(0));
+    fixture.cluster.cut(client, daemon);
+    fixture.cluster.stop(0);
+    fixture.expect_handoff(seconds(8));
+    let lost = fixture.loss_time();
+    assert!(lost < fixture.cluster.client(fixture.waiter).results().granted[0].0);
+    fixture.cluster.repair(client, daemon);
+    fixture.cluster.run(seconds(20));
+    fixture.cluster.check();
 }

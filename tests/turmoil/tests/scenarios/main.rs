@@ -1,6 +1,5 @@
-//! Whole daemons, clients and a storage account over simulated TCP: what is cut,
-//! held back, killed and stopped, and what clients are told of it. Each history
-//! is checked as a whole besides.
+//! Whole daemons, clients and a storage account over simulated TCP, with cuts,
+//! delays, crashes and shutdowns. Each scenario also checks its whole history.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -17,64 +16,69 @@ mod storage_link;
 
 use std::time::Duration;
 
-use leasehold_turmoil::{client::Order, daemon::Setup, stage::Stage};
+use leasehold_turmoil::{client::Command, cluster::Cluster, daemon::Setup};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A holder at the first daemon, and a waiter at the last.
-struct Two {
-    stage: Stage,
+/// Holder at the first daemon, and waiter at the last.
+struct Fixture {
+    cluster: Cluster,
     holder: usize,
     waiter: usize,
     token: u64,
 }
 
-/// The only lock.
+/// Only lock of a scenario.
 const LOCK: u32 = 0;
 
-fn holder_and_waiter(seed: u64, daemons: usize) -> Two {
+fn holder_and_waiter(seed: u64, daemons: usize) -> Fixture {
     set_up(seed, daemons, Setup::default())
 }
 
-fn set_up(seed: u64, daemons: usize, setup: Setup) -> Two {
-    let mut stage = Stage::new(seed, setup, daemons, 1);
-    let (holder, waiter) = (stage.client(0), stage.client(daemons - 1));
-    let token = stage.acquire(holder, LOCK, seconds(5));
-    stage.seat(waiter).order(Order::Acquire(LOCK, None));
-    stage.run(seconds(20));
-    assert!(stage.seat(waiter).seen().granted.is_empty(), "the lock is held");
-    Two { stage, holder, waiter, token }
+fn set_up(seed: u64, daemons: usize, setup: Setup) -> Fixture {
+    let mut cluster = Cluster::new(seed, setup, daemons, 1);
+    let (holder, waiter) = (cluster.add_client(0), cluster.add_client(daemons - 1));
+    let token = cluster.acquire(holder, LOCK, seconds(5));
+    cluster.client(waiter).send(Command::Acquire(LOCK, None));
+    cluster.run(seconds(20));
+    assert!(cluster.client(waiter).results().granted.is_empty(), "the lock is held");
+    Fixture { cluster, holder, waiter, token }
 }
 
-impl Two {
-    /// The waiter gets the lock by then, with a higher token.
-    fn hands_over(&mut self, within: Duration) {
+impl Fixture {
+    /// Expects that the waiter is granted the lock in time, with a higher
+    /// token.
+    fn expect_handoff(&mut self, within: Duration) {
         let waiter = self.waiter;
-        self.stage.run_until("the waiter's grant", within, |stage| {
-            !stage.seat(waiter).seen().granted.is_empty()
+        self.cluster.run_until("the waiter's grant", within, |cluster| {
+            !cluster.client(waiter).results().granted.is_empty()
         });
-        assert!(self.stage.token(waiter) > self.token, "tokens rise");
+        assert!(self.cluster.token(waiter) > self.token, "tokens increase");
     }
 
-    /// The holder has what it had, in the same session, and nobody else got it.
-    fn nothing_happened(&self) {
-        let holder = self.stage.seat(self.holder).seen();
+    /// Expects that the holder has kept its grant and the waiter has none.
+    fn expect_no_change(&self) {
+        let holder = self.cluster.client(self.holder).results();
         assert_eq!(holder.granted.len(), 1);
         assert!(holder.lost.is_empty(), "{:?}", holder.lost);
-        assert!(self.stage.seat(self.waiter).seen().granted.is_empty());
+        assert!(self.cluster.client(self.waiter).results().granted.is_empty());
     }
 
-    /// The holder was told of its loss, at its deadline or before. Gives when.
-    fn knows_of_its_loss(&self) -> Duration {
-        let holder = self.stage.seat(self.holder).seen();
-        assert_eq!(holder.lost.len(), 1, "it is told once");
+    /// Expects that the holder was notified of its loss once, by its deadline.
+    /// Returns when.
+    fn loss_time(&self) -> Duration {
+        let holder = self.cluster.client(self.holder).results();
+        assert_eq!(holder.lost.len(), 1, "one notification");
         let (when, deadline, _) = holder.lost[0];
-        assert!(when <= deadline + SLACK, "lost at {when:?}, but its deadline was {deadline:?}");
+        assert!(
+            when <= deadline + TIMER_TOLERANCE,
+            "lost at {when:?}, but its deadline was {deadline:?}"
+        );
         when
     }
 }
 
-/// A timer of the runtime is late by a millisecond at most.
-const SLACK: Duration = Duration::from_millis(2);
+/// Maximum lateness of a timer of the runtime, with a reserve.
+const TIMER_TOLERANCE: Duration = Duration::from_millis(2);

@@ -1,5 +1,5 @@
-//! Faults at random. `LEASEHOLD_TURMOIL_SEEDS` says how many seeds, and
-//! `LEASEHOLD_TURMOIL_FROM` which is the first.
+//! Random faults. `LEASEHOLD_TURMOIL_SEEDS` sets the number of seeds, and
+//! `LEASEHOLD_TURMOIL_FROM` the first.
 
 use std::{
     collections::BTreeMap,
@@ -14,9 +14,9 @@ use std::{
 use leasehold_checker::Event;
 use leasehold_turmoil::walk::walk;
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    let given = std::env::var(variable).ok();
-    given.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
+fn number(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Sum {
 }
 
 #[test]
-fn nothing_happens_that_must_not() {
+fn random_walks_have_no_violations() {
     let (from, seeds) = (number("LEASEHOLD_TURMOIL_FROM", 0), number("LEASEHOLD_TURMOIL_SEEDS", 6));
     let (next, sum) = (AtomicU64::new(from), Mutex::new(Sum::default()));
     thread::scope(|scope| {
@@ -52,7 +52,7 @@ fn nothing_happens_that_must_not() {
                     let granted = count(|event| matches!(event, Event::Granted { .. }));
                     sum.granted += granted;
                     if granted == 0 {
-                        sum.violations.push(format!("seed {seed}: nothing was granted"));
+                        sum.violations.push(format!("seed {seed}: no grants"));
                     }
                     sum.lost += count(|event| matches!(event, Event::Lost { .. }));
                     for (fault, times) in walk.faults {
@@ -75,7 +75,7 @@ fn nothing_happens_that_must_not() {
 }
 
 #[test]
-fn a_seed_repeats_itself() {
+fn same_seed_gives_same_history() {
     for seed in 0..2 {
         let (first, second) = (walk(seed), walk(seed));
         let pairs = first.history.entries.iter().zip(&second.history.entries);

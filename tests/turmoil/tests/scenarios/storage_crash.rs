@@ -1,38 +1,41 @@
-//! The host of the storage account crashes, and comes back with what it kept.
+//! The host of the storage account crashes and restarts with its data.
 
-use leasehold_turmoil::{client::Order, stage::Host};
+use leasehold_turmoil::{client::Command, cluster::Host};
 
 use crate::{holder_and_waiter, seconds};
 
 #[test]
-fn an_outage_shorter_than_the_lease_loses_nothing() {
+fn outage_shorter_than_lease_keeps_grant() {
     for (seed, length) in [(501, 1), (502, 7)] {
-        let mut two = holder_and_waiter(seed, 2);
-        two.stage.crash(Host::Storage);
-        two.stage.run(seconds(length));
-        two.stage.start(Host::Storage);
-        two.stage.run(seconds(30));
-        two.nothing_happened();
-        two.stage.seat(two.holder).order(Order::Release);
-        two.hands_over(seconds(3));
-        two.stage.run(seconds(10));
-        two.stage.check();
+        let mut fixture = holder_and_waiter(seed, 2);
+        fixture.cluster.crash(Host::Storage);
+        fixture.cluster.run(seconds(length));
+        fixture.cluster.start(Host::Storage);
+        fixture.cluster.run(seconds(30));
+        fixture.expect_no_change();
+        fixture.cluster.client(fixture.holder).send(Command::Release);
+        fixture.expect_handoff(seconds(3));
+        fixture.cluster.run(seconds(10));
+        fixture.cluster.check();
     }
 }
 
 #[test]
-fn after_a_longer_outage_locks_are_granted_again_without_a_restart() {
-    let mut two = holder_and_waiter(511, 2);
-    two.stage.crash(Host::Storage);
-    let crash = two.stage.now();
-    two.stage.run(seconds(40));
-    assert!(two.knows_of_its_loss() <= crash + seconds(15));
-    assert!(two.stage.seat(two.waiter).seen().granted.is_empty(), "there is nothing to grant from");
-    two.stage.start(Host::Storage);
-    two.hands_over(seconds(10));
-    two.stage.seat(two.waiter).order(Order::Release);
-    let token = two.stage.acquire(two.holder, 0, seconds(10));
-    assert!(token > two.stage.token(two.waiter));
-    two.stage.run(seconds(20));
-    two.stage.check();
+fn locks_are_granted_after_long_outage_without_restart() {
+    let mut fixture = holder_and_waiter(511, 2);
+    fixture.cluster.crash(Host::Storage);
+    let crash = fixture.cluster.now();
+    fixture.cluster.run(seconds(40));
+    assert!(fixture.loss_time() <= crash + seconds(15));
+    assert!(
+        fixture.cluster.client(fixture.waiter).results().granted.is_empty(),
+        "no grants without storage"
+    );
+    fixture.cluster.start(Host::Storage);
+    fixture.expect_handoff(seconds(10));
+    fixture.cluster.client(fixture.waiter).send(Command::Release);
+    let token = fixture.cluster.acquire(fixture.holder, 0, seconds(10));
+    assert!(token > fixture.cluster.token(fixture.waiter));
+    fixture.cluster.run(seconds(20));
+    fixture.cluster.check();
 }

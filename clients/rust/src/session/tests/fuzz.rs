@@ -11,12 +11,12 @@ use leasehold_fuzz::{
 };
 use prost::Message as _;
 
-use super::subject::{Subject, granted, kept_alive, lost, opened, queued, refused, restored};
+use super::harness::{Subject, granted, kept_alive, lost, opened, queued, refused, restored};
 use crate::{
     pb::attach_response::Message as Heard,
     pb::{self, attach_request::Message},
     session::{
-        Wait, attachment::Setback, grant::GrantId, state::Action, state::Outcome, state::Ticket,
+        Wait, attachment::Disconnect, grant::GrantId, state::Action, state::Outcome, state::Ticket,
     },
     value,
 };
@@ -25,7 +25,7 @@ use leasehold_time::Moment;
 /// The steps of a script, by number.
 const HEAR: u32 = 1;
 const ACQUIRE: u32 = 2;
-const LET_GO: u32 = 3;
+const DROP_USER: u32 = 3;
 const ABANDON: u32 = 4;
 const PROCLAIM: u32 = 5;
 const PING: u32 = 6;
@@ -107,9 +107,9 @@ impl World {
                 let ticket = self.subject.ask(&(how % 4).to_string(), wait);
                 self.open.push(ticket);
             }
-            (LET_GO, Value::Varint(at)) if !self.guards.is_empty() => {
+            (DROP_USER, Value::Varint(at)) if !self.guards.is_empty() => {
                 let grant = self.guards.remove(at as usize % self.guards.len());
-                state.let_go(grant);
+                state.drop_user(grant);
             }
             (ABANDON, Value::Varint(at)) if !self.open.is_empty() => {
                 let ticket = self.open.remove(at as usize % self.open.len());
@@ -134,11 +134,11 @@ impl World {
                 self.attached = false;
                 let error = crate::Error::unavailable("not now");
                 self.subject.detach_by(match how % 5 {
-                    0 => Setback::Ended,
-                    1 => Setback::Broken("cut".into()),
-                    2 => Setback::UnknownSession,
-                    3 => Setback::NotNow(error),
-                    _ => Setback::Refused(error),
+                    0 => Disconnect::Ended,
+                    1 => Disconnect::ConnectionFailed("cut".into()),
+                    2 => Disconnect::UnknownSession,
+                    3 => Disconnect::Unavailable(error),
+                    _ => Disconnect::Refused(error),
                 });
             }
             (CLOSE, _) => state.close(self.subject.now),
@@ -215,8 +215,8 @@ impl World {
                         }
                     }
                 }
-                Action::Tell(..) => _ = self.said.insert("told"),
-                Action::Ring(_) => _ = self.said.insert("rung"),
+                Action::Report(..) => _ = self.said.insert("told"),
+                Action::Notify(_) => _ = self.said.insert("rung"),
             }
         }
     }
@@ -247,7 +247,7 @@ impl World {
     fn check(&mut self) {
         let now = self.subject.clocks();
         for id in &self.guards {
-            let grant = self.subject.state.look_at(*id, &now).expect("a guard stands for it");
+            let grant = self.subject.state.check_grant(*id, &now).expect("a guard stands for it");
             let lost = grant.loss().is_some();
             assert!(lost || now.at() < grant.deadline(&now), "its deadline has passed");
             assert!(lost || !self.gone.contains(id), "a lost grant came back");
@@ -281,9 +281,9 @@ fn scripts() -> Vec<Vec<u8>> {
     let unavailable = pb::Reason::StoreUnavailable;
     [
         grant(),
-        [grant(), vec![step(LET_GO, 0), hear(Heard::Released(pb::Released { request: 0 }))]]
+        [grant(), vec![step(DROP_USER, 0), hear(Heard::Released(pb::Released { request: 0 }))]]
             .concat(),
-        [grant(), vec![step(LET_GO, 0), hear(refused(0, unavailable)), step(PING, 0)]].concat(),
+        [grant(), vec![step(DROP_USER, 0), hear(refused(0, unavailable)), step(PING, 0)]].concat(),
         [grant(), vec![hear(lost(7)), step(ACQUIRE, 0), hear(granted(0, 7, 0, 9000))]].concat(),
         [grant(), vec![step(PASS, 3000), step(PING, 0), hear(kept_alive(1, 9000))]].concat(),
         [grant(), vec![step(PASS, 9000), hear(granted(0, 7, 0, u64::MAX))]].concat(),
@@ -316,7 +316,7 @@ fn whatever_a_daemon_says_no_promise_grows() {
             world.step(number, value);
         }
         let state = &world.subject.state;
-        let known = state.asks.len() + state.requests.len() + state.releases.len();
+        let known = state.acquires.len() + state.requests.len() + state.releases.len();
         let known = known + state.grants.len() + state.handles.len() + state.proclaims.len();
         assert!(known <= 8 * (count + 1), "{known} after {count} steps");
         assert!(world.sent <= (count + 1) * (count + 1), "{} after {count} steps", world.sent);
@@ -325,7 +325,7 @@ fn whatever_a_daemon_says_no_promise_grows() {
             "{:?} {} {} {} {} {}",
             world.said,
             state.info().is_some(),
-            state.asks.is_empty(),
+            state.acquires.is_empty(),
             state.releases.is_empty(),
             state.proclaims.is_empty(),
             state.handles.len() > state.grants.len(),

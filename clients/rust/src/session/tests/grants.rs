@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::subject::{Subject, TTL, granted, kept_alive, lost, queued, refused, restored};
+use super::harness::{Subject, TTL, granted, kept_alive, lost, queued, refused, restored};
 use crate::{
     Error, Reason, pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
@@ -81,13 +81,13 @@ fn a_loss_is_told_at_once_and_the_lock_is_given_back_by_the_holder() {
     let grant = subject.grant("a", 1);
     let deadline = subject.deadline(grant);
     subject.hear(lost(1));
-    assert_eq!(subject.actions(), [Action::Ring(grant)]);
+    assert_eq!(subject.actions(), [Action::Notify(grant)]);
     assert_eq!(subject.lost_by(grant), Some(Reason::Broken));
     subject.send_keep_alive();
     subject.hear(kept_alive(1, 60_000));
     assert_eq!(subject.deadline(grant), deadline);
     assert!(matches!(subject.sent()[..], [Message::KeepAlive(_)]));
-    let ticket = subject.state.let_go(grant).expect("it is released");
+    let ticket = subject.state.drop_user(grant).expect("it is released");
     let request = subject.sent_release().request;
     subject.hear(Heard::Released(pb::Released { request }));
     assert_eq!(subject.actions(), [Action::Answer(ticket, Outcome::Released)]);
@@ -103,7 +103,7 @@ fn grant_belongs_to_one_acquire() {
     // believed.
     subject.hear(granted(waiting, 1, 0, 9000));
     assert_eq!(subject.actions(), []);
-    assert!(subject.state.let_go(first).is_some());
+    assert!(subject.state.drop_user(first).is_some());
     let release = subject.sent_release();
     assert_eq!(release.handle.as_ref(), [1; 16]);
     subject.hear(granted(waiting, 1, 0, 9000));
@@ -120,7 +120,7 @@ fn request_numbers_strictly_increase() {
     let first = subject.grant("a", 1);
     subject.ask("b", Wait::Forever);
     let acquire = subject.sent_acquire().request;
-    subject.state.let_go(first);
+    subject.state.drop_user(first);
     let release = subject.sent_release().request;
     assert!(release > acquire);
     subject.detach();
@@ -154,7 +154,7 @@ fn an_abandoned_acquire_is_cancelled_and_its_grant_given_back() {
     subject.actions();
     subject.hear(refused(request, pb::Reason::Cancelled));
     assert_eq!(subject.actions(), []);
-    assert!(subject.state.asks.is_empty() && subject.state.requests.is_empty());
+    assert!(subject.state.acquires.is_empty() && subject.state.requests.is_empty());
 }
 
 #[test]
@@ -215,13 +215,13 @@ fn a_frozen_machine_loses_the_grants_whose_own_validity_is_used_up() {
     subject.freeze(5);
     let look = |subject: &mut Subject| {
         let clocks = subject.clocks();
-        subject.state.look_at(free, &clocks).expect("it has users").loss().is_some()
+        subject.state.check_grant(free, &clocks).expect("it has users").loss().is_some()
     };
     assert!(!look(&mut subject), "a second is left");
     subject.later(1);
     assert!(look(&mut subject));
     assert_eq!(subject.deadline(free), subject.now);
-    assert_eq!(subject.actions(), [Action::Ring(free)]);
+    assert_eq!(subject.actions(), [Action::Notify(free)]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_freeze_after_word_of_the_loss_brings_the_deadline_forward() {
     assert_eq!(subject.deadline(grant), subject.now + TTL);
     subject.freeze(9);
     let clocks = subject.clocks();
-    subject.state.look_at(grant, &clocks);
+    subject.state.check_grant(grant, &clocks);
     assert_eq!(subject.deadline(grant), subject.now);
     assert_eq!(subject.lost_by(grant), Some(Reason::Broken));
 }
@@ -251,7 +251,7 @@ fn a_grant_that_a_freeze_used_up_on_its_way_is_not_handed_out() {
 fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
-    let ticket = subject.state.let_go(grant).expect("it is released");
+    let ticket = subject.state.drop_user(grant).expect("it is released");
     let first = subject.sent_release().request;
     subject.hear(refused(first, pb::Reason::StoreUnavailable));
     let told = subject.actions();
@@ -273,7 +273,7 @@ fn a_refused_release_is_sent_again_after_the_next_keep_alive() {
 fn whoever_waits_for_the_loss_looks_again_when_it_comes_nearer() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
-    let rings = |subject: &mut Subject| subject.actions().contains(&Action::Ring(grant));
+    let rings = |subject: &mut Subject| subject.actions().contains(&Action::Notify(grant));
     subject.later(3);
     subject.send_keep_alive();
     subject.hear(kept_alive(1, 9000));

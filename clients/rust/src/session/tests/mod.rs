@@ -1,9 +1,9 @@
 //! A session's decisions: case by case, and over random orders of events.
 
-mod breaks;
 mod daemon;
+mod disconnects;
 mod fuzz;
 mod grants;
-mod orders;
+mod harness;
 mod proclaims;
-mod subject;
+mod random_orders;

@@ -1,14 +1,14 @@
 //! What a leader shows, on streams that break and on those that do not.
 
-use super::subject::{Subject, granted, lost, refused, restored};
+use super::harness::{Subject, granted, lost, refused, restored};
 use crate::{
     Error, Reason, pb,
     pb::{attach_request::Message, attach_response::Message as Heard},
     session::{
-        Terms, Wait,
-        ask::Ask,
-        attachment::{Next, Setback},
+        AcquireOptions, Wait,
+        attachment::{Disconnect, Next},
         grant::GrantId,
+        pending_acquire::PendingAcquire,
         state::{Action, Outcome, Ticket},
     },
     value::Value,
@@ -62,8 +62,8 @@ fn a_proclaim_names_the_grant_and_is_answered() {
 fn a_campaign_is_sent_again_with_its_value() {
     let mut subject = Subject::attached();
     let lock = pb::LockRef { namespace: "default".into(), name: "scheduler".into() };
-    let terms = Terms { value: Some(value("host:1")), ..Terms::default() };
-    subject.state.acquire(Ask::new(lock, Wait::Forever, terms, None), subject.now);
+    let terms = AcquireOptions { value: Some(value("host:1")), ..AcquireOptions::default() };
+    subject.state.acquire(PendingAcquire::new(lock, Wait::Forever, terms, None), subject.now);
     assert_eq!(subject.sent_acquire().value.as_deref(), Some(&b"host:1"[..]));
     subject.detach();
     subject.resume();
@@ -74,7 +74,7 @@ fn a_campaign_is_sent_again_with_its_value() {
     subject.detach();
     let clocks = subject.clocks();
     subject.state.begin(clocks);
-    assert_eq!(subject.detach_by(Setback::UnknownSession), Next::TryAgain);
+    assert_eq!(subject.detach_by(Disconnect::UnknownSession), Next::Reconnect);
     subject.actions();
     subject.open();
     assert_eq!(subject.sent_acquire().value.as_deref(), Some(&b"host:1"[..]));
@@ -133,7 +133,7 @@ fn who_lost_the_leadership_in_a_break_does_not_proclaim_again() {
     subject.detach();
     let clocks = subject.clocks();
     subject.state.begin(clocks);
-    subject.detach_by(Setback::UnknownSession);
+    subject.detach_by(Disconnect::UnknownSession);
     assert_eq!(failed(&subject.actions(), ticket), Some(Reason::UnknownSession));
     assert!(subject.state.proclaims.is_empty());
 }
@@ -192,7 +192,7 @@ fn what_is_under_way_ends_with_the_last_guard_and_with_the_session() {
     let ticket = proclaim(&mut subject, grant, "a");
     subject.detach();
     subject.actions();
-    subject.state.let_go(grant);
+    subject.state.drop_user(grant);
     assert_eq!(failed(&subject.actions(), ticket), Some(Reason::UnknownHandle));
     subject.resume();
     subject.hear(restored());
@@ -208,13 +208,13 @@ fn what_is_under_way_ends_with_the_last_guard_and_with_the_session() {
 fn a_stuck_leader_is_given_up_under_its_guards() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
-    subject.state.give_up(grant);
+    subject.state.release_lost(grant);
     assert_eq!(subject.actions(), [], "it is not lost");
     subject.hear(lost(1));
     subject.actions();
-    subject.state.give_up(grant);
+    subject.state.release_lost(grant);
     assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
-    subject.state.give_up(grant);
-    assert_eq!(subject.state.let_go(grant), None, "there is nothing left to release");
+    subject.state.release_lost(grant);
+    assert_eq!(subject.state.drop_user(grant), None, "there is nothing left to release");
     assert_eq!(subject.actions(), []);
 }

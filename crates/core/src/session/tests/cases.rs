@@ -399,7 +399,7 @@ fn a_lock_that_is_held_elsewhere_never_seems_to_be_free() {
     }
     let name = lock_name(0);
     assert!(world.daemons[1].view(&name, world.now).held.is_some(), "while it is asked for again");
-    assert!(!world.daemons[1].is_ours(&name));
+    assert!(!world.daemons[1].has_lease(&name));
     let mut actions = Vec::new();
     world.daemons[1].on(Event::Tick, world.now + Duration::from_secs(1), &mut actions);
     let refused = actions.iter().find_map(|action| match action {
@@ -704,7 +704,7 @@ fn a_step_down_says_when_the_hold_ends_by_itself() {
     world.apply(Op::Acquire(0, ELECTION, None, Some(4000)));
     world.settle();
     let until = world.daemons[0]
-        .step_down_by(&lock_name(ELECTION), Duration::from_secs(30), world.now)
+        .step_down_deadline(&lock_name(ELECTION), Duration::from_secs(30), world.now)
         .unwrap();
     assert!(until.since(world.now) <= Duration::from_secs(4), "said {:?}", until.since(world.now));
 }
@@ -716,7 +716,7 @@ fn who_resumes_is_told_of_the_step_down() {
     world.settle();
     world.cut(0);
     let until = world.daemons[0]
-        .step_down_by(&lock_name(ELECTION), Duration::from_secs(30), world.now)
+        .step_down_deadline(&lock_name(ELECTION), Duration::from_secs(30), world.now)
         .unwrap();
     let name = lock_name(ELECTION);
     world.event(0, Event::StepDown { name, by: "a".into(), reason: "b".into(), until });

@@ -1,4 +1,4 @@
-//! What the guards of tables and blobs make of it.
+//! Fenced tables and blobs against arbitrary answers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -64,15 +64,15 @@ const BLOB_WORDS: &[&str] = &[
     "</Message></Error>",
 ];
 
-/// The token with which it is tried.
+/// Token of the fence.
 const TOKEN: u64 = 7;
 
-/// The longest that an operation on a table takes, as configured; and that one on a
-/// blob can take, which has some calls of ten seconds each.
-const TABLE: Duration = Duration::from_secs(30);
-const BLOB: Duration = Duration::from_secs(600);
+/// Time limits of an operation: on a table as configured; on a blob it consists
+/// of several calls of ten seconds each.
+const TABLE_TIMEOUT: Duration = Duration::from_secs(30);
+const BLOB_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// To make one takes long, so there is one for all inputs.
+/// Creating an account is slow, so all inputs share one.
 fn account() -> Account {
     Account::with_key("acme", "c2VjcmV0LWtleQ==").unwrap()
 }
@@ -81,15 +81,15 @@ fn fence() -> LockToken {
     LockToken::new("", "orders", Token::new(TOKEN))
 }
 
-/// What came of it, which shows no secret.
+/// Returns the kind of outcome. Checks that it contains no secret.
 fn kind(done: &Result<impl fmt::Debug, impl fmt::Display>) -> String {
-    let shown = match done {
+    let text = match done {
         Ok(done) => format!("{done:?}"),
         Err(error) => error.to_string(),
     };
-    assert!(!shown.contains("c2VjcmV0LWtleQ"), "{shown}");
-    // Reasons are quoted here, and make a kind of outcome each.
-    shown.replace('"', "").chars().take(160).collect()
+    assert!(!text.contains("c2VjcmV0LWtleQ"), "{text}");
+    // Keep quoted reasons: each is a kind of outcome.
+    text.replace('"', "").chars().take(160).collect()
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,10 +97,10 @@ struct Stock {
     amount: i64,
 }
 
-async fn ask_table(which: u64, account: Account, answers: Arc<Answers>) -> String {
-    let table = Table::new(&account, "orders").unwrap().time_limit(TABLE);
-    // Rounded to whole turns of the clock.
-    let limit = TABLE + Duration::from_secs(2);
+async fn call_table(which: u64, account: Account, answers: Arc<Answers>) -> String {
+    let table = Table::new(&account, "orders").unwrap().time_limit(TABLE_TIMEOUT);
+    // Rounded up to whole clock checks.
+    let limit = TABLE_TIMEOUT + Duration::from_secs(2);
     let one = Transaction::new().upsert("r", &Stock { amount: 1 });
     let done = match which % 6 {
         0 => {
@@ -123,8 +123,8 @@ async fn ask_table(which: u64, account: Account, answers: Arc<Answers>) -> Strin
         2 => kind(&by(limit, table.commit("p", &one)).await),
         3 => kind(&by(limit, table.commit("p", &one.delete("s"))).await),
         _ => {
-            let guarded = table.fenced(fence());
-            match by(limit, guarded.partition("p")).await {
+            let fenced = table.fenced(fence());
+            match by(limit, fenced.partition("p")).await {
                 Ok(partition) => kind(&by(limit, partition.commit(&one)).await),
                 Err(table::Error::Fenced { newer: Some(newer), .. }) => {
                     assert!(newer > Token::new(TOKEN), "{newer}");
@@ -138,29 +138,29 @@ async fn ask_table(which: u64, account: Account, answers: Arc<Answers>) -> Strin
 }
 
 #[test]
-fn tables_are_guarded_whatever_the_service_answers_fuzzed() {
+fn fenced_tables_survive_any_response_fuzzed() {
     let account = account();
     Fuzz::new("table-answer").nested().words(TABLE_WORDS).run(|input| {
         let (which, answers) = script::read(input);
         let account = account.clone().transport(answers.transport());
-        run(ask_table(which, account, answers))
+        run(call_table(which, account, answers))
     });
 }
 
-async fn ask_blob(which: u64, account: Account, answers: Arc<Answers>) -> String {
+async fn call_blob(which: u64, account: Account, answers: Arc<Answers>) -> String {
     let blob = Blob::new(&account, "reports", "a/b c.txt").unwrap();
     let done = match which % 5 {
         0 => {
-            let done = by(BLOB, blob.read()).await;
+            let done = by(BLOB_TIMEOUT, blob.read()).await;
             assert_eq!(answers.changes(), 0);
             kind(&done)
         }
-        1 => kind(&by(BLOB, blob.overwrite("x")).await),
-        call => match by(BLOB, blob.fenced(fence())).await {
-            Ok(guarded) => match call {
-                2 => kind(&by(BLOB, guarded.write("x")).await),
-                3 => kind(&by(BLOB, guarded.append("x")).await),
-                _ => kind(&by(BLOB, guarded.delete()).await),
+        1 => kind(&by(BLOB_TIMEOUT, blob.overwrite("x")).await),
+        call => match by(BLOB_TIMEOUT, blob.fenced(fence())).await {
+            Ok(fenced) => match call {
+                2 => kind(&by(BLOB_TIMEOUT, fenced.write("x")).await),
+                3 => kind(&by(BLOB_TIMEOUT, fenced.append("x")).await),
+                _ => kind(&by(BLOB_TIMEOUT, fenced.delete()).await),
             },
             Err(blob::Error::Fenced { newer, .. }) => {
                 assert!(newer > Some(Token::new(TOKEN)), "{newer:?}");
@@ -173,11 +173,11 @@ async fn ask_blob(which: u64, account: Account, answers: Arc<Answers>) -> String
 }
 
 #[test]
-fn blobs_are_guarded_whatever_the_service_answers_fuzzed() {
+fn fenced_blobs_survive_any_response_fuzzed() {
     let account = account();
     Fuzz::new("blob-answer").nested().words(BLOB_WORDS).run(|input| {
         let (which, answers) = script::read(input);
         let account = account.clone().transport(answers.transport());
-        run(ask_blob(which, account, answers))
+        run(call_blob(which, account, answers))
     });
 }

@@ -1,5 +1,5 @@
-//! Whatever a storage account, or something in its place, answers, or does not
-//! answer: every call ends by its own deadline, in time that is made up.
+//! Arbitrary answers, or none, from a storage account or an intermediary: every
+//! call ends by its own deadline, in virtual time.
 mod guards;
 mod script;
 mod storage;

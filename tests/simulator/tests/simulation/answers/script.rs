@@ -1,4 +1,4 @@
-//! A storage account that answers by a script.
+//! Storage account with scripted answers.
 
 use std::{
     fmt,
@@ -14,30 +14,31 @@ use azure_core::{
 };
 use leasehold_fuzz::wire::{self, Field, Value};
 
-/// Which call is made, and what it is answered with.
+/// Decodes an input: the number of the call, and its answers.
 pub(crate) fn read(input: &[u8]) -> (u64, Arc<Answers>) {
     let mut which = 0;
-    let mut left = Vec::new();
+    let mut answers = Vec::new();
     for Field { number, value } in wire::read(input).0 {
         match (number, value) {
             (1, Value::Varint(number)) => which = number,
-            (2, Value::Bytes(answer)) => left.push(Some(answer)),
-            (3, Value::Varint(_)) => left.push(None),
+            (2, Value::Bytes(answer)) => answers.push(Some(answer)),
+            (3, Value::Varint(_)) => answers.push(None),
             _ => {}
         }
     }
-    let left = Mutex::new(left.into_iter());
-    (which, Arc::new(Answers { left, token: Mutex::new(0), asked: Mutex::default() }))
+    let answers = Mutex::new(answers.into_iter());
+    (which, Arc::new(Answers { answers, token: Mutex::new(0), requests: Mutex::default() }))
 }
 
-/// Answers in turn, whatever is asked; after the last, connections are refused.
-/// An answer: a status, headers, an empty line, a body. Or none at all.
+/// Storage account that returns the scripted answers in order, for any request;
+/// after the last, it refuses connections. An answer is a status, headers, an
+/// empty line and a body, or no answer at all.
 pub(crate) struct Answers {
-    left: Mutex<std::vec::IntoIter<Option<Vec<u8>>>>,
-    /// The greatest token that was shown to who read the blob.
+    answers: Mutex<std::vec::IntoIter<Option<Vec<u8>>>>,
+    /// Highest token returned by a read of the blob.
     token: Mutex<u64>,
-    /// What was asked, and whether under the condition of a version or of none.
-    asked: Mutex<Vec<(Method, bool)>>,
+    /// Requests, and whether each had a condition on the version.
+    requests: Mutex<Vec<(Method, bool)>>,
 }
 
 impl Answers {
@@ -45,21 +46,21 @@ impl Answers {
         Transport::new(Arc::clone(self) as _)
     }
 
-    /// The greatest token that was shown to who read the blob.
+    /// Returns the highest token returned by a read of the blob.
     pub(crate) fn token(&self) -> u64 {
         *self.token.lock().unwrap()
     }
 
-    /// How often something was to be changed.
+    /// Returns the number of requests that change something.
     pub(crate) fn changes(&self) -> usize {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().filter(|(method, _)| ![Method::Get, Method::Head].contains(method)).count()
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|(method, _)| ![Method::Get, Method::Head].contains(method)).count()
     }
 
-    /// Nothing was to be deleted whatever its version.
-    pub(crate) fn deletes_by_version(&self) {
-        let asked = self.asked.lock().unwrap();
-        assert!(!asked.contains(&(Method::Delete, false)), "{asked:?}");
+    /// Checks that every delete had a condition on the version.
+    pub(crate) fn assert_conditional_deletes(&self) {
+        let requests = self.requests.lock().unwrap();
+        assert!(!requests.contains(&(Method::Delete, false)), "{requests:?}");
     }
 }
 impl fmt::Debug for Answers {
@@ -74,8 +75,8 @@ impl HttpClient for Answers {
         let named =
             |(name, _): &(&HeaderName, _)| ["if-match", "if-none-match"].contains(&name.as_str());
         let by_version = request.headers().iter().any(|header| named(&header));
-        self.asked.lock().unwrap().push((request.method(), by_version));
-        let next = self.left.lock().unwrap().next();
+        self.requests.lock().unwrap().push((request.method(), by_version));
+        let next = self.answers.lock().unwrap().next();
         let answer = match next {
             Some(Some(answer)) => answer,
             Some(None) => return std::future::pending().await,
@@ -86,8 +87,8 @@ impl HttpClient for Answers {
             Some(end) => (&answer[..end], answer[end + 2..].to_vec()),
             None => (&*answer, Vec::new()),
         };
-        let asked = request.headers().iter();
-        let id = asked
+        let requests = request.headers().iter();
+        let id = requests
             .filter(|(name, _)| {
                 ["x-ms-proposed-lease-id", "x-ms-lease-id"].contains(&name.as_str())
             })
@@ -98,7 +99,7 @@ impl HttpClient for Answers {
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.trim().parse::<u16>().ok()).unwrap_or(200);
         let mut headers = Headers::new();
-        // What the HTTP client would not let through does not get here either.
+        // Skip headers that the HTTP client would reject.
         let token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
         let text = |c: u8| c == b'\t' || c == b' ' || c.is_ascii_graphic();
         for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
@@ -107,10 +108,11 @@ impl HttpClient for Answers {
             }
         }
         if request.method() == Method::Head && status == 200 {
-            let shown = headers.iter().find(|(name, _)| name.as_str() == "x-ms-meta-token");
-            let shown = shown.and_then(|(_, value)| value.as_str().parse().ok()).unwrap_or(0);
+            let token_read = headers.iter().find(|(name, _)| name.as_str() == "x-ms-meta-token");
+            let token_read =
+                token_read.and_then(|(_, value)| value.as_str().parse().ok()).unwrap_or(0);
             let mut token = self.token.lock().unwrap();
-            *token = shown.max(*token);
+            *token = token_read.max(*token);
         }
         Ok(AsyncRawResponse::from_bytes(StatusCode::from(status), headers, body))
     }

@@ -1,4 +1,4 @@
-//! What the daemon's store makes of it.
+//! The daemon's Azure store against arbitrary answers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -59,34 +59,34 @@ const WORDS: &[&str] = &[
     "<NextMarker>more</NextMarker>",
 ];
 
-/// How many calls there are.
+/// Number of different calls.
 const CALLS: u64 = 13;
 
 const LEASE: Duration = Duration::from_secs(15);
 
-/// The time limit of a call that is about a lease: a fifth of its duration.
-const CALL: Duration = Duration::from_secs(3);
+/// Timeout of a call under a lease: a fifth of its duration.
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// That of a call for who only looks.
-const LOOK: Duration = Duration::from_secs(10);
+/// Timeout of a read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What came of it, which shows no secret.
+/// Returns the kind of outcome. Checks that it contains no secret.
 fn kind<T: fmt::Debug, E: fmt::Debug>(done: &Result<T, E>) -> String {
-    let shown = format!("{done:?}");
-    assert!(!shown.contains("c2VjcmV0LWtleQ"), "{shown}");
-    // Reasons are quoted here, and make a kind of outcome each.
-    shown.replace('"', "").chars().take(120).collect()
+    let text = format!("{done:?}");
+    assert!(!text.contains("c2VjcmV0LWtleQ"), "{text}");
+    // Keep quoted reasons: each is a kind of outcome.
+    text.replace('"', "").chars().take(120).collect()
 }
 
-/// Tokens are greater than all that was shown.
-fn greater(done: &Result<Acquire, leasehold_store::Error>, answers: &Answers) {
+/// Checks that the tokens are higher than any token that was read.
+fn assert_tokens_increase(done: &Result<Acquire, leasehold_store::Error>, answers: &Answers) {
     if let Ok(Acquire::Acquired(acquired)) = done {
         let ((first, last), seen) = (acquired.tokens.bounds(), answers.token());
         assert!(first > seen && last < 1 << 53, "{acquired:?} after {seen}");
     }
 }
 
-async fn ask(which: u64, answers: Arc<Answers>) -> String {
+async fn call(which: u64, answers: Arc<Answers>) -> String {
     let call = which % CALLS;
     let azure = config::Azure {
         account_url: Some("http://127.0.0.1:1/acme".to_owned()),
@@ -99,47 +99,48 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
     let account = || Account::over(answers.transport(), &azure).unwrap();
     let mut entropy = Entropy::seeded(7);
     if call == 10 {
-        // Each of its steps has the limit of who only looks.
-        let report = by(20 * LOOK, doctor::examine(&account(), &azure, &mut entropy)).await;
-        let verdicts = report.findings().iter().map(|finding| finding.message());
-        return kind(&Ok::<_, ()>(verdicts.collect::<Vec<_>>()));
+        // Each step has the timeout of a read.
+        let report =
+            by(20 * READ_TIMEOUT, doctor::diagnose(&account(), &azure, &mut entropy)).await;
+        let messages = report.findings().iter().map(|finding| finding.message());
+        return kind(&Ok::<_, ()>(messages.collect::<Vec<_>>()));
     }
     let store = AzureStore::new(account(), &azure, "test".to_owned(), entropy);
     let name = LockName::parse("", "a").unwrap();
     let id = LeaseId::new(0x0123_4567);
     let breaker = Breaker { by: "ops".into(), reason: "fuzz".into() };
-    let claim = |again| AcquireParams {
+    let params = |is_retry| AcquireParams {
         name: name.clone(),
         id,
         duration: LEASE,
         holder: Arc::default(),
         value: None,
-        again,
+        is_retry,
     };
     match call {
         0 => {
-            let done = by(2 * LEASE, store.acquire(claim(which >= CALLS))).await;
-            greater(&done, &answers);
+            let done = by(2 * LEASE, store.acquire(params(which >= CALLS))).await;
+            assert_tokens_increase(&done, &answers);
             kind(&done)
         }
         1 => {
-            let done = by(8 * LOOK, store.inspect(&name)).await;
+            let done = by(8 * READ_TIMEOUT, store.inspect(&name)).await;
             assert_eq!(answers.changes(), 0);
             kind(&done)
         }
         2 => {
             let namespace = Some(Namespace::parse("default").unwrap());
             let page = Page { namespace, prefix: String::new(), after: None, limit: 10 };
-            let done = by(8 * LOOK, store.list(&page)).await;
+            let done = by(8 * READ_TIMEOUT, store.list(&page)).await;
             assert_eq!(answers.changes(), 0);
             kind(&done)
         }
-        3 => kind(&by(CALL + CALL / 10, store.renew(&name, id, LEASE)).await),
-        4 => kind(&by(CALL + CALL / 10, store.release(&name, id)).await),
-        5 => kind(&by(2 * LOOK, store.break_lease(&name, breaker)).await),
+        3 => kind(&by(CALL_TIMEOUT + CALL_TIMEOUT / 10, store.renew(&name, id, LEASE)).await),
+        4 => kind(&by(CALL_TIMEOUT + CALL_TIMEOUT / 10, store.release(&name, id)).await),
+        5 => kind(&by(2 * READ_TIMEOUT, store.break_lease(&name, breaker)).await),
         6 => {
             let done = by(LEASE, store.next_tokens(&name, id)).await;
-            greater(&done, &answers);
+            assert_tokens_increase(&done, &answers);
             kind(&done)
         }
         7 | 8 => {
@@ -149,20 +150,20 @@ async fn ask(which: u64, answers: Arc<Answers>) -> String {
             let publication = Publication { holder: Arc::default(), token, held_for, value };
             kind(&by(LEASE, store.publish(&name, id, publication)).await)
         }
-        9 => kind(&by(LEASE, store.note_break(&name, breaker)).await),
-        // What it does by itself: collecting, and keeping the container.
+        9 => kind(&by(LEASE, store.record_break(&name, breaker)).await),
+        // Background work: garbage collection, and protection of the container.
         _ => {
             sleep(Duration::from_secs(600)).await;
-            answers.deletes_by_version();
+            answers.assert_conditional_deletes();
             format!("{} changes", answers.changes())
         }
     }
 }
 
 #[test]
-fn whatever_the_storage_answers_is_understood_or_refused_in_time_fuzzed() {
+fn any_storage_response_ends_the_call_in_time_fuzzed() {
     Fuzz::new("storage-answer").nested().words(WORDS).run(|input| {
         let (which, answers) = script::read(input);
-        format!("{} {}", which % CALLS, run(ask(which, answers)))
+        format!("{} {}", which % CALLS, run(call(which, answers)))
     });
 }

@@ -1,4 +1,4 @@
-//! Time that passes only while everybody waits.
+//! Virtual time that advances only while all tasks wait.
 
 use std::{
     rc::Rc,
@@ -12,7 +12,7 @@ use leasehold_time::{
 };
 use tokio::{runtime::Builder, time::Instant};
 
-/// What the wall clock shows at first: March 2030.
+/// Start of the wall clock: March 2030.
 const BEGINNING: Duration = Duration::from_secs(1_900_000_000);
 
 struct Paused(Instant);
@@ -44,7 +44,7 @@ fn beginning() -> Instant {
     Instant::now()
 }
 
-/// Runs something in a world of its own, and what it has started ends with it.
+/// Runs a future in its own world. The tasks that it starts end with it.
 pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -53,10 +53,10 @@ pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
     })
 }
 
-/// What a call comes to.
+/// Returns the outcome of a call.
 ///
 /// # Panics
-/// If it has not come to anything by its deadline.
+/// If the call does not end by its deadline.
 pub(crate) async fn by<T>(deadline: Duration, call: impl IntoFuture<Output = T>) -> T {
     tokio::select! {
         biased;
