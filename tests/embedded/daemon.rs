@@ -194,7 +194,7 @@ async fn a_socket_is_private_survives_a_crash_and_is_taken_by_one_daemon_only() 
 
     let other = TempDir::new().unwrap();
     let said = failed(&serve(other.path(), &listen, &[]).output().unwrap());
-    assert!(said.contains("another daemon listens there"), "{said}");
+    assert!(said.contains("another daemon listens on this path"), "{said}");
 
     // After a crash the socket is left over, and no hindrance.
     let mut daemon = daemon.restart(&["--socket-mode", "0660"]);

@@ -197,7 +197,7 @@ async fn requests_that_are_too_large_are_refused() {
 async fn clients_that_say_nothing_make_room_for_others() {
     let served = HttpDaemon::start(&[]);
     let mut idle = Vec::new();
-    for number in 0..leasehold::http::MOST_CONNECTIONS {
+    for number in 0..leasehold::http::MAX_CONNECTIONS {
         let mut connection = served.connect().await;
         // Some begin, and do not go on.
         if number % 2 == 0 {

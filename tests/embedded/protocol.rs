@@ -279,7 +279,7 @@ async fn a_stream_on_which_nothing_is_said_is_ended() {
     let daemon = Daemon::start();
     let mut stream = Stream::attach(&daemon).await;
     let status = stream.end().await.unwrap_err();
-    assert!(status.message().contains("nothing was said"), "{status}");
+    assert!(status.message().contains("no first message"), "{status}");
 }
 
 /// What was said while the daemon stood still is heard, however late.
