@@ -254,7 +254,7 @@ async fn calls(channel: &Channel) -> Result<(String, Calls), Failure> {
     Ok((store.description, calls.collect()))
 }
 
-/// Returns the calls between two readings, without those that read the counters.
+/// Returns the calls between two readings, except for reads of the counters.
 fn difference(before: &Calls, after: &Calls) -> Calls {
     let earlier = |operation: &str, purpose: &str| {
         let same = before.iter().find(|calls| calls.0 == operation && calls.1 == purpose);

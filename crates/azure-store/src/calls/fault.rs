@@ -167,7 +167,8 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
             | "LeaseNotPresentWithBlobOperation"
             | "LeaseIdMissing",
         ) => Fault::NotOurs {
-            why: "its lease was broken, expired or was acquired by another process in the storage account",
+            why: "its lease was broken, expired or was acquired by another process in the storage \
+                  account",
         },
         (409, "BlobAlreadyExists" | "ContainerAlreadyExists") | (412, _) => Fault::Changed,
         (429, _) | (503, _) | (500, "OperationTimedOut" | "ServerBusy") => {
