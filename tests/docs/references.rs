@@ -53,7 +53,11 @@ fn difference(found: &str, generated: &str) -> Option<String> {
 /// Escapes text for a cell of a table. Markup in backquotes stays as it is, except
 /// for vertical bars.
 fn cell(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|"))
+}
+
+/// Escapes text that is not Markdown. Markup in backquotes stays as it is.
+fn escaped(text: &str) -> String {
     let escape = |(nth, part): (usize, &str)| {
         if nth % 2 == 0 { part.replace('<', "\\<").replace('*', "\\*") } else { part.to_owned() }
     };
