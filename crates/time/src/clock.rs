@@ -28,7 +28,7 @@ impl Moment {
         }
         // Every supported system has the clock. If it can't be read, no deadline
         // can be trusted, so every deadline counts as passed.
-        suspend_proof::now().map_or(Self(u64::MAX), Self::from_boot)
+        Self(suspend_proof::now().unwrap_or(u64::MAX))
     }
 
     /// Creates the moment at this time after the start of the clock.
