@@ -208,14 +208,14 @@ mod tests {
         for (line, environment, hint) in [
             ("--queue jobs", vec![], "the account is missing"),
             ("--queue jobs --account AccountKey=hush", vec![], "letters, digits and hyphens"),
-            ("--queue AccountKey=hush --account acme", vec![], "small letters"),
+            ("--queue AccountKey=hush --account acme", vec![], "lowercase letters"),
             ("--blob hush --account acme", vec![], "CONTAINER/BLOB"),
             (
                 "--queue jobs",
                 vec![(ACCOUNT_URL, "https://hush"), (CONNECTION_STRING, "hush")],
                 "both name an account",
             ),
-            ("--queue Jobs --account acme", vec![], "small letters"),
+            ("--queue Jobs --account acme", vec![], "lowercase letters"),
             ("--table orders --queue jobs", vec![], "cannot be used with"),
             ("orders --queue jobs", vec![], "cannot be used with"),
             ("orders --account acme", vec![], "cannot be used with"),

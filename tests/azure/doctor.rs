@@ -177,8 +177,8 @@ fn problem_cases() -> Vec<(Setup, &'static str, &'static str)> {
         (plain().with_sas(sas("r", FAR_EXPIRY)), "permissions", may_not),
         (at(other), "account", "no account of that name"),
         (at(blob_url(1)), "account", "Connection refused"),
-        (at(tls), "account", "No secure connection"),
-        (at("https://unknown.blob.invalid".to_owned()), "account", "name is not known"),
+        (at(tls), "account", "The TLS handshake failed"),
+        (at("https://unknown.blob.invalid".to_owned()), "account", "host name can't be resolved"),
     ]
 }
 
@@ -248,7 +248,7 @@ async fn delete_permission_is_required_only_for_gc() {
     let left = container.list().await.ok().listed();
     let expected = format!("the blob {} stays behind", left[0].name());
     assert!(text.ends_with(&expected), "{text}");
-    let (code, found) = setup.with("COLLECT_AFTER", "1day").run_doctor();
+    let (code, found) = setup.with("GC_AFTER", "1day").run_doctor();
     assert_eq!((code, found.of("permissions").0), (1, "failed"), "{found:?}");
 }
 

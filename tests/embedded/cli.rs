@@ -565,8 +565,8 @@ fn unknown_variable_is_reported_with_closest_name() {
         stderr(&output)
     };
     assert_eq!(
-        check("LEASEHOLD_DRIAN"),
-        "leasehold: unknown environment variable LEASEHOLD_DRIAN; did you mean \
+        check("LEASEHOLD_DRIAN_TIMEOUT"),
+        "leasehold: unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
          LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
     assert!(check("LEASEHOLD_QUORUM").ends_with("unknown environment variable LEASEHOLD_QUORUM\n"));

@@ -18,7 +18,9 @@ fn counters(daemon: &Daemon) -> Counts {
     let calls = lock["calls"].as_array().unwrap().iter();
     let text = |call: &Value, key: &str| call[key].as_str().unwrap().to_owned();
     calls
-        .map(|call| ((text(call, "kind"), text(call, "cause")), call["count"].as_u64().unwrap()))
+        .map(|call| {
+            ((text(call, "operation"), text(call, "purpose")), call["count"].as_u64().unwrap())
+        })
         .collect()
 }
 

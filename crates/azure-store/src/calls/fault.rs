@@ -261,9 +261,9 @@ mod tests {
     #[test]
     fn what_can_t_be_reached_says_what_to_do() {
         for (why, fix) in [
-            ("x: dns error: failed to lookup address information", "name is not known"),
-            ("x: invalid peer certificate: UnknownIssuer", "secure connection"),
-            ("x: tcp connect error: Connection refused (os error 111)", "Nothing listens"),
+            ("x: dns error: failed to lookup address information", "can't be resolved"),
+            ("x: invalid peer certificate: UnknownIssuer", "TLS handshake"),
+            ("x: tcp connect error: Connection refused (os error 111)", "No server listens"),
             ("x: tcp connect error: No route to host (os error 113)", "firewall"),
         ] {
             let fault = Fault::Unreached { why: why.to_owned() };
