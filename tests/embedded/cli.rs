@@ -125,7 +125,7 @@ fn concurrent_commands_run_in_turn_with_increasing_tokens() {
     drop(first.child.stdin.take());
     let high: u64 = second.line().parse().unwrap();
     assert!(high > low, "{high} after {low}");
-    // `read` found no line.
+    // `read` fails at the end of its input.
     assert_eq!(first.code(), Some(1));
     assert_eq!(second.code(), Some(0));
 }

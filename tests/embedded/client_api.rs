@@ -73,7 +73,7 @@ async fn list_watch_and_observe_are_streams_of_results() {
     let daemon = Daemon::start();
     let client = connect(&daemon.endpoint).await;
     let mut guards = Vec::new();
-    // More than one page.
+    // The number of locks exceeds one page.
     for number in 0..501 {
         guards.push(client.lock(format!("job/{number:03}")).await.unwrap());
     }
@@ -154,7 +154,7 @@ async fn reconnect_risk_and_loss_are_logged_once() {
     assert_eq!(log.lines(""), 0, "nothing has happened");
 
     relay.cut();
-    // Granted once the client has a stream again.
+    // The acquire is granted after the client has reconnected.
     client.lock("next").await.unwrap().release().await.unwrap();
     assert!(log.lines("WARN leasehold_client: reconnecting delay=") >= 1);
     assert_eq!(log.lines("is at risk") + log.lines("is lost"), 0);

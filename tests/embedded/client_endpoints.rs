@@ -31,7 +31,7 @@ async fn connect(endpoints: &[&str], ttl: Duration) -> Client {
     Client::builder(endpoints).ttl(ttl).connect().await.unwrap()
 }
 
-/// Session that holds a lock, as a daemon sees it.
+/// Session that holds a lock, as a daemon reports it.
 async fn holder(daemon: &Daemon, lock: &str) -> Option<String> {
     let observer = Client::connect(&daemon.endpoint).await.unwrap();
     observer.inspect(lock).await.unwrap().session_id
@@ -174,7 +174,7 @@ async fn session_resumes_at_same_daemon() {
     })
     .await;
     gate.open().await;
-    // Granted once the client has a stream again.
+    // The acquire is granted after the client has reconnected.
     let _next = client.lock("next").await.unwrap();
     assert!(guard.is_valid());
     assert_eq!(session(&client), before);

@@ -1,5 +1,5 @@
 //! The embedded store with real processes: a data directory that is moved or
-//! deleted, tokens across restarts, and what `doctor` and `get` report.
+//! deleted, tokens across restarts, and the output of `doctor` and `get`.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -131,13 +131,13 @@ async fn tokens_increase_across_quick_restarts_and_deletion() {
 }
 
 /// Runs `serve` and `doctor` on a directory where both fail, and returns their output.
-fn doctor_of_unusable(dir: &Path, data: &Path) -> String {
+fn output_for_unusable_directory(dir: &Path, data: &Path) -> String {
     let mut serve = program();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data).current_dir(dir);
     let served = serve.output().unwrap();
     assert!(!served.status.success());
     let doctor = program().arg("doctor").arg("--data-dir").arg(data).output().unwrap();
-    assert!(!doctor.status.success(), "doctor finds nothing wrong with {}", data.display());
+    assert!(!doctor.status.success(), "doctor reports no problem of {}", data.display());
     let served = String::from_utf8(served.stderr).unwrap();
     assert!(!served.contains("valid UTF-8"), "{served}");
     served + &String::from_utf8(doctor.stdout).unwrap()
@@ -147,7 +147,7 @@ fn doctor_of_unusable(dir: &Path, data: &Path) -> String {
 #[test]
 fn doctor_fails_where_serve_fails() {
     let dir = TempDir::new().unwrap();
-    let output = doctor_of_unusable(dir.path(), Path::new("/proc/x"));
+    let output = output_for_unusable_directory(dir.path(), Path::new("/proc/x"));
     assert!(output.contains("can't create /proc/x"), "{output}");
 }
 
@@ -157,7 +157,7 @@ fn garbage_in_lock_file_is_explained() {
     let data = dir.path().join("other");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("lock"), b"\xff\xfe\x00\x80garbage").unwrap();
-    let output = doctor_of_unusable(dir.path(), &data);
+    let output = output_for_unusable_directory(dir.path(), &data);
     assert_eq!(output.matches("lock is corrupt").count(), 2, "{output}");
     assert_eq!(output.matches("delete this file and restart").count(), 2, "{output}");
 }

@@ -289,7 +289,7 @@ async fn stream_without_first_message_is_ended() {
     assert!(status.message().contains("nothing was said"), "{status}");
 }
 
-/// The first message arrives while the daemon is paused, for longer than the timeout for it.
+/// The first message is sent while the daemon is paused for longer than the timeout of first messages.
 #[tokio::test]
 async fn first_message_sent_during_daemon_pause_is_accepted() {
     let daemon = Daemon::start();
