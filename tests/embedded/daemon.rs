@@ -194,7 +194,7 @@ async fn unix_socket_is_private_exclusive_and_replaced_after_crash() {
 
     let other = TempDir::new().unwrap();
     let message = failed(&serve(other.path(), &listen, &[]).output().unwrap());
-    assert!(message.contains("another daemon listens there"), "{message}");
+    assert!(message.contains("another daemon listens on this path"), "{message}");
 
     // A socket left by a crash does not prevent a start.
     let mut daemon = daemon.restart(&["--socket-mode", "0660"]);

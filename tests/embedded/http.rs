@@ -197,7 +197,7 @@ async fn oversized_requests_are_refused() {
 async fn idle_connections_make_room_for_new_clients() {
     let served = HttpDaemon::start(&[]);
     let mut idle = Vec::new();
-    for number in 0..leasehold::http::MOST_CONNECTIONS {
+    for number in 0..leasehold::http::MAX_CONNECTIONS {
         let mut connection = served.connect().await;
         // Half of the clients send an incomplete request.
         if number % 2 == 0 {

@@ -286,7 +286,7 @@ async fn stream_without_first_message_is_ended() {
     let daemon = Daemon::start();
     let mut stream = Stream::attach(&daemon).await;
     let status = stream.end().await.unwrap_err();
-    assert!(status.message().contains("nothing was said"), "{status}");
+    assert!(status.message().contains("no first message"), "{status}");
 }
 
 /// The first message is sent while the daemon is paused for longer than the timeout of first messages.

@@ -96,7 +96,7 @@ impl LockName {
         if name.is_empty() {
             return Err(InvalidName {
                 field: "name",
-                problem: format!("it is empty; a name has 1 to {MAX_NAME_BYTES} bytes"),
+                problem: format!("is empty; use 1 to {MAX_NAME_BYTES} bytes"),
             });
         }
         check_text("name", name, MAX_NAME_BYTES)
@@ -160,14 +160,17 @@ pub fn check_text(field: &'static str, text: &str, max_bytes: usize) -> Result<(
     if text.len() > max_bytes {
         return Err(InvalidName {
             field,
-            problem: format!("it has {} bytes; at most {max_bytes} are allowed", text.len()),
+            problem: format!("has {} bytes; at most {max_bytes} are allowed", text.len()),
         });
     }
     let is_printable_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !is_printable_ascii && let Some(at) = text.chars().position(char::is_control) {
         return Err(InvalidName {
             field,
-            problem: format!("it has a control character (character {}); none are allowed", at + 1),
+            problem: format!(
+                "has a control character (character {}), which is not allowed",
+                at + 1
+            ),
         });
     }
     Ok(())
@@ -199,15 +202,15 @@ mod tests {
     #[test]
     fn invalid_name_error_states_limit() {
         let problem = |name: &str| LockName::parse("", name).unwrap_err().to_string();
-        assert_eq!(problem(""), "name: it is empty; a name has 1 to 256 bytes");
-        assert_eq!(problem(&"x".repeat(257)), "name: it has 257 bytes; at most 256 are allowed");
+        assert_eq!(problem(""), "name: is empty; use 1 to 256 bytes");
+        assert_eq!(problem(&"x".repeat(257)), "name: has 257 bytes; at most 256 are allowed");
         assert_eq!(
             problem("a\u{7}b"),
-            "name: it has a control character (character 2); none are allowed"
+            "name: has a control character (character 2), which is not allowed"
         );
         assert_eq!(
             problem("a\u{85}"),
-            "name: it has a control character (character 2); none are allowed"
+            "name: has a control character (character 2), which is not allowed"
         );
     }
 

@@ -42,9 +42,9 @@ async fn invalid_record_freezes_lock_until_repaired() {
     let blob = fixture.blob("a");
     for (key, value, expected) in [
         ("token", None, "has no token"),
-        ("token", Some("12x"), "its token is \"12x\", which is none"),
-        ("token", Some("-5"), "its token is \"-5\", which is none"),
-        ("token", Some("99999999999999999999"), "which is none"),
+        ("token", Some("12x"), "its token is \"12x\", which is not a token"),
+        ("token", Some("-5"), "its token is \"-5\", which is not a token"),
+        ("token", Some("99999999999999999999"), "which is not a token"),
         ("nonce", None, "has no nonce"),
         ("nonce", Some("?"), "its nonce is not a number"),
     ] {

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     List,
 }
 
-/// Purpose of a call, max_calls urgent first.
+/// Purpose of a call, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Renewal of a lease.
@@ -238,7 +238,7 @@ impl Drop for Permit {
                     break;
                 }
                 let permit = Self { limiter: Arc::clone(&self.limiter), priority };
-                // If the waiter was canceled meanwhile, the permit goes to the next one,
+                // If the waiter is canceled by now, the permit goes to the next one,
                 // once the queues are unlocked.
                 refused.extend(turn.send(permit).err());
             }
@@ -266,14 +266,14 @@ mod tests {
         let limiter = CallLimiter::new(2);
         let poll_one = limiter.enter(Kind::Read, Purpose::Poll).await;
         let mut poll_two = pin!(limiter.enter(Kind::Read, Purpose::Poll));
-        assert!(poll(&mut poll_two).is_pending(), "half is kept for others");
+        assert!(poll(&mut poll_two).is_pending(), "half of the permits are for other calls");
         let grant = limiter.enter(Kind::Acquire, Purpose::Grant).await;
         let mut release = pin!(limiter.enter(Kind::Release, Purpose::Release));
         assert!(poll(&mut release).is_pending());
         let mut renew = pin!(limiter.enter(Kind::Renew, Purpose::Renew));
         assert!(poll(&mut renew).is_pending());
         drop(poll_one);
-        assert!(poll(&mut release).is_pending(), "the renewal came later and is first");
+        assert!(poll(&mut release).is_pending(), "the later renewal precedes the release");
         let Poll::Ready(renewing) = poll(&mut renew) else { panic!("no turn") };
         drop(grant);
         let Poll::Ready(releasing) = poll(&mut release) else { panic!("no turn") };
@@ -288,19 +288,19 @@ mod tests {
     async fn reads_are_not_starved_by_renewals() {
         let limiter = CallLimiter::new(1);
         let mut permit = limiter.enter(Kind::Renew, Purpose::Renew).await;
-        let mut look = pin!(limiter.enter(Kind::Read, Purpose::Look));
-        assert!(poll(&mut look).is_pending());
+        let mut read = pin!(limiter.enter(Kind::Read, Purpose::Look));
+        assert!(poll(&mut read).is_pending());
         for _ in 0..32 {
             let mut renew = Box::pin(limiter.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut renew).is_pending());
             drop(permit);
-            if poll(&mut look).is_ready() {
+            if poll(&mut read).is_ready() {
                 return;
             }
             let Poll::Ready(next) = poll(&mut renew) else { panic!("no turn") };
             permit = next;
         }
-        panic!("renewals never let it through");
+        panic!("renewals starve the read");
     }
 
     #[tokio::test]

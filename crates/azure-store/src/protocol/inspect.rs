@@ -62,7 +62,7 @@ impl AzureStore {
     }
 
     /// Returns the holder of a lease that was just read; none if a leader's value is
-    /// unavailable, because a leader is not shown without it.
+    /// unavailable, because a leader is never reported without it.
     pub(crate) async fn held_by(
         &self,
         name: &LockName,
