@@ -178,7 +178,7 @@ fn problem_cases() -> Vec<(Setup, &'static str, &'static str)> {
         (at(other), "account", "no account of that name"),
         (at(blob_url(1)), "account", "Connection refused"),
         (at(tls), "account", "The TLS handshake failed"),
-        (at("https://nobody.blob.invalid".to_owned()), "account", "host name can't be resolved"),
+        (at("https://unknown.blob.invalid".to_owned()), "account", "host name can't be resolved"),
     ]
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
 
 /// Returns the anchor that GitHub gives to a heading.
 fn slug(heading: &str) -> String {
-    // Tags and the targets of links are no text.
+    // Tags and the targets of links are not part of the text.
     let mut text = String::new();
     let mut rest = heading;
     while let Some(at) = rest.find(['<', ']']) {

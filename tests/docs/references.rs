@@ -71,7 +71,7 @@ fn sentence(text: &str) -> String {
 }
 
 #[test]
-fn differences_name_the_first_line() {
+fn differences_name_first_line() {
     assert_eq!(difference("a\nb\n", "a\nb\n"), None);
     assert_eq!(difference("a\nb\n", "a\nc\n").unwrap(), "line 2\n- b\n+ c");
     assert_eq!(difference("", "a\n").unwrap(), "line 1\n- end of page\n+ a");

@@ -1,4 +1,4 @@
-//! `leasehold get --verbose` shows the same counts as the proxy.
+//! Counts of storage calls in `leasehold get --verbose`, compared with the proxy.
 
 use std::collections::BTreeMap;
 

@@ -187,7 +187,7 @@ pub(crate) async fn record_corrupted_while_held_loses_then_freezes_lock() {
     }
 }
 
-/// Waiters for a lock that can't be granted are refused.
+/// Waiters for a frozen lock are refused.
 pub(crate) async fn waiters_at_peer_are_refused_when_lock_freezes() {
     let fixture = Fixture::new().await;
     let peer = fixture.daemon_direct(&[]);
