@@ -263,7 +263,7 @@ fn difference(before: &Calls, after: &Calls) -> Calls {
     let all = after.iter().map(|(operation, purpose, count)| {
         (operation.clone(), purpose.clone(), count - earlier(operation, purpose).min(*count))
     });
-    all.filter(|(_, purpose, count)| *count > 0 && purpose != "look").collect()
+    all.filter(|(_, purpose, count)| *count > 0 && purpose != "inspect").collect()
 }
 
 fn total(calls: &Calls) -> u64 {

@@ -72,10 +72,10 @@ pub(crate) async fn counters_match_proxy_record() {
     assert_eq!(count("read", "grant"), 2);
     assert_eq!(count("release", "release"), 3);
     assert_eq!(count("renew", "renew"), recorded["renew"]);
-    assert_eq!(count("read", "poll"), recorded["read"] - 2 - count("read", "look"));
+    assert_eq!(count("read", "poll"), recorded["read"] - 2 - count("read", "inspect"));
     assert!(count("read", "poll") >= 1);
-    assert_eq!(count("read", "look"), 1);
-    assert_eq!(count("list", "look"), 1);
+    assert_eq!(count("read", "inspect"), 1);
+    assert_eq!(count("list", "inspect"), 1);
     let output = daemon.run(&["get", "a", "--verbose"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("locks/default/a"), "the blob's path: {text}");

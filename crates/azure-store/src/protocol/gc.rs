@@ -31,7 +31,7 @@ impl AzureStore {
 
     /// Collects one round. Returns the number of locks whose blobs it deleted.
     async fn collect_once(&self, min_idle: Duration) -> Result<u64, String> {
-        let options = CallOptions { purpose: Purpose::Collect, timeout: READ_TIMEOUT };
+        let options = CallOptions { purpose: Purpose::Gc, timeout: READ_TIMEOUT };
         let (blobs, root) = (&self.shared.blobs, path::root(&self.shared.prefix));
         let (mut deleted, mut marker) = (0, None);
         loop {
