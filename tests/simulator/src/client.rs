@@ -303,7 +303,7 @@ impl Program {
             let waited = sim().world.now() > since;
             if notified && waited && sim().world.ran_evenly(machine, MIN_EVEN_RUN) {
                 count("grants lost: notified");
-                record(Event::Told { client, lock, token });
+                record(Event::LossNotified { client, lock, token });
             }
             if !held.is_valid() {
                 count("grants lost");

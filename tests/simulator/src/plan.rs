@@ -286,10 +286,10 @@ impl Plan {
                 + linger
                 + poll
                 + round_trips,
-            local_handover: round_trips,
-            remote_handover: linger + poll + round_trips,
+            local_handoff: round_trips,
+            remote_handoff: linger + poll + round_trips,
             orphan: lease.max(ttl + linger) + round_trips,
-            vain: round_trips,
+            unwanted: round_trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
             visibility: 2 * poll + round_trips,
             skew: 0,

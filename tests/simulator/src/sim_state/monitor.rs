@@ -174,7 +174,7 @@ impl SimState {
                 None => {
                     record.holds.remove(&key);
                     drop(record);
-                    self.record(Event::LetGo { daemon: number, lock });
+                    self.record(Event::HoldEnded { daemon: number, lock });
                 }
             }
         }
