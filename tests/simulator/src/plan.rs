@@ -84,7 +84,7 @@ pub struct Plan {
 
 /// Fault of a plan.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
+#[allow(missing_docs, reason = "the names describe the fields")]
 pub enum Fault {
     /// Storage calls of a place fail with this probability (permille).
     Storm { place: usize, share: u64, kinds: Vec<CallFault>, length: Nanos },
@@ -253,7 +253,7 @@ impl Plan {
         plan
     }
 
-    /// How long a daemon may grant nothing after a crash.
+    /// Returns the maximum time without a grant after a crash of a daemon.
     #[must_use]
     pub fn crash_wait(&self) -> Nanos {
         if self.embedded.is_some() { self.ttl.as_nanos() as Nanos + 2 * SECOND } else { 0 }
@@ -356,7 +356,7 @@ impl Plan {
                 22 if self.date_jumps => {
                     Fault::AdvanceDate { by: *rng.pick(&[3600, 7200, 172_800]), length }
                 }
-                // Not combined with `leaping_date`: after the clock went back,
+                // Not combined with `date_jumps`: after the clock went back,
                 // a deleted blob would leave no source from which tokens could
                 // be raised.
                 23 if !self.date_jumps => match rng.within(0..7) {
