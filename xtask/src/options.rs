@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn level_selects_its_parts() {
+    fn level_selects_parts() {
         let options = options("test quick");
         assert!(options.selects("format", &[Level::Quick, Level::Ci]));
         assert!(!options.selects("docs", &[Level::Ci]));

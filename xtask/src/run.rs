@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_command_keeps_its_results() {
+    fn failed_command_keeps_results() {
         let result = "echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored'";
         let failure = shell(&format!("{result}; {result}; exit 101")).unwrap_err();
         assert_eq!(failure.tally, Tally { passed: 6, failed: 4, skipped: 0 });

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn simulation_is_tested_in_its_profile() {
+    fn simulation_is_tested_in_sim_profile() {
         let prefix = "RUST_LIB_BACKTRACE=0 cargo test --locked --profile sim";
         assert_eq!(
             commands("simulation", Level::Ci),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_step_does_not_stop_the_next() {
+    fn failed_step_does_not_stop_next_step() {
         let (outcome, tally) =
             executed(&[sh("exit 3"), sh("echo 'test result: ok. 5 passed; 0 failed'")]);
         assert!(matches!(outcome, Outcome::Failed(why) if why.contains("exit 3")));

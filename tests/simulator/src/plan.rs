@@ -61,7 +61,7 @@ pub struct Plan {
     /// True if a clock may drift beyond the tolerated rate.
     pub bad_clocks: bool,
     /// True if wall clocks may stop during suspend and stay behind; otherwise,
-    /// machines may be frozen. With both, a freeze could not be detected.
+    /// VMs may be paused. With both, a pause could not be detected.
     pub unaware: bool,
     /// True if the storage service's clock may be ahead by an amount that
     /// daemons accept.
@@ -229,7 +229,8 @@ impl Plan {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
         });
         plan.make_special(rng);
-        // Nothing else is wrong by then: so others must take over in time.
+        // No other fault is active by then, so another client must be granted
+        // the lock in time.
         if rng.permille(300) {
             let at = calm_from + rng.millis(15_000..60_000);
             let lock = rng.within(0..u64::from(plan.locks)) as u32;
@@ -302,7 +303,7 @@ impl Plan {
         let lock = rng.within(0..u64::from(self.locks)) as u32;
         let length = self.length(rng).min(self.calm_from - at);
         let down = rng.millis(10..20_000).min(self.calm_from - at);
-        let full_stop = if self.unaware { Stop::Unaware } else { Stop::Frozen };
+        let full_stop = if self.unaware { Stop::Unaware } else { Stop::VmPaused };
         let how =
             *rng.pick(&[None, None, None, Some(Stop::Suspended), Some(full_stop), Some(full_stop)]);
         let one_way = |rng: &mut Rng| *rng.pick(&[(true, false), (false, true), (true, true)]);

@@ -49,7 +49,7 @@ fn value_of_another_leader_is_found() {
 }
 
 #[test]
-fn value_before_its_proclaim_is_found() {
+fn value_before_proclaim_is_found() {
     let early = |value| {
         inserted(two_leaders(observed(50, 7, "a"), no_leader(51)), 3, proclaim(91, 0, 7, value))
     };
@@ -78,7 +78,7 @@ fn value_of_repeated_campaign_may_be_reported_before() {
 }
 
 #[test]
-fn leader_without_its_value_is_found() {
+fn leader_without_value_is_found() {
     let without_value = Event::Observed { op: 50, token: Some(7), value: None, ending: false };
     assert_finds(Kind::E1, &two_leaders(without_value.clone(), no_leader(51)));
     // A plain lock has none.
@@ -152,7 +152,7 @@ fn stream_that_goes_back_is_found() {
 }
 
 #[test]
-fn restored_blob_excuses_an_older_state() {
+fn restored_blob_excuses_older_state() {
     let former = [(10, observed(50, 8, "c")), (11, tampered()), (12, observed(50, 7, "b"))];
     assert_passes(&stream(&former));
     let late = [
@@ -278,7 +278,7 @@ fn proclaim_of_former_leader_is_found() {
 }
 
 #[test]
-fn entries_that_contradict_themselves_are_malformed() {
+fn contradictory_election_entries_are_malformed() {
     for event in [
         campaign(77, "a"),
         proclaim(77, 5, 7, "a"),

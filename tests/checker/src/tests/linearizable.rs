@@ -98,7 +98,7 @@ fn lower_token_is_not_linearizable() {
 }
 
 #[test]
-fn release_frees_only_its_own_grant() {
+fn release_frees_only_own_grant() {
     let history = |own| {
         unbounded(&[
             (0, acquire(1, 0, 0)),

@@ -543,7 +543,7 @@ fn lease_of_dead_daemon_ends_in_time() {
 }
 
 #[test]
-fn acquire_at_dead_daemon_does_not_extend_its_lease() {
+fn acquire_at_dead_daemon_does_not_extend_lease() {
     // For 8 s the lease has no holder and no waiter, then for 15 s its daemon is dead.
     assert_passes(&timed(&[
         (0, acquire(1, 0, 0)),
@@ -556,7 +556,7 @@ fn acquire_at_dead_daemon_does_not_extend_its_lease() {
 }
 
 #[test]
-fn recovery_includes_a_takeover() {
+fn recovery_includes_takeover() {
     let mut history = and_then(&[(5_000, died(0)), (24_000, granted(2, 8))]);
     history.bounds.recovery = 10_000 * MS;
     assert_passes(&history);

@@ -104,7 +104,7 @@ fn and_then(more: &[(u64, Event)]) -> History {
 }
 
 #[test]
-fn lease_is_not_released_while_client_relies_on_it() {
+fn lease_does_not_end_before_client_deadline() {
     let released_at = |at| [(10, hold_ended(0)), (at, unleased())];
     let violation = assert_excerpt(Kind::I6, &and_then(&released_at(10)), &[1, 5, 7]);
     assert_eq!(

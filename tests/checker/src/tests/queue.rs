@@ -107,7 +107,7 @@ fn any_later_acquire_with_lower_token_is_found() {
 }
 
 #[test]
-fn second_acquire_of_holder_waits_its_turn() {
+fn second_acquire_of_holder_waits_in_queue() {
     let history = |first: u64, second: u64| {
         unbounded(&[
             (0, acquire(1, 0, 0)),

@@ -138,7 +138,7 @@ fn second_grant_of_one_client_at_once_is_found() {
 }
 
 #[test]
-fn token_is_stored_before_its_grant() {
+fn token_is_stored_before_grant() {
     let history = |token| {
         unbounded(&[
             (0, acquire(1, 0, 0)),
@@ -160,7 +160,7 @@ fn token_is_stored_before_its_grant() {
 }
 
 #[test]
-fn token_is_held_by_daemon_before_its_grant() {
+fn token_is_held_by_daemon_before_grant() {
     let history = |token| {
         unbounded(&[
             (0, acquire(1, 0, 0)),
@@ -196,7 +196,7 @@ fn lock_without_records_is_checked_too() {
 }
 
 #[test]
-fn daemon_stores_its_own_tokens() {
+fn daemon_stores_own_tokens() {
     let history = |daemon, first, last| {
         unbounded(&[
             (0, leased(0, 60)),
@@ -272,7 +272,7 @@ fn deleted_blob_continues_with_higher_tokens() {
 }
 
 #[test]
-fn token_is_granted_only_after_its_reservation() {
+fn token_is_granted_only_after_reservation() {
     let history = |first: u64, second: u64| {
         unbounded(&[
             (0, reserved(0, first)),

@@ -82,7 +82,7 @@ fn every_mutant_is_detected() {
     }
     let rules: BTreeSet<u8> =
         Broken::all().iter().filter_map(|mutant| mutant.rule().parse().ok()).collect();
-    assert_eq!(rules, (1..=14).collect(), "a mutant for for_each rule");
+    assert_eq!(rules, (1..=14).collect(), "a mutant for each rule");
     for_each(0..mutant_seeds.len() as u64, |number| {
         let (mutant, seed, kind) = mutant_seeds[number as usize];
         let broken = run(seed, Some(mutant));
