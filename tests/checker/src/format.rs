@@ -49,10 +49,7 @@ impl fmt::Display for Event {
                 write!(f, "client {client} is notified that it lost lock {lock}, token {token}")
             }
             Self::StillGranted { client, lock, token } => {
-                write!(
-                    f,
-                    "the daemon of client {client} still has the grant of lock {lock}, token {token}"
-                )
+                write!(f, "the daemon of client {client} still has lock {lock}, token {token}")
             }
             Self::Used { client, lock, token, fenced, accepted } => {
                 let mode = if *fenced { "with" } else { "without sending" };
@@ -63,7 +60,7 @@ impl fmt::Display for Event {
             Self::Freed { client, lock, token } => {
                 write!(
                     f,
-                    "lock {lock}, token {token}, is freed because the stream of client {client} ended"
+                    "lock {lock}, token {token}, is freed: the stream of client {client} ended"
                 )
             }
             Self::ClientDied { client } => write!(f, "client {client} dies"),

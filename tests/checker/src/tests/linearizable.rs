@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*};
 use super::history_builder::*;
 use crate::{History, Kind, Violation, check::linearizable, index::Index, report::Report};
 
-fn alone(history: &History) -> Vec<Violation> {
+fn check_alone(history: &History) -> Vec<Violation> {
     let mut report = Report::default();
     let index = Index::new(history, &mut Report::default());
     for lock in 0..index.locks.len() {
@@ -17,13 +17,13 @@ fn alone(history: &History) -> Vec<Violation> {
 
 #[track_caller]
 fn assert_mutex(history: &History) {
-    let found = alone(history);
+    let found = check_alone(history);
     assert!(found.is_empty(), "{}", all(&found));
 }
 
 #[track_caller]
 fn assert_not_mutex(history: &History) {
-    assert_eq!(alone(history).len(), 1);
+    assert_eq!(check_alone(history).len(), 1);
 }
 
 #[test]
@@ -205,7 +205,7 @@ proptest! {
             entries.push((granted_at, valid(nth as u32, nth + 1, until)));
         }
         entries.sort_by_key(|(at, _)| *at);
-        let found = alone(&unbounded(&entries));
+        let found = check_alone(&unbounded(&entries));
         prop_assert_eq!(found.is_empty(), is_possible(&grants, 0), "{}", all(&found));
     }
 }

@@ -387,17 +387,17 @@ fn handoff_time_is_extended_by_deaths_and_faults() {
     assert_passes(&late(&[(5_001, released(7)), (5_002, daemon_died(0))], 24_000));
     // The next waiter may have been granted the lock before it was refused; a later acquire
     // does not restart the time.
-    let refused_at = |invoked, at| {
+    let refused_waiter = |invoked, at| {
         let mut history = late(&[(6_000, refused(3))], at);
         let at = history.entries.partition_point(|entry| entry.at < invoked * MS);
         history.entries.insert(at, crate::Entry { at: invoked * MS, event: acquire(3, 2, 2) });
         history
     };
-    assert_passes(&refused_at(4_999, 9_000));
-    assert_excerpt(Kind::L2, &refused_at(4_999, 9_001), &[0, 1, 3, 6, 7, 8]);
-    assert_passes(&refused_at(5_001, 8_000));
-    assert_finds(Kind::L2, &refused_at(5_001, 8_001));
-    let mut queued_later = refused_at(5_001, 8_001);
+    assert_passes(&refused_waiter(4_999, 9_000));
+    assert_excerpt(Kind::L2, &refused_waiter(4_999, 9_001), &[0, 1, 3, 6, 7, 8]);
+    assert_passes(&refused_waiter(5_001, 8_000));
+    assert_finds(Kind::L2, &refused_waiter(5_001, 8_001));
+    let mut queued_later = refused_waiter(5_001, 8_001);
     queued_later.entries.insert(7, crate::Entry { at: 5_002 * MS, event: queued(3) });
     assert_finds(Kind::L2, &queued_later);
     // The release happened during a fault.
