@@ -30,7 +30,7 @@ pub(super) struct LockSelector {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Target {
-    /// Name of the lock: 1 to 256 bytes without control characters
+    /// Name of the lock or election: 1 to 256 bytes without control characters
     name: Option<String>,
     /// Instead of NAME: the lock designated for this table
     #[arg(long, value_name = "TABLE", help_heading = "Designated locks")]

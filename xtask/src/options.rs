@@ -31,9 +31,10 @@ A part that fails does not stop the others. The exit code is 0 if all parts
 passed, 1 if a part failed, and 2 if the command line is invalid. Ctrl-C stops
 all processes.
 
-Prerequisites: Rust from rustup, Node 20 or newer with npm. For the instruction
-counts valgrind, which is installed with apt-get where that is possible. Rust
-components and targets are installed with rustup. Azurite is installed with npm
+Prerequisites: Rust from rustup, Node 20 or newer with npm. For the examples of
+the documentation sqlite3, and for the instruction counts valgrind; both are
+installed with apt-get where that is possible. Rust components and targets are
+installed with rustup. Azurite is installed with npm
 by the tests that use it.";
 
 /// Duration of the simulation of random seeds.

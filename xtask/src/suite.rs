@@ -145,7 +145,7 @@ fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
             }
         }
     }
-    vec![Step::Run(test)]
+    vec![Step::Need(Tool::Sqlite), Step::Run(test)]
 }
 
 /// Product and simulation have different features, so both are checked. The

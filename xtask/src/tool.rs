@@ -12,6 +12,8 @@ pub(crate) enum Tool {
     /// Standard library for another target.
     Target(&'static str),
     Valgrind,
+    /// Shell of SQLite, for the examples of the tutorial.
+    Sqlite,
     /// Optional: a part without it is skipped.
     CargoDeny,
 }
@@ -45,7 +47,12 @@ impl Tool {
                 }
                 install(&Cmd::new("rustup").args(["target", "add", name])).map_err(missing)
             }
-            Self::Valgrind => valgrind(),
+            Self::Valgrind if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) => {
+                let why = "instruction counts require Linux on x86-64".to_owned();
+                Err(Unavailable::Optional(why))
+            }
+            Self::Valgrind => debian_package("valgrind"),
+            Self::Sqlite => debian_package("sqlite3"),
             Self::CargoDeny => {
                 let version = Cmd::cargo("deny").arg("--version");
                 let hint = "cargo-deny is not installed: cargo install --locked cargo-deny";
@@ -59,27 +66,25 @@ fn install(command: &Cmd) -> Result<(), String> {
     command.run(Path::new(".")).map(|_| ()).map_err(|failure| failure.why)
 }
 
-fn valgrind() -> Result<(), Unavailable> {
-    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-        let why = "instruction counts require Linux on x86-64".to_owned();
-        return Err(Unavailable::Optional(why));
-    }
-    if Cmd::new("valgrind").arg("--version").succeeds() {
+/// Installs a package that has a program of the same name, if the program is missing.
+fn debian_package(name: &'static str) -> Result<(), Unavailable> {
+    if Cmd::new(name).arg("--version").succeeds() {
         return Ok(());
     }
     let is_root = Cmd::new("id").arg("-u").output(Path::new(".")).is_ok_and(|id| id.trim() == "0");
     let has_apt = Cmd::new("apt-get").arg("--version").succeeds();
     if !(is_root && has_apt) {
-        let why = "valgrind is not installed; install the package `valgrind`, for instance with \
-                   `sudo apt-get install valgrind`";
-        return Err(Unavailable::Missing(why.to_owned()));
+        return Err(Unavailable::Missing(format!(
+            "{name} is not installed; install the package, for instance with \
+             `sudo apt-get install {name}`"
+        )));
     }
     let apt = |arguments: &[&str]| {
         Cmd::new("apt-get").args(arguments.iter().copied()).env("DEBIAN_FRONTEND", "noninteractive")
     };
     install(&apt(&["update", "--quiet=2"]))
         .and_then(|()| {
-            install(&apt(&["install", "--quiet=2", "--yes", "--no-install-recommends", "valgrind"]))
+            install(&apt(&["install", "--quiet=2", "--yes", "--no-install-recommends", name]))
         })
-        .map_err(|why| Unavailable::Missing(format!("valgrind can't be installed: {why}")))
+        .map_err(|why| Unavailable::Missing(format!("{name} can't be installed: {why}")))
 }

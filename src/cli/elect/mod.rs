@@ -61,7 +61,7 @@ Processes that the command leaves in its process group are killed before `elect`
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
   0    --once: stepped down on request, or because the daemon shut down
-  1    --progress-timeout: the file can't be created (see TMPDIR); or another failure
+  1    --progress-timeout: the file can't be created in $TMPDIR; or another failure
   64   usage error
   65   invalid NAME, --value, --ttl or other value
   69   daemon unreachable at the start

@@ -47,7 +47,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "advertise",
         Group::Listeners,
-        "Address of this daemon, stored with its leases so that other daemons can forward \
+        "Address of this daemon, stored with its leases so that clients of other daemons can send \
          `step-down` and `check` to it; by default that of a listener, which is used only on the \
          same host if it is loopback",
         Kind::Text {
