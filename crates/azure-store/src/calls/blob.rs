@@ -137,21 +137,15 @@ impl Blobs {
         version: &Etag,
         options: CallOptions,
     ) -> Result<Etag, Fault> {
-        let blob = self.blob(path);
         if let Some(content) = content {
             let sdk_options = BlobClientUploadOptions {
                 lease_id: id.map(guid),
                 if_match: Some(version.clone()),
-                metadata: Some(record.to_metadata()),
-                parallel: SINGLE_PART,
-                ..Default::default()
+                ..upload_options(record)
             };
-            let write = async {
-                let content = RequestContent::from(content.to_vec());
-                etag(blob.upload(content, Some(sdk_options)).await?.etag)
-            };
-            return self.call(Kind::Write, options, write).await.1;
+            return self.upload(Kind::Write, path, content, sdk_options, options).await;
         }
+        let blob = self.blob(path);
         let sdk_options = BlobClientSetMetadataOptions {
             lease_id: id.map(guid),
             if_match: Some(version.clone()),
@@ -196,18 +190,8 @@ impl Blobs {
         record: &Record,
         options: CallOptions,
     ) -> Result<Etag, Fault> {
-        let blob = self.blob(path);
-        let sdk_options = BlobClientUploadOptions {
-            metadata: Some(record.to_metadata()),
-            parallel: SINGLE_PART,
-            ..Default::default()
-        };
-        let create = async {
-            let empty = RequestContent::from(Vec::new());
-            let answer = blob.upload(empty, Some(sdk_options.if_not_exists())).await?;
-            etag(answer.etag)
-        };
-        self.call(Kind::Create, options, create).await.1
+        let sdk_options = upload_options(record).if_not_exists();
+        self.upload(Kind::Create, path, &[], sdk_options, options).await
     }
 
     /// Writes an empty blob with this record, whether it exists or not.
@@ -217,17 +201,23 @@ impl Blobs {
         record: &Record,
         options: CallOptions,
     ) -> Result<Etag, Fault> {
+        self.upload(Kind::Write, path, &[], upload_options(record), options).await
+    }
+
+    async fn upload(
+        &self,
+        kind: Kind,
+        path: &str,
+        content: &[u8],
+        sdk_options: BlobClientUploadOptions<'_>,
+        options: CallOptions,
+    ) -> Result<Etag, Fault> {
         let blob = self.blob(path);
-        let sdk_options = BlobClientUploadOptions {
-            metadata: Some(record.to_metadata()),
-            parallel: SINGLE_PART,
-            ..Default::default()
+        let upload = async {
+            let content = RequestContent::from(content.to_vec());
+            etag(blob.upload(content, Some(sdk_options)).await?.etag)
         };
-        let put = async {
-            let empty = RequestContent::from(Vec::new());
-            etag(blob.upload(empty, Some(sdk_options)).await?.etag)
-        };
-        self.call(Kind::Write, options, put).await.1
+        self.call(kind, options, upload).await.1
     }
 
     /// Deletes the blob if it has this version and no lease.
@@ -267,6 +257,15 @@ fn check_lease_id(answered: Option<&str>, id: LeaseId) -> Result<(), CallError> 
         return Ok(());
     }
     Err(CallError::Fault(Fault::NotOurs { why: "the service answered for another lease" }))
+}
+
+/// Options of an upload in one part, with the record as metadata.
+fn upload_options(record: &Record) -> BlobClientUploadOptions<'static> {
+    BlobClientUploadOptions {
+        metadata: Some(record.to_metadata()),
+        parallel: SINGLE_PART,
+        ..Default::default()
+    }
 }
 
 fn etag(etag: Option<Etag>) -> Result<Etag, CallError> {
