@@ -39,7 +39,7 @@ Pass LEASEHOLD_TOKEN to the resources that a leader writes to, and let them refu
 the highest they have seen. `elect` can't stop the write of a command that was paused and resumes \
 after its leadership was lost; the token can.
 
-How a term ends:
+How leadership ends:
   The command exits: `elect` resigns and exits with the same code. With --restart, it campaigns again \
 after 5s to 1m instead, unless the command exited with 0, could not be run, or was interrupted from \
 the keyboard.
