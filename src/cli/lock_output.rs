@@ -72,7 +72,7 @@ impl LockOutput {
         parts.join(", ")
     }
 
-    /// Text with one line per known fact.
+    /// Returns the `get` output: one line per property, without absent ones.
     pub(super) fn paragraph(&self, palette: Palette) -> String {
         let mut lines = vec![
             ("name", palette.bold(&printable(&self.name))),

@@ -111,7 +111,8 @@ impl Setting {
         }
     }
 
-    /// Describes the valid values, as in "a whole number from 1 to 64".
+    /// Returns the valid values as a phrase that follows "must be", such as
+    /// "a whole number from 1 to 64".
     #[must_use]
     pub fn allowed(&self) -> String {
         match &self.kind {

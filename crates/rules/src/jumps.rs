@@ -26,9 +26,8 @@ impl JumpDetector {
         Self(here)
     }
 
-    /// Returns the jump since the last one that was reported, if it is larger than
-    /// an adjustment. Reports each jump once. Small jumps add up, less what drift
-    /// explains.
+    /// Returns the clock jump since the last reported one, if it exceeds `MIN_JUMP`.
+    /// Reports each jump once. Small jumps accumulate; tolerated drift is subtracted.
     pub fn check(&mut self, here: ClockPair) -> Option<Duration> {
         let jump = self.peek(&here);
         if jump.is_some() || self.0.lag_until(&here) > MIN_JUMP {

@@ -8,9 +8,9 @@ use leasehold_time::Moment;
 /// Maximum time reserved for killing a process before the deadline.
 const MAX_KILL_MARGIN: Duration = Duration::from_millis(250);
 
-/// Maximum time between SIGTERM and the deadline. A healthy grant comes within 4 s
-/// of its known deadline, for any session TTL: a lease lasts at least 15 s, is
-/// renewed within 5 s, and the renewal is reported within another 5 s.
+/// Maximum time between SIGTERM and the deadline. The remaining validity
+/// of a healthy grant can fall to 4 s, for any session TTL: a lease lasts at least
+/// 15 s, is renewed within 5 s, and the renewal is reported within another 5 s.
 const MAX_TERMINATE_LEAD: Duration = Duration::from_millis(2500);
 
 /// Action on the command.

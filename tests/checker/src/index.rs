@@ -53,7 +53,7 @@ impl Span {
 /// Subject of an entry, as indices into the lists of [`Index`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About {
-    /// Entry without an index, or malformed entry.
+    /// Entry without a subject to check, or malformed entry.
     Nothing,
     Acquire(usize),
     Hold(usize),

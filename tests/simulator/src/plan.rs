@@ -82,79 +82,174 @@ pub struct Plan {
     pub embedded: Option<EmbeddedPlan>,
 }
 
-/// Fault of a plan.
+/// Fault of a plan. `how` is the way in which a machine stops; `None` pauses its
+/// processes while its clocks continue. `length` is the time until the fault ends.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names describe the fields")]
 pub enum Fault {
     /// Storage calls of a place fail with this probability (permille).
-    Storm { place: usize, share: u64, kinds: Vec<CallFault>, length: Nanos },
+    Storm {
+        place: usize,
+        share: u64,
+        kinds: Vec<CallFault>,
+        length: Nanos,
+    },
     /// The link between a place and the storage is cut, in one direction or
     /// both.
-    Cut { place: usize, out: bool, back: bool, length: Nanos },
+    Cut {
+        place: usize,
+        out: bool,
+        back: bool,
+        length: Nanos,
+    },
     /// The storage refuses connections.
-    Outage { length: Nanos },
-    /// A daemon is paused.
-    PauseDaemon { place: usize, how: Option<Stop>, length: Nanos },
-    /// A client is paused.
-    PauseClient { client: usize, how: Option<Stop>, length: Nanos },
+    Outage {
+        length: Nanos,
+    },
+    PauseDaemon {
+        place: usize,
+        how: Option<Stop>,
+        length: Nanos,
+    },
+    PauseClient {
+        client: usize,
+        how: Option<Stop>,
+        length: Nanos,
+    },
     /// A client and its daemon are paused.
-    PauseBoth { client: usize, how: Option<Stop>, length: Nanos },
+    PauseBoth {
+        client: usize,
+        how: Option<Stop>,
+        length: Nanos,
+    },
     /// A daemon is killed and started again; if `silent`, its connections are
     /// not reset.
-    KillDaemon { place: usize, silent: bool, down: Nanos },
+    KillDaemon {
+        place: usize,
+        silent: bool,
+        down: Nanos,
+    },
     /// A daemon is killed during its next call of this kind.
-    CrashDuringCall { place: usize, kind: Kind, stage: Stage, down: Nanos },
+    CrashDuringCall {
+        place: usize,
+        kind: Kind,
+        stage: Stage,
+        down: Nanos,
+    },
     /// A daemon is shut down and started again.
-    StopDaemon { place: usize, down: Nanos },
+    StopDaemon {
+        place: usize,
+        down: Nanos,
+    },
     /// A client is killed and replaced.
-    KillClient { client: usize, silent: bool, down: Nanos },
-    /// The link between a client and its daemon is cut.
-    CutLink { client: usize, up: bool, down: bool, length: Nanos },
+    KillClient {
+        client: usize,
+        silent: bool,
+        down: Nanos,
+    },
+    /// The link between a client and its daemon is cut, in one direction or both.
+    CutLink {
+        client: usize,
+        up: bool,
+        down: bool,
+        length: Nanos,
+    },
     /// A client's connection is reset.
-    ResetLink { client: usize },
+    ResetLink {
+        client: usize,
+    },
     /// A machine's clocks drift, by nanoseconds per second.
-    Drift { daemon: bool, which: usize, drift: i64 },
+    Drift {
+        daemon: bool,
+        which: usize,
+        drift: i64,
+    },
     /// A machine's wall clock is stepped.
-    SetWall { daemon: bool, which: usize, by: i64 },
+    SetWall {
+        daemon: bool,
+        which: usize,
+        by: i64,
+    },
     /// An operator breaks a lock through a daemon.
-    Break { place: usize, lock: u32 },
+    Break {
+        place: usize,
+        lock: u32,
+    },
     /// An operator asks a holder to step down.
-    StepDown { place: usize, lock: u32 },
+    StepDown {
+        place: usize,
+        lock: u32,
+    },
     /// An operator breaks a lease in the storage account, with a break period
     /// of 0.
-    BreakLease { lock: u32 },
+    BreakLease {
+        lock: u32,
+    },
     /// An operator breaks a lease in the storage account: it runs until its
     /// normal expiry, but can't be renewed.
-    BreakAtExpiry { lock: u32 },
+    BreakAtExpiry {
+        lock: u32,
+    },
     /// The next record write is lost, and an operator breaks its lease with a
     /// break period of 0.
     BreakDuringWrite,
     /// Another client takes a lease in the storage account and lets it expire.
-    SeizeLease { lock: u32 },
+    SeizeLease {
+        lock: u32,
+    },
     /// An operator deletes a blob within the second in which it was used.
-    DeleteUsed { lock: u32 },
+    DeleteUsed {
+        lock: u32,
+    },
     /// An operator deletes a blob that the only daemon has seen, even if the
     /// storage service's clock was ahead.
-    DeleteKnown { lock: u32 },
+    DeleteKnown {
+        lock: u32,
+    },
     /// An operator deletes a blob, even if it is leased.
-    Delete { lock: u32 },
+    Delete {
+        lock: u32,
+    },
     /// An operator makes a record invalid, and later deletes the blob or
     /// restores the record; all daemons may be restarted in between.
-    CorruptRecord { lock: u32, put_back: bool, restart: Option<Nanos>, length: Nanos },
+    CorruptRecord {
+        lock: u32,
+        put_back: bool,
+        restart: Option<Nanos>,
+        length: Nanos,
+    },
     /// An operator restores an earlier version of a blob, even if it is leased.
-    Restore { lock: u32, length: Nanos },
+    Restore {
+        lock: u32,
+        length: Nanos,
+    },
     /// An operator restores an earlier version of a blob. The only daemon has
     /// seen every token since, even if the storage service's clock was ahead.
-    RestoreKnown { lock: u32, length: Nanos },
+    RestoreKnown {
+        lock: u32,
+        length: Nanos,
+    },
     /// An operator restores a blob from a backup that is hours old. All daemons
     /// may be restarted in between; then none knows the later tokens.
-    RestoreBackup { lock: u32, age: u64, restart: Option<Nanos>, length: Nanos },
+    RestoreBackup {
+        lock: u32,
+        age: u64,
+        restart: Option<Nanos>,
+        length: Nanos,
+    },
     /// An operator edits metadata that daemons ignore.
-    EditBlob { lock: u32 },
+    EditBlob {
+        lock: u32,
+    },
     /// An operator deletes the container and creates it again.
-    NoContainer { length: Nanos },
+    NoContainer {
+        length: Nanos,
+    },
     /// The storage service's clock is ahead for `length`.
-    AdvanceDate { by: u64, length: Nanos },
+    AdvanceDate {
+        by: u64,
+        length: Nanos,
+    },
     /// Fault of the embedded store's data directory.
     Disk(DiskFault),
 }

@@ -68,8 +68,8 @@ impl Observer {
     }
 
     /// Sets a callback for errors, called before each reconnect; repetitions of an
-    /// error are not reported. Until the next state, the last one may be out of
-    /// date. If the state is unchanged after the reconnect, it is not returned
+    /// error are not reported. Until [`Self::next`] returns again, the last state may
+    /// be out of date. If the state is unchanged after the reconnect, it is not returned
     /// again.
     pub fn on_error(mut self, report: impl FnMut(&Error) + Send + 'static) -> Self {
         self.on_error = Some(Box::new(report));

@@ -29,7 +29,7 @@ pub(crate) struct Leased {
     pub(crate) date: Option<u64>,
 }
 
-/// Blob as it was read.
+/// State of a lock's blob, from one read.
 #[derive(Debug)]
 pub(crate) struct BlobState {
     pub(crate) etag: Etag,

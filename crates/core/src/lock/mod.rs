@@ -28,7 +28,7 @@ use leasehold_types::{Holder, LockName, Token};
 pub use queue::{Ticket, WaitLimit};
 pub use table::Locks;
 
-/// Configuration of locks.
+/// Limits and durations from the daemon's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Lease duration of acquires that request none. Ignored by stores whose leases

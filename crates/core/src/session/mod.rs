@@ -242,8 +242,8 @@ impl Sessions {
     }
 
     /// Returns the time by which a holder that is asked to step down within `within` must
-    /// release the lock: not before the end of the validity that it was sent. None if no
-    /// session of this daemon holds the lock.
+    /// release the lock. Never earlier than the end of the validity last sent to the
+    /// holder. None if no session of this daemon holds the lock.
     #[must_use]
     pub fn step_down_deadline(
         &self,

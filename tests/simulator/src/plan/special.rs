@@ -263,7 +263,7 @@ impl Plan {
         }
     }
 
-    /// Clients cancel their acquires shortly before the grant.
+    /// Adds clients that cancel their acquires shortly before the grant.
     fn make_cancel_races(&mut self, rng: &mut Rng) {
         (self.cancels, self.clients) = (600, self.clients.max(4));
         (self.locks, self.client_tasks, self.rivals) = (1, 2, rng.permille(500));

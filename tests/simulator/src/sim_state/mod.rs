@@ -91,7 +91,7 @@ pub struct Pending {
     pub value: Option<String>,
 }
 
-/// Guard of a client.
+/// Grant that a simulated client uses.
 pub struct Hold {
     /// Lock of the grant.
     pub lock: u32,
