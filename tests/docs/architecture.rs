@@ -1,11 +1,15 @@
-//! The paths in `docs/architecture.md` name functions that exist.
+//! The paths in `docs/architecture.md` name functions that exist, and only the places
+//! that it lists use tonic and prost.
 
 use crate::{
-    markdown::{code_spans, read, table_rows},
+    markdown::{code_spans, files_in, read, table_rows},
     source,
 };
 
 const HEADER: [&str; 3] = ["Step", "File", "Function"];
+
+/// Beginning of the line that lists the places that may use tonic and prost.
+const RPC_PLACES: &str = "- tonic and prost are used only in ";
 
 /// Problems of the path tables in a page, with their lines.
 fn problems(page: &str) -> Vec<(usize, String)> {
@@ -41,6 +45,48 @@ fn paths_name_functions_that_exist() {
         .map(|(line, problem)| format!("docs/architecture.md:{line}: {problem}"))
         .collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Returns whether a Rust source file names a crate of tonic or prost outside of
+/// comments.
+fn uses_rpc_crates(source: &str) -> bool {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_'))
+        .filter_map(|word| word.split('_').next())
+        .any(|word| ["tonic", "prost"].contains(&word))
+}
+
+/// Returns whether a file is a place, or below it.
+fn is_in(file: &str, place: &str) -> bool {
+    file.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[test]
+fn only_listed_places_use_tonic_and_prost() {
+    let page = read("docs/architecture.md");
+    let places = page.lines().find_map(|line| line.strip_prefix(RPC_PLACES)).unwrap();
+    let places = code_spans(places);
+    let files: Vec<String> = ["src", "crates", "clients"]
+        .iter()
+        .flat_map(|directory| files_in(directory, "rs"))
+        .filter(|file| uses_rpc_crates(&read(file)))
+        .collect();
+    let unlisted: Vec<_> =
+        files.iter().filter(|file| !places.iter().any(|place| is_in(file, place))).collect();
+    assert!(unlisted.is_empty(), "not listed in docs/architecture.md: {unlisted:?}");
+    let unused: Vec<_> =
+        places.iter().filter(|place| !files.iter().any(|file| is_in(file, place))).collect();
+    assert!(unused.is_empty(), "listed in docs/architecture.md without a use: {unused:?}");
+}
+
+#[test]
+fn uses_of_rpc_crates_are_found() {
+    for code in ["use tonic::Status;", "fn f() { prost_types::g() }", "\n#[tonic::async_trait]"] {
+        assert!(uses_rpc_crates(code), "{code}");
+    }
+    assert!(!uses_rpc_crates("//! tonic\n    // prost::Message\nlet isotonic = my_prost;"));
+    assert!(is_in("src/rpc/mod.rs", "src/rpc") && is_in("src/daemon.rs", "src/daemon.rs"));
+    assert!(!is_in("src/rpc_other.rs", "src/rpc"));
 }
 
 #[test]
