@@ -95,7 +95,7 @@ async fn fence_newer_than_head_is_respected() {
     assert!(stands(&table, 9).await);
 }
 
-/// A missing fence row is not reported as a newer holder.
+/// Nobody is said to have come who has not.
 #[tokio::test]
 async fn missing_fence_does_not_imply_newer_holder() {
     let table = table("noproof").await;
