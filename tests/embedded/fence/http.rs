@@ -101,7 +101,7 @@ async fn a_resource_has_its_own_lock() {
     assert_eq!(ask(&layer, post("/a/1", Some(&held("a", 1)))).await.0, 200);
     let (status, said) = ask(&layer, post("/a/1", Some(&held("b", 9)))).await;
     assert_eq!(status, 412);
-    assert!(said.contains("guarded by the lock \"default/a\", not by \"default/b\""), "{said}");
+    assert!(said.contains("fenced by lock \"default/a\", not by \"default/b\""), "{said}");
     assert_eq!(ask(&layer, post("/free", None)).await, (200, "nobody".to_owned()));
 }
 
@@ -113,7 +113,7 @@ async fn nothing_is_forgotten_to_make_room() {
     }
     let (status, said) = ask(&layer, post("/", Some(&held("c", 2)))).await;
     assert_eq!(status, 503);
-    assert!(said.contains("the tokens of 2 locks are remembered"), "{said}");
+    assert!(said.contains("the tokens of at most 2 locks"), "{said}");
     assert_eq!(ask(&layer, post("/", Some(&held("a", 1)))).await.0, 412);
     assert_eq!(ask(&layer, post("/", Some(&held("b", 3)))).await.0, 200);
 }
