@@ -27,6 +27,7 @@ struct Shared {
     held: Mutex<Held>,
 }
 
+/// State of the fenced blob that writes change.
 struct Held {
     /// Last known version of the blob.
     state: BlobState,

@@ -38,6 +38,7 @@ pub struct LeasedBlob {
     held: Mutex<Held>,
 }
 
+/// State of the leased blob that writes change.
 struct Held {
     /// Last known version of the blob.
     state: BlobState,

@@ -30,8 +30,8 @@ pub(super) enum Outcome {
     /// The blob has another version. The write was not applied and never will be,
     /// unless `written` is `Unknown`.
     Changed { state: Option<BlobState>, written: Written },
-    /// Refused, or the outcome is unknown. With an unclear fault, the storage may
-    /// still apply the write later.
+    /// Refused, or the outcome is unknown. If it is unknown, the storage may still
+    /// apply the write later.
     Failed(Fault),
 }
 
