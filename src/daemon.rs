@@ -34,16 +34,16 @@ use leasehold_runtime::sleep;
 use leasehold_store::{Endpoint, LeaseStore, finding::CheckStatus};
 use leasehold_time::Entropy;
 
-/// How long streams that were told to end are given to do so.
+/// Time that streams have to end at shutdown.
 const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Files that are open besides connections, at most.
+/// Maximum number of open files besides connections.
 const OTHER_FILES: usize = 64;
 
-/// How often the health service is told how the store is doing.
+/// Interval of updates of the health service.
 const CHECK_HEALTH: Duration = Duration::from_millis(500);
 
-/// Why the daemon did not start, or did not stop well.
+/// Reason why the daemon did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory can't be used.
@@ -52,40 +52,40 @@ pub enum Error {
     /// The storage account can't be called.
     #[error(transparent)]
     Account(#[from] account::Error),
-    /// The storage account, or the container in it, can't be used.
+    /// The storage account or its container is unusable.
     #[error("can't keep locks in {place}: {why}")]
     Unusable {
-        /// The container.
+        /// Location of the container.
         place: String,
-        /// What was found, and what to do.
+        /// Failed check and its fix.
         why: String,
     },
-    /// An address can't be listened on.
+    /// A listener could not be bound.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Address of the listener.
         address: String,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The operating system gave no random numbers.
+    /// The operating system returned no random numbers.
     #[error("can't get random numbers from the operating system: {0}")]
     Entropy(io::Error),
     /// A listener failed.
     #[error("serving failed: {0}")]
     Serve(String),
-    /// The clean stop could not be recorded.
-    #[error("the clean stop could not be recorded, so the next start will have to wait: {0}")]
+    /// The clean shutdown could not be recorded.
+    #[error("failed to record the clean shutdown, so that the next start has to wait: {0}")]
     Close(leasehold_store::Error),
-    /// It was told to stop at once.
+    /// A second signal stopped the daemon immediately.
     #[error(
-        "stopped at once, without waiting for holders: the next start grants nothing until what \
-         they were promised is over"
+        "stopped immediately, without a clean shutdown: the next start grants no locks until the \
+         validities that holders received have ended"
     )]
     Aborted,
 }
 
-/// A daemon that is bound but does not serve yet.
+/// Daemon with bound listeners that does not serve yet.
 pub struct Daemon {
     config: Config,
     driver: Driver,
@@ -112,7 +112,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Logs one line with everything that an operator asks first.
+    /// Logs one line with the main settings and addresses.
     fn log_start(&self) {
         let Config { default_ttl, max_ttl, lease_duration, drain_timeout, .. } = self.config;
         let length = humantime::format_duration;
@@ -141,7 +141,7 @@ impl Daemon {
         );
     }
 
-    /// A daemon on a store that is open, with listeners that are bound.
+    /// Creates a daemon from an open store and bound listeners.
     #[must_use]
     pub fn new(
         config: Config,
@@ -171,20 +171,20 @@ impl Daemon {
         Self { config, driver, store, listeners, http_listeners }
     }
 
-    /// What it consists of, for those who watch a simulation.
+    /// Core and its surroundings, for the checks of a simulation.
     #[cfg(feature = "simulation")]
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.driver
     }
 
-    /// Where it listens.
+    /// Addresses of the listeners for gRPC.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
         self.listeners.iter().map(Listener::address).collect()
     }
 
-    /// Where it serves HTTP.
+    /// Addresses of the listeners for HTTP.
     #[must_use]
     pub fn http_addresses(&self) -> Vec<String> {
         self.http_listeners.iter().map(Listener::address).collect()
@@ -192,7 +192,7 @@ impl Daemon {
 
     /// Serves until `shutdown` completes. Then grants nothing more, notifies
     /// holders, waits until each grant is released or past its deadline, and ends
-    /// cleanly. Stops at once when `abort` completes.
+    /// cleanly. Stops immediately when `abort` completes.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -203,7 +203,7 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let mut servers = Servers::new();
-        let other_files = OTHER_FILES + http_listeners.len() * http::MOST_CONNECTIONS;
+        let other_files = OTHER_FILES + http_listeners.len() * http::MAX_CONNECTIONS;
         let most = limit_connections(config.max_connections, other_files);
         serve_rpc(&mut servers, listeners, &routes, most, &stopped);
         let http = Http::new(driver.clone(), Arc::clone(&store), draining);
@@ -247,7 +247,7 @@ impl Daemon {
 /// One task for each listener.
 type Servers = JoinSet<Result<(), tonic::transport::Error>>;
 
-/// Serves gRPC on all listeners, with at most `most` connections together.
+/// Serves gRPC on all listeners, with at most `most` connections in total.
 fn serve_rpc(
     servers: &mut Servers,
     listeners: Vec<Listener>,
@@ -265,7 +265,7 @@ fn serve_rpc(
     }
 }
 
-/// Serves HTTP on all listeners, each with connections of its own.
+/// Serves HTTP on all listeners, each with its own limit of connections.
 fn serve_http(
     servers: &mut Servers,
     listeners: Vec<Listener>,
@@ -273,7 +273,7 @@ fn serve_http(
     stopped: &watch::Receiver<bool>,
 ) {
     for listener in listeners {
-        let incoming = Incoming::new(listener, Arc::new(Semaphore::new(http::MOST_CONNECTIONS)));
+        let incoming = Incoming::new(listener, Arc::new(Semaphore::new(http::MAX_CONNECTIONS)));
         let server = http::serve(incoming, http.clone(), stopped.clone());
         servers.spawn(async {
             server.await;
@@ -293,7 +293,7 @@ async fn first_failure(servers: &mut Servers) -> Error {
     }
 }
 
-/// Opens an account that was found to be fit for use.
+/// Checks an account, and opens the store in it.
 async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<AzureStore, Error> {
     let settings = azure.settings();
     let account = Account::new(&settings)?;
@@ -312,7 +312,7 @@ async fn open_azure(azure: &config::Azure, entropy: &mut Entropy) -> Result<Azur
     Ok(AzureStore::new(account, &settings, this_daemon(), entropy))
 }
 
-/// Which daemon this is, for people.
+/// Returns the human-readable name of this daemon.
 fn this_daemon() -> String {
     format!("{} (pid {})", host_name().unwrap_or_default(), std::process::id())
 }
@@ -354,7 +354,7 @@ fn endpoint(advertised: Option<&str>, listeners: impl Iterator<Item = String>) -
     local
 }
 
-/// Binds all of them.
+/// Binds all listeners.
 async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<Listener>, Error> {
     let mut listeners = Vec::with_capacity(all.len());
     for listen in all {
@@ -365,9 +365,8 @@ async fn listen_on(all: &[Listen], socket_mode: u32) -> Result<Vec<Listener>, Er
     Ok(listeners)
 }
 
-/// How many connections there may be: as many as were asked for, unless the
-/// operating system allows fewer open files, of which some are needed for other
-/// things.
+/// Returns the maximum number of connections: the configured one, or fewer if the limit
+/// of open files is lower. Some files are needed for other purposes.
 fn limit_connections(asked: usize, other_files: usize) -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -375,12 +374,12 @@ fn limit_connections(asked: usize, other_files: usize) -> usize {
     });
     let most = limit.map_or(asked, |files| files.saturating_sub(other_files).max(1));
     if asked > most {
-        tracing::warn!(asked, most, "max_connections is lowered: the limit of open files is low");
+        tracing::warn!(asked, most, "max_connections reduced to fit the limit of open files");
     }
     asked.min(most)
 }
 
-/// Serving as long as the store can grant.
+/// Reports the service as healthy while the store can grant.
 async fn report_health(store: Arc<dyn LeaseStore>, health: tonic_health::server::HealthReporter) {
     let mut last = None;
     loop {

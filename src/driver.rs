@@ -1,12 +1,13 @@
-//! Drives the sans-IO core: gives it events and the time, carries its calls to the
-//! store and its messages to the streams. The only place where it meets the outside.
+//! Driver of the sans-IO core: supplies events and the time, sends its calls to the
+//! store and its messages to the streams. No other module connects the core to the
+//! outside.
 //!
-//! - [`Stream`]: a session's stream, with the messages that it has yet to send.
+//! - [`Stream`]: a session's stream, with its pending messages.
 //! - `inspect`: reads of locks. `operate`: break and step-down.
 //! - [`Watch`]: watchers, and polls of locks that a peer may hold.
 //!
-//! Every event enters through `Driver::run`, under one mutex: first clock jumps,
-//! then the event, then the answers of a store that answers at once.
+//! Every event enters through `Driver::run`, under one mutex: first clock jumps, then
+//! the event, then the answers that the store returns immediately.
 
 mod inspect;
 mod operate;
@@ -41,7 +42,7 @@ use leasehold_store::{Call, LeaseId, LeaseStore, StoreAnswer, StoreCall};
 use leasehold_time::{ClockPair, Entropy, Moment};
 use leasehold_types::Reason;
 
-/// Capacity that the list of actions keeps after a burst.
+/// Capacity to which the list of actions is shrunk after a burst.
 const ACTIONS_CAPACITY: usize = 1024;
 
 /// Runs the core. Cheap to clone.
@@ -54,11 +55,11 @@ struct Shared {
     state: Mutex<State>,
     store: Arc<dyn LeaseStore>,
     settings: Settings,
-    /// A watched lock may be due for a poll.
+    /// Notified when a watched lock may be due for a poll.
     observed: Notify,
-    /// The earliest deadline has changed.
+    /// Notified when the earliest deadline has changed.
     rearmed: Notify,
-    /// Nothing is held any more.
+    /// Notified when the last lock is free.
     drained: Notify,
 }
 
@@ -67,31 +68,32 @@ struct State {
     streams: Slab<Outbox>,
     watches: Watches,
     observed: PollSchedule,
-    /// The stamp of what was known when the call was sent that is being answered.
-    asked: Option<u64>,
-    leaps: JumpDetector,
-    /// What the timer is waiting for.
+    /// While an answer is processed: generation of the known states when its call was
+    /// sent.
+    answered_generation: Option<u64>,
+    jumps: JumpDetector,
+    /// Time at which the timer fires.
     timer: Option<Moment>,
-    /// Kept to be used again.
+    /// Empty list for reuse.
     actions: Vec<Action>,
 }
 
 impl Driver {
-    /// Nothing is held.
+    /// Creates a driver without sessions and locks.
     pub fn new(
         settings: Settings,
         locks: lock::Settings,
         store: Arc<dyn LeaseStore>,
         mut entropy: Entropy,
     ) -> Self {
-        let for_looks = Entropy::seeded_by(&mut entropy);
+        let poll_entropy = Entropy::seeded_by(&mut entropy);
         let state = State {
             sessions: Sessions::new(settings, locks, entropy),
             streams: Slab::new(),
             watches: Watches::default(),
-            observed: PollSchedule::new(locks.poll_interval, for_looks),
-            asked: None,
-            leaps: JumpDetector::since(ClockPair::now()),
+            observed: PollSchedule::new(locks.poll_interval, poll_entropy),
+            answered_generation: None,
+            jumps: JumpDetector::since(ClockPair::now()),
             timer: None,
             actions: Vec::new(),
         };
@@ -107,19 +109,19 @@ impl Driver {
         }
     }
 
-    /// The limits for sessions.
+    /// Returns the limits of sessions.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// Must have succeeded before a session with this ttl is opened.
+    /// Persists a TTL. Must succeed before a session with this TTL opens.
     #[must_use]
     pub fn persist_ttl(&self, ttl: Duration) -> Call<()> {
         self.shared.store.persist_ttl(ttl)
     }
 
-    /// Calls the core whenever something falls due. Never ends.
+    /// Runs the core's timers. Never ends.
     pub async fn keep_time(self) {
         loop {
             let due = {
@@ -127,8 +129,8 @@ impl Driver {
                 state.timer = state.sessions.next_due();
                 state.timer
             };
-            // While a timer is armed, a pause must be detected before a wall clock that
-            // is set afterwards can hide it.
+            // While a timer is armed, a pause must be detected before a wall-clock
+            // adjustment can hide it.
             let due = due.map(|due| next_clock_check(due, Moment::now()));
             tokio::select! {
                 biased;
@@ -138,8 +140,8 @@ impl Driver {
         }
     }
 
-    /// Grants nothing more, gives holders until then to let go, then counts
-    /// what they hold as lost; ends when all is free.
+    /// Stops granting, and gives holders this time to release. Then declares the
+    /// remaining grants lost, and returns when all locks are free.
     pub async fn drain(&self, length: Duration) {
         let until = Moment::now() + length;
         self.handle(Event::Drain(until));
@@ -172,18 +174,18 @@ impl Driver {
         state.watches.end(&problem);
     }
 
-    /// How many sessions and locks there are.
+    /// Returns the number of sessions and of locks.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         self.state().sessions.counts()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // After a panic in the middle of a change nothing here can be trusted.
+        // After a panic during an update, the state can't be trusted.
         self.shared.state.lock().unwrap_or_else(|_| std::process::abort())
     }
 
-    /// The state after all timers that are due by now.
+    /// Returns the state after all timers that are due.
     fn state_after_timers(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         self.run(&mut state, Event::Tick);
@@ -196,9 +198,9 @@ impl Driver {
 
     fn run(&self, state: &mut State, event: Event) {
         let here = ClockPair::now();
-        if let Some(leap) = state.leaps.check(here) {
-            tracing::warn!(?leap, "the wall clock ran ahead: this machine may have been frozen");
-            self.step(state, Event::ClockJumped(leap), here.at());
+        if let Some(jump) = state.jumps.check(here) {
+            tracing::warn!(?jump, "clock jump detected: this machine may have been paused");
+            self.step(state, Event::ClockJumped(jump), here.at());
         }
         self.step(state, event, here.at());
 
@@ -212,7 +214,7 @@ impl Driver {
         }
     }
 
-    /// One event, and what the store answers at once.
+    /// Handles an event, and the answers that the store returns immediately.
     fn step(&self, state: &mut State, event: Event, now: Moment) {
         let mut next = Some(event);
         let mut more = Vec::new();
@@ -249,36 +251,35 @@ impl Driver {
         }
     }
 
-    /// Asks the store. An answer that is there at once is given back; one that
-    /// takes time comes as an event of its own. `since` is the stamp of what was known
-    /// before.
+    /// Calls the store. Returns an answer that is available immediately; a later one
+    /// arrives as a separate event. `since` is the generation of the known states.
     fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
         let store = &self.shared.store;
         match call {
             StoreCall::Acquire(params) => {
                 let id = params.id;
-                let unclear = |why| lease::Acquire::Unknown { why };
-                self.start(lock, id, store.acquire(params), StoreAnswer::Acquire, unclear, since)
+                let unknown = |why| lease::Acquire::Unknown { why };
+                self.start(lock, id, store.acquire(params), StoreAnswer::Acquire, unknown, since)
             }
             StoreCall::NextTokens(name, id) => {
-                let unclear = |why| lease::Acquire::Unknown { why };
+                let unknown = |why| lease::Acquire::Unknown { why };
                 let call = store.next_tokens(&name, id);
-                self.start(lock, id, call, StoreAnswer::NextTokens, unclear, since)
+                self.start(lock, id, call, StoreAnswer::NextTokens, unknown, since)
             }
             StoreCall::Renew(name, id, duration) => {
-                let unclear = |why| lease::Renew::Unknown { why };
+                let unknown = |why| lease::Renew::Unknown { why };
                 let call = store.renew(&name, id, duration);
-                self.start(lock, id, call, StoreAnswer::Renew, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Renew, unknown, since)
             }
             StoreCall::Release(name, id) => {
-                let unclear = |why| lease::Release::Unknown { why };
+                let unknown = |why| lease::Release::Unknown { why };
                 let call = store.release(&name, id);
-                self.start(lock, id, call, StoreAnswer::Release, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Release, unknown, since)
             }
             StoreCall::Publish(name, id, publication) => {
-                let unclear = |why| lease::Publish::Unknown { why };
+                let unknown = |why| lease::Publish::Unknown { why };
                 let call = store.publish(&name, id, publication);
-                self.start(lock, id, call, StoreAnswer::Publish, unclear, since)
+                self.start(lock, id, call, StoreAnswer::Publish, unknown, since)
             }
         }
     }
@@ -289,7 +290,7 @@ impl Driver {
         id: LeaseId,
         call: Call<T>,
         answer: fn(Result<T, lease::Error>) -> StoreAnswer,
-        unclear: fn(String) -> T,
+        unknown: fn(String) -> T,
         since: u64,
     ) -> Option<Event> {
         match call {
@@ -297,13 +298,13 @@ impl Driver {
             Call::Pending(call) => {
                 let driver = self.clone();
                 task::spawn(async move {
-                    let reporter = PanicReporter { driver: &driver, lock, id, answer, unclear };
+                    let reporter = PanicReporter { driver: &driver, lock, id, answer, unknown };
                     let result = call.await;
                     drop(reporter);
                     let mut state = driver.state();
-                    state.asked = Some(since);
+                    state.answered_generation = Some(since);
                     driver.run(&mut state, Event::Answered(lock, id, answer(result)));
-                    state.asked = None;
+                    state.answered_generation = None;
                 });
                 None
             }
@@ -311,7 +312,7 @@ impl Driver {
     }
 }
 
-/// Maximum number of locks that a line of the log names.
+/// Maximum number of locks in one log line.
 const MAX_LOGGED_LOCKS: usize = 10;
 
 /// Logs one line for a session that expired while it held locks.
@@ -326,21 +327,21 @@ fn log_expired(expired: &ExpiredSession) {
     tracing::info!(session = %id, %holder, %locks, %ttl, "a session expired while it held locks");
 }
 
-/// Reports an unknown outcome for a call of the store that panics: without an
-/// answer its lock would be stuck.
+/// Reports an unknown outcome for a store call that panics. Without an answer, its lock
+/// would be stuck.
 struct PanicReporter<'d, T> {
     driver: &'d Driver,
     lock: LockId,
     id: LeaseId,
     answer: fn(Result<T, lease::Error>) -> StoreAnswer,
-    unclear: fn(String) -> T,
+    unknown: fn(String) -> T,
 }
 
 impl<T> Drop for PanicReporter<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!("a call of the storage failed in a way that it should not");
-            let answer = (self.unclear)("the call failed inside of this daemon".to_owned());
+            tracing::error!("a storage call panicked");
+            let answer = (self.unknown)("the call failed inside the daemon".to_owned());
             let answer = (self.answer)(Ok(answer));
             self.driver.handle(Event::Answered(self.lock, self.id, answer));
         }

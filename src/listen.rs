@@ -23,33 +23,33 @@ use tonic::transport::server::Connected;
 use crate::config::Listen;
 use leasehold_runtime::sleep;
 
-/// How long nothing is accepted after a failure.
+/// Delay before the next attempt after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound socket.
+/// Bound socket.
 pub enum Listener {
-    /// An address.
+    /// TCP address.
     Tcp(TcpListener),
-    /// A path. The file goes first when this is dropped: whoever finds it can
-    /// still connect.
+    /// Unix socket. Its file is removed before the socket is closed, because a client
+    /// that finds the file must be able to connect.
     Unix(SocketFile, UnixListener),
-    /// Made up, in a simulated network.
+    /// Simulated network.
     #[cfg(feature = "simulation")]
     Simulated(Sockets),
 }
 
-/// Connections of a simulated network, as they come.
+/// Incoming connections of a simulated network.
 #[cfg(feature = "simulation")]
 pub type Sockets = Pin<Box<dyn Stream<Item = io::Result<Box<dyn Duplex>>> + Send>>;
 
-/// What can be read from and written to.
+/// Connection of a simulated network.
 #[cfg(feature = "simulation")]
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 #[cfg(feature = "simulation")]
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// The file of a Unix socket.
+/// File of a Unix socket, which is removed on drop.
 pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -59,13 +59,13 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Binds, with these permission bits if it is a file.
+    /// Binds a listener. The file of a Unix socket gets these permission bits.
     pub async fn bind(listen: &Listen, socket_mode: u32) -> io::Result<Self> {
         match listen {
             Listen::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
             Listen::Unix(path) => {
                 remove_stale(path)?;
-                // No moment at which others could connect.
+                // Without the mask, other users could connect until the mode is set.
                 let before = umask(Mode::from_bits_truncate(0o177));
                 let bound = UnixListener::bind(path);
                 umask(before);
@@ -77,7 +77,7 @@ impl Listener {
         }
     }
 
-    /// Where it is bound, as clients are told.
+    /// Returns the address in the form that clients use.
     pub fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -90,34 +90,36 @@ impl Listener {
     }
 }
 
-/// A socket that nobody listens on is left over from a crash.
+/// Removes a socket on which no process listens: it is left over from a crash.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is a file of that name that is not a socket",
+            "a file with that name exists and is not a socket",
         )),
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there")),
+            Ok(_) => {
+                Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens on this path"))
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
             Err(error) => Err(error),
         },
     }
 }
 
-/// Connections of one listener, each with a permit out of the common number.
+/// Incoming connections of one listener, each with a permit of the shared limit.
 pub struct Incoming {
     listener: Listener,
     permits: Arc<Semaphore>,
-    /// Set after a failure: when to try again.
+    /// Set after a failure, until the next attempt.
     pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Incoming {
-    /// Accepts as long as there are permits; beyond that, connections are
-    /// closed at once.
+    /// Accepts connections while permits are available. Further connections are closed
+    /// immediately.
     #[must_use]
     pub const fn new(listener: Listener, permits: Arc<Semaphore>) -> Self {
         Self { listener, permits, pause: None }
@@ -150,15 +152,18 @@ impl Stream for Incoming {
             let socket = match socket {
                 Ok(socket) => socket,
                 Err(error) => {
-                    // Often too many open files: the next try would fail as well.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // The usual cause is too many open files, so that an immediate retry
+                    // would fail too.
+                    tracing::warn!(%error, "failed to accept a connection");
                     self.pause = Some(Box::pin(sleep(PAUSE)));
                     continue;
                 }
             };
             match Arc::clone(&self.permits).try_acquire_owned() {
                 Ok(permit) => return Poll::Ready(Some(Ok(Connection { socket, _permit: permit }))),
-                Err(_) => tracing::warn!("a connection was refused: max_connections is reached"),
+                Err(_) => {
+                    tracing::warn!("connection refused: the daemon has reached max_connections")
+                }
             }
         }
     }
@@ -171,7 +176,7 @@ enum Socket {
     Simulated(Box<dyn Duplex>),
 }
 
-/// A connection of either kind.
+/// Connection on a TCP or Unix socket.
 pub struct Connection {
     socket: Socket,
     _permit: OwnedSemaphorePermit,
@@ -183,7 +188,7 @@ impl Connected for Connection {
     fn connect_info(&self) {}
 }
 
-/// Calls the same method of whichever socket it is.
+/// Calls the same method of either kind of socket.
 macro_rules! either {
     ($self:ident.$method:ident($($argument:ident),*)) => {
         match &mut $self.get_mut().socket {

@@ -18,7 +18,7 @@ pub fn init(config: &Config, ansi: bool) -> Result<(), Box<dyn Error + Send + Sy
     Ok(())
 }
 
-/// What writes the lines of the log to `writer`.
+/// Creates a subscriber that writes log lines to `writer`.
 pub fn subscriber<W>(
     config: &Config,
     ansi: bool,
@@ -40,21 +40,21 @@ where
     Ok(Registry::default().with(lines).with(filter).with(filter_fn(wanted)))
 }
 
-/// Whether a peer can provoke it at will, and so fill the log: shown only if the
-/// filter names the library that says it.
+/// Reports whether a peer can cause the event at will, and fill the log. Such events
+/// need a filter that names the library.
 fn is_chatter(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("h2") && *metadata.level() > Level::ERROR
 }
 
-/// Whether an event may be logged, whatever the filter says. Below warnings,
-/// the storage SDK writes the headers of requests, and lease ids with them.
+/// Reports whether an event may be logged under any filter. Below warnings, the storage
+/// SDK logs the headers of requests, which contain lease IDs.
 fn is_discreet(metadata: &Metadata<'_>) -> bool {
     let sdk = ["azure_", "typespec"].iter().any(|name| metadata.target().starts_with(name));
     !sdk || *metadata.level() <= Level::WARN
 }
 
-/// Reads a filter. A lone word must be a level: the filter language takes any
-/// other for a module, and a mistyped level would silence everything.
+/// Parses a filter. A single word must be a level: the filter language takes any other
+/// word for a module, so that a misspelled level would disable the log.
 pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     for directive in text.split(',').map(str::trim) {
         let lone = directive.chars().all(|c| c.is_ascii_alphanumeric());

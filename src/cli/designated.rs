@@ -182,16 +182,16 @@ mod tests {
     fn account_comes_from_environment_of_daemon() {
         for (variable, value, account) in [
             (ACCOUNT_URL, "https://acme.blob.core.windows.net", "acme"),
-            (ACCOUNT_URL, "https://acme.privatelink.blob.core.windows.net/?sig=hush", "acme"),
+            (ACCOUNT_URL, "https://acme.privatelink.blob.core.windows.net/?sig=mysecret", "acme"),
             (ACCOUNT_URL, "http://127.0.0.1:10000/devstoreaccount1/", "devstoreaccount1"),
             (ACCOUNT_URL, "https://ACME.blob.core.windows.net", "acme"),
             (CONNECTION_STRING, "UseDevelopmentStorage=true", "devstoreaccount1"),
             (CONNECTION_STRING, "AccountName=acme;UseDevelopmentStorage=TRUE", "devstoreaccount1"),
             (CONNECTION_STRING, "UseDevelopmentStorage=false;AccountName=acme", "acme"),
-            (CONNECTION_STRING, "a=b; accountname = acme ;AccountKey=hush", "acme"),
+            (CONNECTION_STRING, "a=b; accountname = acme ;AccountKey=mysecret", "acme"),
             (
                 CONNECTION_STRING,
-                "BlobEndpoint=https://acme.blob.x/;SharedAccessSignature=sig=hush",
+                "BlobEndpoint=https://acme.blob.x/;SharedAccessSignature=sig=mysecret",
                 "acme",
             ),
         ] {
@@ -207,15 +207,15 @@ mod tests {
     fn missing_parts_are_named_without_secrets() {
         for (line, environment, hint) in [
             ("--queue jobs", vec![], "the account is missing"),
-            ("--queue jobs --account AccountKey=hush", vec![], "letters, digits and hyphens"),
-            ("--queue AccountKey=hush --account acme", vec![], "small letters"),
-            ("--blob hush --account acme", vec![], "CONTAINER/BLOB"),
+            ("--queue jobs --account AccountKey=mysecret", vec![], "letters, digits and hyphens"),
+            ("--queue AccountKey=mysecret --account acme", vec![], "lowercase letters"),
+            ("--blob mysecret --account acme", vec![], "CONTAINER/BLOB"),
             (
                 "--queue jobs",
-                vec![(ACCOUNT_URL, "https://hush"), (CONNECTION_STRING, "hush")],
+                vec![(ACCOUNT_URL, "https://mysecret"), (CONNECTION_STRING, "mysecret")],
                 "both name an account",
             ),
-            ("--queue Jobs --account acme", vec![], "small letters"),
+            ("--queue Jobs --account acme", vec![], "lowercase letters"),
             ("--table orders --queue jobs", vec![], "cannot be used with"),
             ("orders --queue jobs", vec![], "cannot be used with"),
             ("orders --account acme", vec![], "cannot be used with"),
@@ -229,28 +229,28 @@ mod tests {
                 named(line, &environment).unwrap_err()
             };
             assert!(problem.contains(hint), "{line}: {problem}");
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
     }
 
     #[test]
     fn text_without_account_is_refused_without_secrets() {
         for variable in [
-            (ACCOUNT_URL, "https://hush.example/"),
-            (ACCOUNT_URL, "hush://acme.blob.x/"),
-            (CONNECTION_STRING, "AccountKey=hush"),
+            (ACCOUNT_URL, "https://mysecret.example/"),
+            (ACCOUNT_URL, "mysecret://acme.blob.x/"),
+            (CONNECTION_STRING, "AccountKey=mysecret"),
             (CONNECTION_STRING, "UseDevelopmentStorage=false"),
             (CONNECTION_STRING, "AccountName=acme;AccountName=other"),
-            (CONNECTION_STRING, "AccountName=AccountKey=hush"),
-            (ACCOUNT_URL, "https://acme.blob.core.windows.net/AccountKey=hush"),
+            (CONNECTION_STRING, "AccountName=AccountKey=mysecret"),
+            (ACCOUNT_URL, "https://acme.blob.core.windows.net/AccountKey=mysecret"),
             (ACCOUNT_URL, "https://acme.blob.core.windows.net/reports"),
-            (ACCOUNT_URL, "http://127.0.0.1:10000/AccountKey=hush"),
-            (ACCOUNT_URL, "http://user:hush@127.0.0.1:10000/devstoreaccount1"),
-            (ACCOUNT_URL, "https://user:hush@acme.blob.core.windows.net"),
+            (ACCOUNT_URL, "http://127.0.0.1:10000/AccountKey=mysecret"),
+            (ACCOUNT_URL, "http://user:mysecret@127.0.0.1:10000/devstoreaccount1"),
+            (ACCOUNT_URL, "https://user:mysecret@acme.blob.core.windows.net"),
         ] {
             let problem = named("--queue jobs", &[variable]).unwrap_err();
             assert!(problem.contains("does not contain the account"), "{problem}");
-            assert!(!problem.contains("hush"), "{problem}");
+            assert!(!problem.contains("mysecret"), "{problem}");
         }
     }
 }

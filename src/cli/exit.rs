@@ -19,7 +19,7 @@ use super::{
 };
 use crate::config::ConfigErrors;
 
-/// Failure without a code of its own.
+/// Failure without a specific code.
 pub(super) const FAILED: u8 = 1;
 /// The result is known only to a daemon that could not be reached.
 pub(super) const UNKNOWN: u8 = 2;
@@ -219,11 +219,12 @@ fn not_granted(
     }
 }
 
-/// Fields of requests, with the flags that set them.
-const FLAGS: [(&str, &str); 10] = [
+/// Fields of requests, with the flags and arguments that set them.
+const FLAGS: [(&str, &str); 11] = [
     ("endpoint", "--endpoint"),
     ("lease_duration_ms", "--lease-duration"),
     ("max_hold_time_ms", "--max-hold-time"),
+    ("name", "NAME"),
     ("namespace", "--namespace"),
     ("prefix", "PREFIX"),
     ("reason", "--reason"),
@@ -233,7 +234,7 @@ const FLAGS: [(&str, &str); 10] = [
     ("timeout_ms", "--timeout"),
 ];
 
-/// Replaces a field of the protocol by its flag.
+/// Replaces a field of the protocol by its flag or argument.
 fn by_flag(field: &str, message: String) -> String {
     let flag = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| flag);
     match (flag, message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "))) {
@@ -339,6 +340,7 @@ mod tests {
             invalid("lease_duration_ms", format!("lease_duration_ms: {problem}")),
             format!("leasehold: --lease-duration {problem}")
         );
+        assert_eq!(invalid("name", "name: is empty".to_owned()), "leasehold: NAME is empty");
         assert_eq!(invalid("name", "invalid lock name".to_owned()), "leasehold: invalid lock name");
     }
 

@@ -225,7 +225,7 @@ and the operator (user@host) are sent to the holder, logged by the daemon and st
 A lock that is held through another daemon is broken too: that daemon can't renew its lease any \
 longer and notifies the holder. The lock is free when the lease expires.
 
-Breaking a lock that has no holder does nothing and is no error.
+Breaking a lock without a holder does nothing and is no error.
 
 Examples:
   leasehold break orders --reason 'worker stuck, see incident 4711'"

@@ -53,7 +53,7 @@ before or after the command.
 
 Exit codes:
   0    success
-  1    failure without a code of its own
+  1    failure without a specific code
   64   usage error
   65   invalid name, TTL or other value
   69   daemon unreachable or unable to serve the request

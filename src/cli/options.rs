@@ -96,8 +96,8 @@ pub(super) struct On<T: clap::Args> {
 /// Options that are also accepted before the command, as in `leasehold -n shop ls`.
 const SHARED: [(&str, &str); 3] = [("--endpoint", "-e"), ("--namespace", "-n"), ("--output", "-o")];
 
-/// Moves shared options from before the command to after it. Each command accepts
-/// those that have an effect on it and refuses the others.
+/// Moves shared options from before the command to after it. Each command accepts the
+/// options that affect it and refuses the others.
 pub(super) fn reorder(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let mut reordered: Vec<OsString> = arguments.next().into_iter().collect();

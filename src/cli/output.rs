@@ -49,8 +49,8 @@ impl Output {
     }
 }
 
-/// Failed write to standard output. A broken pipe has a variant of its own,
-/// because it is no failure of the command.
+/// Failed write to standard output. A broken pipe has its own variant, because
+/// it is no failure of the command.
 #[derive(Debug, Error)]
 pub(super) enum WriteError {
     /// The reader has closed the pipe.

@@ -95,8 +95,7 @@ fn ignored() -> SigSet {
     Signal::iterator().filter(|signal| mask & (1 << (*signal as i32 - 1)) != 0).collect()
 }
 
-/// Blocks all signals that can be blocked, for this thread and those that it
-/// starts.
+/// Blocks all signals that can be blocked, for this thread and threads that it starts.
 pub(super) fn block_signals() -> io::Result<()> {
     Ok(SigSet::all().thread_block()?)
 }
@@ -216,7 +215,7 @@ pub(super) struct Terminal(File);
 
 impl Terminal {
     /// Opens the terminal. Returns `None` if this session has none.
-    pub(super) fn of_session() -> Option<Self> {
+    pub(super) fn open() -> Option<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         tcgetpgrp(&terminal).is_ok().then_some(Self(terminal))
     }

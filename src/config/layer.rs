@@ -211,8 +211,8 @@ impl Layer {
 /// Prefix of this program's environment variables.
 const PREFIX: &str = "LEASEHOLD_";
 
-/// Known variables other than the daemon's settings: those of the command line,
-/// and those that `lock` and `elect` set for their commands.
+/// Known variables other than the daemon's settings: variables of the command line, and
+/// variables that `lock` and `elect` set for their commands.
 const OTHER_VARIABLES: [&str; 7] =
     ["CONFIG", "ELECTION", "ENDPOINT", "LOCK", "NAMESPACE", "PROGRESS_FILE", "TOKEN"];
 

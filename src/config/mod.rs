@@ -24,7 +24,7 @@ pub use settings::{Group, SETTINGS, Setting};
 /// Placeholder that is printed instead of a secret.
 const REDACTED: &str = "REDACTED";
 
-/// Values of all settings. Those that [`load`] returns are valid.
+/// Values of all settings. [`load`] returns only valid ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Listeners for clients.

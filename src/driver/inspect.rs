@@ -1,4 +1,4 @@
-//! Reads of the state of locks: as this daemon knows it, and as it is stored.
+//! Reads of locks: their state in this daemon, and their record in the store.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use leasehold_time::Moment;
 use leasehold_types::LockName;
 
 impl Driver {
-    /// A lock as it is now.
+    /// Returns the current state of a lock.
     pub async fn inspect(&self, name: &LockName) -> Result<LockView, lease::Error> {
         let view = self.view(name);
         if view.held.as_ref().is_some_and(|held| held.session.is_some()) {
@@ -23,7 +23,7 @@ impl Driver {
         Ok(view)
     }
 
-    /// A lock as it is now, and as it is stored.
+    /// Returns the current state of a lock, and its record in the store.
     pub async fn inspect_stored(
         &self,
         name: &LockName,
@@ -32,14 +32,15 @@ impl Driver {
         Ok((self.overlay(stored.as_ref(), name, true), stored))
     }
 
-    /// Where leases are kept, for people, and how often the storage was called.
+    /// Returns the human-readable location of the leases, and the counters of storage
+    /// calls.
     #[must_use]
     pub fn store(&self) -> (String, Vec<CallCount>) {
         (self.shared.store.describe(), self.shared.store.calls())
     }
 
-    /// One page of the locks that have a holder or a waiter, in the order of their
-    /// names.
+    /// Returns one page of the locks that have a holder or a waiter, in the order of
+    /// their names.
     pub async fn list(&self, page: &Page) -> Result<Vec<LockView>, lease::Error> {
         let stored = self.shared.store.list(page).await?;
         let mut names: BTreeMap<_, _> =
@@ -55,8 +56,9 @@ impl Driver {
             .collect())
     }
 
-    /// What the store knows, and over it what this daemon knows. `is_read` if the store was
-    /// asked for this lock: then what it does not know is not held.
+    /// Combines the store's record with this daemon's state, which takes precedence.
+    /// `is_read` is set if the store was read for this lock: without a record, no peer
+    /// holds it.
     fn overlay(
         &self,
         stored: Option<&lease::LeaseInfo>,
@@ -65,19 +67,20 @@ impl Driver {
     ) -> LockView {
         let state = self.state_after_timers();
         let mut view = state.sessions.view(name, Moment::now());
-        // What was seen at the last poll is older than what is stored.
+        // The result of the latest poll is older than the record.
         view.held.take_if(|held| is_read && held.session.is_none());
-        // A lease of our own says who was first, not who holds the lock now.
+        // The record of our own lease has the first holder, which may not be the current
+        // one.
         if view.held.is_none()
             && !state.sessions.has_lease(name)
             && let Some(info) = stored.filter(|info| info.held)
         {
-            view.held = Some(HeldView::of_peer(info));
+            view.held = Some(HeldView::from_peer(info));
         }
         view
     }
 
-    /// A lock as it is now, as far as this daemon knows without asking.
+    /// Returns the state of a lock, as known without a read of the store.
     #[must_use]
     pub fn view(&self, name: &LockName) -> LockView {
         self.state_after_timers().view(name)
@@ -85,10 +88,10 @@ impl Driver {
 }
 
 impl State {
-    /// A lock as it is now, as far as is known here without asking.
+    /// Returns the state of a lock, as known without a read of the store.
     pub(super) fn view(&self, name: &LockName) -> LockView {
         let mut view = self.sessions.view(name, Moment::now());
-        // What a waiter's last poll found may be older than what was read since.
+        // The result of a waiter's poll may be older than the last known state.
         if self.observed.is_watched(name) {
             view.held.take_if(|held| held.session.is_none());
         }
@@ -96,7 +99,7 @@ impl State {
             && !self.sessions.has_lease(name)
             && let Some(info) = self.observed.known(name)
         {
-            view.held = Some(HeldView::of_peer(info));
+            view.held = Some(HeldView::from_peer(info));
         }
         view
     }

@@ -10,8 +10,8 @@ use leasehold_time::Moment;
 use leasehold_types::LockName;
 
 impl Driver {
-    /// Takes a lock from its holder. Returns the lock as it was, and the time until
-    /// it is free at the latest; `None` if it had no holder.
+    /// Breaks a lock. Returns its state before, and the maximum time until it is free;
+    /// `None` if it had no holder.
     pub async fn break_lock(
         &self,
         name: LockName,
@@ -20,16 +20,16 @@ impl Driver {
         let Breaker { by, reason } = &breaker;
         let (by, reason) = (by.clone(), reason.clone());
         if let Some((before, free_within)) = self.break_here(&name, &breaker) {
-            tracing::warn!(lock = %name, %by, %reason, "a lock was broken");
-            // The holder has been notified and the log has a line: the note is for
+            tracing::warn!(lock = %name, %by, %reason, "lock broken");
+            // The holder is notified and the break is logged already. The record is for
             // later reads.
             if let Err(error) = self.shared.store.record_break(&name, breaker).await {
-                tracing::warn!(lock = %name, %error, "the break could not be noted");
+                tracing::warn!(lock = %name, %error, "failed to record the break");
             }
             return Ok((before, Some(free_within)));
         }
         let before = self.inspect(&name).await?;
-        // A lease that no peer can have is being acquired or released here.
+        // This daemon acquires or releases the lease, or no peer can have it.
         if before.held.is_none() || !self.shared.store.is_shared() {
             return Ok((before, None));
         }
@@ -40,7 +40,7 @@ impl Driver {
                 return Err(lease::Error::Unavailable { why, retry_after: None });
             }
         };
-        tracing::warn!(lock = %name, %by, %reason, "a lock held through another daemon was broken");
+        tracing::warn!(lock = %name, %by, %reason, "broke the lock of another daemon");
         Ok((before, free_within))
     }
 
@@ -55,9 +55,9 @@ impl Driver {
         Some((before, free_within))
     }
 
-    /// Asks the holder of a lock to step down within a time. Returns the lock as it
-    /// was, and the time that its holder has; `None` if no session of this daemon
-    /// holds it.
+    /// Asks the holder of a lock to step down within a time. Returns the lock's state
+    /// before, and the time that the holder has; `None` if no session of this daemon
+    /// holds the lock.
     pub async fn step_down(
         &self,
         name: LockName,
@@ -70,7 +70,7 @@ impl Driver {
             if let Some(until) = state.sessions.step_down_deadline(&name, within, now) {
                 let before = state.sessions.view(&name, now);
                 let Breaker { by, reason } = breaker;
-                tracing::info!(lock = %name, %by, %reason, "a holder is asked to step down");
+                tracing::info!(lock = %name, %by, %reason, "asked the holder to step down");
                 self.run(&mut state, Event::StepDown { name, by, reason, until });
                 return Ok((before, Some(until.since(now))));
             }

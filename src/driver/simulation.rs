@@ -12,8 +12,8 @@ impl Driver {
         let name = LockName::parse("", name).ok()?;
         let state = self.state();
         let (first, until) = state.sessions.hold(&name)?;
-        // Before anything else is done, the detector reports this jump.
-        let jump = state.leaps.peek(&ClockPair::now());
+        // The next event begins with this jump.
+        let jump = state.jumps.peek(&ClockPair::now());
         Some((first, until - jump.unwrap_or_default()))
     }
 

@@ -1,4 +1,4 @@
-//! Sessions' streams: what they are told, and what they have yet to send.
+//! Streams of sessions, and their pending messages.
 
 use std::{
     collections::VecDeque,
@@ -12,12 +12,12 @@ use leasehold_core::{
 };
 use leasehold_types::Reason;
 
-/// How many streams there may be beyond one for each session: some have none
-/// yet, others none any more.
+/// Number of streams beyond one per session: some streams have no session yet, or no
+/// longer.
 const SPARE_STREAMS: usize = 1000;
 
-/// What a stream has yet to send. Bounded by what its session has asked for: a
-/// stream is read from only while nothing is left to be sent.
+/// Pending messages of a stream. Bounded by the requests of its session, because a
+/// stream is read only while it has no pending message.
 #[derive(Default)]
 pub(super) struct Outbox {
     messages: VecDeque<Message>,
@@ -26,20 +26,20 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// One more message.
+    /// Adds a message.
     pub(super) fn push(&mut self, message: Message) {
         self.messages.push_back(message);
         self.wake();
     }
 
-    /// The stream ends when all is sent, unless it was to end before.
+    /// Ends the stream after its pending messages, unless it is ending already.
     pub(super) fn end(&mut self, problem: Option<Box<RequestError>>) {
         self.end.get_or_insert(problem);
         self.wake();
     }
 
-    /// The session goes on elsewhere: what was not sent here is not for this
-    /// stream any more.
+    /// Ends the stream without its pending messages, because the session continues on
+    /// another stream.
     pub(super) fn supersede(&mut self) {
         tracing::debug!("a session was resumed on another stream");
         let problem = RequestError::new(
@@ -59,12 +59,14 @@ impl Outbox {
 }
 
 impl Driver {
-    /// A new stream, without a session yet.
+    /// Creates a stream without a session.
     pub fn attach(&self) -> Result<Stream, RequestError> {
         let mut state = self.state();
         let most = self.shared.settings.max_sessions + SPARE_STREAMS;
         if state.streams.len() >= most {
-            let message = format!("this daemon keeps at most {most} streams (max_sessions)");
+            let message = format!(
+                "stream refused: the daemon has reached {most} streams; increase max_sessions"
+            );
             return Err(RequestError::new(Reason::Limit, message));
         }
         let id = StreamId(state.streams.insert(Outbox::default()) as u32);
@@ -72,25 +74,25 @@ impl Driver {
     }
 }
 
-/// A client's stream. Dropping it says that the stream is gone.
+/// Stream of a client. Dropping it reports the end of the stream.
 pub struct Stream {
     driver: Driver,
     id: StreamId,
 }
 
 impl Stream {
-    /// Begins a session. The store must have covered its ttl.
+    /// Opens a session, whose TTL the store must have persisted.
     pub fn open(&self, open: Open) {
         self.driver.handle(Event::Open(self.id, Box::new(open)));
     }
 
-    /// Takes up a session.
+    /// Resumes a session.
     pub fn resume(&self, secret: Secret, keep_alive_number: u64) {
         self.driver.handle(Event::Resume(self.id, secret, keep_alive_number));
     }
 
-    /// Asks for something. Messages must be polled for after that: whoever
-    /// asks is awake, and is not woken for the answer.
+    /// Handles a request. The caller must poll for messages afterwards, because the
+    /// response does not wake its task.
     pub fn request(&self, request: Request) {
         let mut state = self.driver.state();
         if let Some(outbox) = state.streams.get_mut(self.id.0 as usize) {
@@ -99,7 +101,7 @@ impl Stream {
         self.driver.run(&mut state, Event::Request(self.id, request));
     }
 
-    /// The next message to send; none once the stream has ended.
+    /// Returns the next message; none once the stream has ended.
     pub fn poll_message(&self, cx: &Context<'_>) -> Poll<Option<Result<Message, RequestError>>> {
         let mut state = self.driver.state();
         let Some(outbox) = state.streams.get_mut(self.id.0 as usize) else {
@@ -108,8 +110,7 @@ impl Stream {
         if let Some(message) = outbox.messages.pop_front() {
             return Poll::Ready(Some(Ok(message)));
         }
-        // A session that once got a great many messages must not keep their
-        // room for ever.
+        // Frees the memory of a session that received many messages once.
         if outbox.messages.capacity() > 64 {
             outbox.messages = VecDeque::new();
         }

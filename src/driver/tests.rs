@@ -1,4 +1,4 @@
-//! What becomes of a lock if a call of the store fails as none should.
+//! Tests of a lock whose store calls panic.
 
 use std::{
     future::poll_fn,
@@ -21,7 +21,7 @@ use leasehold_store::{
 use leasehold_time::Entropy;
 use leasehold_types::{Holder, LockName};
 
-/// A store of which the first acquires and releases panic.
+/// Store whose first acquires and releases panic.
 struct Panicking {
     store: Embedded,
     acquires: AtomicU32,
@@ -29,7 +29,7 @@ struct Panicking {
 }
 
 impl Panicking {
-    /// The call, or a panic if one is left.
+    /// Makes the call, or panics if a panic is left.
     fn unless<T: Send + 'static>(left: &AtomicU32, call: impl FnOnce() -> Call<T>) -> Call<T> {
         match left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
             Ok(_) => Call::pending(async { panic!("a call of the store panics") }),
@@ -51,7 +51,7 @@ impl Delegate for Panicking {
 }
 
 #[tokio::test]
-async fn a_lock_whose_calls_panicked_is_granted_all_the_same() {
+async fn lock_is_granted_after_its_calls_panicked() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     let store = Panicking { store, acquires: AtomicU32::new(1), releases: AtomicU32::new(1) };

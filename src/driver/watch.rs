@@ -1,6 +1,5 @@
-//! The driver's part of watching: subscriptions, and polls of watched locks that
-//! a peer may hold. Which lock is due, and who is notified of a change, is decided
-//! in the core.
+//! Watches: subscriptions, and polls of watched locks that a peer may hold. The core
+//! decides which lock is due and which watchers are notified.
 
 use std::{
     sync::Arc,
@@ -21,8 +20,7 @@ use leasehold_time::Moment;
 use leasehold_types::LockName;
 
 impl Driver {
-    /// Begins to collect changes; of a single lock also those that happen at
-    /// other daemons.
+    /// Starts a watch. A watch of a single lock includes changes by peers.
     pub fn watch(&self, target: Target) -> Result<Watch, RequestError> {
         let mut state = self.state();
         let name = match &target {
@@ -61,14 +59,13 @@ impl Driver {
         }
     }
 
-    /// The next lock whose poll is due and whose state this daemon does not know
-    /// itself.
+    /// Returns the next lock whose poll is due, unless this daemon knows its state.
     fn next_to_poll(&self) -> Option<LockName> {
         let now = Moment::now();
         let mut state = self.state();
         loop {
             let name = state.observed.pop(now)?;
-            // What a waiter's poll found may have been out of date by then.
+            // The waiter's poll may have been out of date when it was recorded.
             let missed = state.sessions.peer_lease(&name);
             let missed = missed.is_some_and(|info| !state.observed.matches(&name, info));
             if missed || !state.sessions.knows_holder(&name) {
@@ -78,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// Takes what a read of the store found, or that it failed.
+    /// Handles the result of a poll.
     pub(super) fn on_poll_result(
         &self,
         name: &LockName,
@@ -95,12 +92,12 @@ impl Driver {
             }
             Err(_) => state.observed.record_failed_poll(name, now),
         }
-        // It may have become ours while it was polled.
+        // This daemon may have acquired the lock during the poll.
         if state.sessions.has_lease(name) {
             let granted = state.sessions.granted_token(name);
             state.observed.invalidate(name, granted);
         }
-        // While all polls were in flight, nothing was due.
+        // No poll is due while all are in flight: check again.
         self.shared.observed.notify_one();
     }
 }
@@ -112,7 +109,7 @@ impl State {
         if self.sessions.has_lease(name) {
             let granted = self.sessions.granted_token(name);
             self.observed.invalidate(name, granted);
-        } else if let Some(since) = self.asked
+        } else if let Some(since) = self.answered_generation
             && let Some(info) = self.sessions.peer_lease(name)
         {
             self.observed.record_waiter_poll(name, info, since);
@@ -121,16 +118,16 @@ impl State {
     }
 }
 
-/// A client that watches locks. Dropping it ends the watch.
+/// Watch of a client. Dropping it ends the watch.
 pub struct Watch {
     driver: Driver,
     id: WatchId,
-    /// If it is a single lock.
+    /// Name of the lock, if it is a single one.
     name: Option<LockName>,
 }
 
 impl Watch {
-    /// The next lock that has changed, as it is now.
+    /// Returns the current state of the next changed lock.
     pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<Option<Result<LockView, RequestError>>> {
         let mut state = self.driver.state();
         state

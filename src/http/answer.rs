@@ -1,5 +1,5 @@
-//! What is answered: a status and a JSON object. What is not known is null, so
-//! that the keys are always the same.
+//! Answers: a status and a JSON object. An unknown value is null, so that the keys are
+//! always the same.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ use leasehold_types::{Token, holder, name::InvalidName};
 
 pub(super) type Answer = Response;
 
-/// When to ask again if the store does not say.
+/// Retry delay if the store requests none.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
@@ -37,9 +37,9 @@ struct Failed<'a> {
 
 #[derive(Serialize)]
 struct Failure<'a> {
-    /// For programs: the same words as in the protocol, where it has them.
+    /// Machine-readable reason, as in the protocol where it has one.
     reason: &'static str,
-    /// The part of the request that is not acceptable.
+    /// Invalid part of the request.
     field: Option<&'static str>,
     message: &'a str,
 }
@@ -60,7 +60,7 @@ struct Election<'a> {
 #[derive(Serialize)]
 struct Leader<'a> {
     holder: Option<Holder<'a>>,
-    /// None if it is not UTF-8.
+    /// None if the value is not UTF-8.
     value: Option<&'a str>,
     value_base64: String,
     token: Option<u64>,
@@ -109,13 +109,14 @@ impl<'a> From<&'a holder::Holder> for Holder<'a> {
     }
 }
 
-/// Nothing is wrong.
+/// Answers that all is well.
 pub(super) fn well(status: &'static str) -> Answer {
     json(StatusCode::OK, &Status { status })
 }
 
-/// Who leads. With `own`, unavailable unless a client of this daemon does: one
-/// that has been told that it lost leads no more, though it has not let go.
+/// Answers with the leader. With `own`, the election is unavailable unless a client of
+/// this daemon leads. A client whose grant is lost no longer leads, even if it has not
+/// released yet.
 pub(super) fn election(view: &LockView, own: bool) -> Answer {
     let leader = view.leader().map(Leader::from);
     let leads_here = leader.as_ref().is_some_and(|leader| leader.local && !leader.ending);
@@ -124,27 +125,27 @@ pub(super) fn election(view: &LockView, own: bool) -> Answer {
     json(status, &State { election, leader, candidates: view.waiting })
 }
 
-/// There is nothing at this path.
+/// Answers that the path does not exist.
 pub(super) fn not_found() -> Answer {
-    let message = "there are /v1/elections/{namespace}/{name}, /healthz and /readyz";
+    let message = "no such path; use /v1/elections/{namespace}/{name}, /healthz or /readyz";
     failed(StatusCode::NOT_FOUND, "NOT_FOUND", None, message)
 }
 
-/// Requests only read.
+/// Answers that only reads are allowed.
 pub(super) fn method_not_allowed() -> Answer {
     let message = "method not allowed; use GET or HEAD";
     let answer = failed(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", None, message);
     ([(ALLOW, "GET, HEAD")], answer).into_response()
 }
 
-/// A part of the path or of the query is invalid.
+/// Answers that a part of the path or of the query is invalid.
 pub(super) fn invalid(invalid: InvalidName) -> Answer {
     let RequestError { field, message, .. } = invalid.into();
     failed(StatusCode::BAD_REQUEST, "INVALID", field, &message)
 }
 
-/// The store said no.
-pub(super) fn trouble(error: &lease::Error) -> Answer {
+/// Answers that the store returned an error.
+pub(super) fn store_error(error: &lease::Error) -> Answer {
     let (status, reason, retry_after) = match error {
         lease::Error::Unavailable { retry_after, .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", *retry_after)
@@ -152,7 +153,7 @@ pub(super) fn trouble(error: &lease::Error) -> Answer {
         lease::Error::Recovering { remaining } => {
             (StatusCode::SERVICE_UNAVAILABLE, "RECOVERING", Some(*remaining))
         }
-        // Asking again does not help: somebody has to look at it.
+        // A retry does not help: an operator must repair the record.
         lease::Error::DataLoss { .. } => {
             return failed(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -167,13 +168,13 @@ pub(super) fn trouble(error: &lease::Error) -> Answer {
     ([(RETRY_AFTER, retry_after.to_string())], answer).into_response()
 }
 
-/// The daemon is about to end.
+/// Answers that the daemon is shutting down.
 pub(super) fn stopping() -> Answer {
     let message = "the daemon is shutting down and grants no locks";
     failed(StatusCode::SERVICE_UNAVAILABLE, "SHUTTING_DOWN", None, message)
 }
 
-/// Rounded up: who asks again too early has asked in vain.
+/// Rounds up, because an early retry would fail.
 fn whole_seconds(length: Duration) -> u64 {
     length.as_millis().div_ceil(1000).max(1) as u64
 }
@@ -188,7 +189,7 @@ fn failed(
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> Answer {
-    // There is nothing in these structs that can't be written as JSON.
+    // All fields of these structs have a JSON form.
     let mut text = serde_json::to_vec(body).unwrap_or_default();
     text.push(b'\n');
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
@@ -200,16 +201,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_to_ask_again_is_never_too_early() {
+    fn retry_delay_is_rounded_up() {
         for (millis, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (30_000, 30)] {
             assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis}");
         }
     }
 
     #[test]
-    fn only_what_may_pass_is_to_be_tried_again() {
+    fn retry_after_is_sent_for_temporary_errors_only() {
         let retry_after = |error: &lease::Error| {
-            let answer = trouble(error);
+            let answer = store_error(error);
             let value = answer.headers().get(RETRY_AFTER);
             (answer.status().as_u16(), value.map(|value| value.to_str().unwrap().to_owned()))
         };

@@ -2,10 +2,10 @@
 //! scripts.
 //!
 //! ```text
-//! GET /v1/elections/{namespace}/{name}           who leads
-//! GET /v1/elections/{namespace}/{name}?self=1    200 if a client of this daemon does, else 503;
-//!                                                asks nobody else, so others may not be shown
-//! GET /healthz                                   200 as long as it answers
+//! GET /v1/elections/{namespace}/{name}           leader of an election
+//! GET /v1/elections/{namespace}/{name}?self=1    200 if a client of this daemon leads, else 503;
+//!                                                reads no storage, so a peer's leader may be missing
+//! GET /healthz                                   200 while the daemon answers
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use answer::Answer;
 use axum::{Router, extract::State, http::Uri, routing::get};
 use request::ElectionRequest;
-pub use serve::{MOST_CONNECTIONS, serve};
+pub use serve::{MAX_CONNECTIONS, serve};
 use tokio::sync::watch;
 
 use crate::driver::Driver;
@@ -39,7 +39,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// `draining` turns true when the daemon begins to stop.
+    /// Creates the state. `draining` becomes true when the daemon begins to shut down.
     #[must_use]
     pub fn new(
         driver: Driver,
@@ -65,7 +65,7 @@ async fn ready(State(http): State<Http>) -> Answer {
         return answer::stopping();
     }
     match http.store.unavailability() {
-        Some(error) => answer::trouble(&error),
+        Some(error) => answer::store_error(&error),
         None => answer::well("ready"),
     }
 }
@@ -74,14 +74,13 @@ async fn election(State(http): State<Http>, uri: Uri) -> Answer {
     match ElectionRequest::parse(&uri) {
         None => answer::not_found(),
         Some(Err(invalid)) => answer::invalid(invalid),
-        // Whether the leader is its own client, this daemon knows itself: a probe
-        // costs no call to the storage.
+        // This daemon knows whether its own client leads: a probe needs no storage call.
         Some(Ok(ElectionRequest { name, own: true })) => {
             answer::election(&http.driver.view(&name), true)
         }
         Some(Ok(ElectionRequest { name, own: false })) => match http.driver.inspect(&name).await {
             Ok(view) => answer::election(&view, false),
-            Err(error) => answer::trouble(&error),
+            Err(error) => answer::store_error(&error),
         },
     }
 }

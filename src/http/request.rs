@@ -1,24 +1,24 @@
-//! Parses the path and the query of a request for an election. Pure.
+//! Parses the path and the query of a request for an election. Sans-IO.
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
 
 use leasehold_types::{LockName, name::InvalidName};
 
-/// Path below which the elections are.
+/// Path prefix of all elections.
 const ELECTIONS: &str = "/v1/elections/";
 
-/// An election, and how it is asked for.
+/// Request for an election.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ElectionRequest {
-    /// The election.
+    /// Name of the election.
     pub(super) name: LockName,
-    /// Whether only a client of this daemon counts as the leader.
+    /// True if only a client of this daemon counts as the leader.
     pub(super) own: bool,
 }
 
 impl ElectionRequest {
-    /// Reads a request. `None` if the path does not name an election.
+    /// Parses a request. `None` if the path does not name an election.
     pub(super) fn parse(uri: &Uri) -> Option<Result<Self, InvalidName>> {
         // A name may contain slashes, as such or as %2F; a namespace may not.
         let (namespace, name) = uri.path().strip_prefix(ELECTIONS)?.split_once('/')?;
@@ -32,8 +32,8 @@ impl ElectionRequest {
     }
 }
 
-/// Reads the query. A word that is not known is refused: a probe that asks for
-/// `?slef=1` would else be told that all is well, for ever.
+/// Parses the query. An unknown parameter is refused: a probe of `?slef=1` would
+/// otherwise always succeed.
 fn own(query: Option<&str>) -> Result<bool, InvalidName> {
     let mut own = false;
     for part in query.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {
@@ -41,21 +41,23 @@ fn own(query: Option<&str>) -> Result<bool, InvalidName> {
             ("self", "1" | "true") => true,
             ("self", "0" | "false") => false,
             ("self", _) => return Err(invalid("self", "must be 1 or 0")),
-            _ => return Err(invalid("query", "has an unknown parameter; there is only \"self\"")),
+            _ => {
+                return Err(invalid("query", "has an unknown parameter; the only one is \"self\""));
+            }
         };
     }
     Ok(own)
 }
 
 fn decode(field: &'static str, text: &str) -> Result<String, InvalidName> {
-    // The decoder takes a lone percent sign for itself; then a name that was
-    // not encoded would quietly be another one.
+    // The decoder accepts a single percent sign as itself. A name that was not encoded
+    // would then become another name.
     let mut escapes = text.split('%').skip(1);
     if !escapes.all(|after| after.bytes().take_while(u8::is_ascii_hexdigit).take(2).count() == 2) {
         return Err(invalid(field, "has a '%' without two hexadecimal digits; write it as %25"));
     }
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| invalid(field, "is not UTF-8 once it is decoded"))
+    decoded.map(Into::into).map_err(|_| invalid(field, "is not UTF-8 after decoding"))
 }
 
 fn invalid(field: &'static str, problem: &str) -> InvalidName {
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_word_asks_for_a_client_of_this_daemon() {
+    fn self_parameter_accepts_only_defined_values() {
         for (query, own) in
             [("self=1", true), ("self=true", true), ("self=0", false), ("", false), ("&", false)]
         {
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_name_is_refused() {
         let long = "x".repeat(257);
         for (path, field) in [
             ("default/", "name"),
@@ -137,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_can_be_asked_for(name in "\\PC{1,60}") {
+        fn every_name_can_be_requested(name in "\\PC{1,60}") {
             use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
             let encoded = utf8_percent_encode(&name, NON_ALPHANUMERIC);
             prop_assert_eq!(

@@ -1,4 +1,4 @@
-//! Connections: how many, how large a request, how slow a client.
+//! Connections, with limits on their number, the size of requests and slow clients.
 
 use std::{io, pin::pin, time::Duration};
 
@@ -19,29 +19,28 @@ use tokio_stream::StreamExt;
 use super::Http;
 use leasehold_runtime::sleep;
 
-/// How many connections a listener has at a time; the next ones wait for their
-/// turn. They do not count among those of sessions, so that a daemon that is
-/// full can still be asked how it is.
-pub const MOST_CONNECTIONS: usize = 128;
+/// Maximum number of concurrent connections of a listener; further connections
+/// wait. They are not counted in `max_connections`, so that a daemon without free
+/// connections still answers probes.
+pub const MAX_CONNECTIONS: usize = 128;
 
-/// The largest request line with its headers, in bytes.
-const LARGEST_HEAD: usize = 16 * 1024;
+/// Maximum size of a request line with its headers, in bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The most headers of a request.
-const MOST_HEADERS: usize = 64;
+/// Maximum number of headers of a request.
+const MAX_HEADERS: usize = 64;
 
-/// A client that has not sent a whole request by then is given up.
+/// Timeout for the request line and the headers of a client.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest life of a connection, so that one that does not read its answer
-/// can't keep its place either.
-const LONGEST_LIFE: Duration = Duration::from_secs(15);
+/// Maximum lifetime of a connection. A client that does not read its answer then
+/// frees its place too.
+const MAX_LIFETIME: Duration = Duration::from_secs(15);
 
-/// How long a connection that is to end is given for the answer under way.
+/// Time that a closing connection has for its pending answer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves connections until `stopped` turns true; then ends once the answers
-/// under way are given.
+/// Serves connections until `stopped` becomes true, and completes the pending answers.
 pub async fn serve<C>(
     mut incoming: impl Stream<Item = io::Result<C>> + Unpin,
     http: Http,
@@ -55,19 +54,19 @@ pub async fn serve<C>(
         tokio::select! {
             () = end_of(&mut stopped) => break,
             Some(_) = connections.join_next() => {}
-            Some(accepted) = incoming.next(), if connections.len() < MOST_CONNECTIONS => {
+            Some(accepted) = incoming.next(), if connections.len() < MAX_CONNECTIONS => {
                 if let Ok(connection) = accepted {
                     connections.spawn(attend(connection, router.clone(), stopped.clone()));
                 }
             }
         }
     }
-    // Nobody is to connect from now on.
+    // Refuses new connections from now on.
     drop(incoming);
     while connections.join_next().await.is_some() {}
 }
 
-/// One connection, to its end.
+/// Serves one connection until it ends.
 async fn attend<C>(connection: C, router: Router, mut stopped: watch::Receiver<bool>)
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -75,22 +74,22 @@ where
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            // One answer for each, which fits into the socket's buffer: so
-            // nobody keeps a place by not reading.
+            // One answer per connection, which fits into the socket's buffer: a client that
+            // does not read keeps no place.
             .keep_alive(false)
-            // Who has asked may close its half, and still wants the answer.
+            // A client may close its sending half and still read the answer.
             .half_close(true)
             .header_read_timeout(HEADER_TIMEOUT)
-            .max_header_size(LARGEST_HEAD)
-            .max_buf_size(2 * LARGEST_HEAD)
-            .max_headers(MOST_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(2 * MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
             .serve_connection(TokioIo::new(connection), TowerToHyperService::new(router))
     );
     tokio::select! {
-        // How it ended is the client's business.
+        // Errors of a connection concern its client only.
         _ = connection.as_mut() => return,
         () = end_of(&mut stopped) => {}
-        () = sleep(LONGEST_LIFE) => {}
+        () = sleep(MAX_LIFETIME) => {}
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
@@ -99,7 +98,7 @@ where
     }
 }
 
-/// Also if nobody is left to say so.
+/// Waits until `stopped` is true or its sender is dropped.
 async fn end_of(stopped: &mut watch::Receiver<bool>) {
     _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -1,4 +1,4 @@
-//! From the wire to values that are valid by construction.
+//! Decodes messages into values that are valid by construction.
 
 use std::{cmp, time::Duration};
 
@@ -14,10 +14,10 @@ use leasehold_store::{Breaker, LEASE_DURATIONS, MAX_VALUE_BYTES, Value};
 use leasehold_types::{Holder, LockName, Reason, name::check_text};
 use prost::bytes::Bytes;
 
-/// The longest reason for a break, and the longest name of who asks.
-const LONGEST_REASON: usize = 256;
+/// Maximum length of an operator's name, and of the reason for a break, in bytes.
+const MAX_REASON_BYTES: usize = 256;
 
-/// The first message of a stream.
+/// First message of a stream.
 pub(super) enum First {
     Open(Open),
     Resume(Secret, u64),
@@ -74,8 +74,8 @@ fn holder(holder: pb::Holder) -> Result<Holder, RequestError> {
     Ok(Holder::try_new(&client, &host, pid, &pod, labels)?)
 }
 
-/// A later message of a stream. A request that has a number is answered by it;
-/// anything else that is wrong ends the stream.
+/// Decodes a later message of a stream. An invalid request with a number is refused
+/// under that number; any other invalid message ends the stream.
 pub(super) fn request(message: pb::AttachRequest) -> Result<Request, RequestError> {
     use pb::attach_request::Message;
     match message.message {
@@ -115,7 +115,7 @@ pub(super) fn request(message: pb::AttachRequest) -> Result<Request, RequestErro
         )),
         None => Err(RequestError::new(
             Reason::Protocol,
-            "a message of a kind that this daemon does not know, or an empty one",
+            "is empty, or of a kind that this daemon does not support",
         )),
     }
 }
@@ -145,20 +145,19 @@ fn number(request: u64) -> Result<u64, RequestError> {
 fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
     let max_hold_time = acquire.max_hold_time_ms.map(Duration::from_millis);
     if max_hold_time.is_some_and(|hold| hold < MIN_HOLD_TIME) {
-        let [asked, least] =
-            [max_hold_time.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
-        let problem = format_args!("{asked} is too short; the minimum is {least}");
+        let [asked, min] = [max_hold_time.unwrap_or_default(), MIN_HOLD_TIME].map(format_duration);
+        let problem = format_args!("{asked} is too short; the minimum is {min}");
         return Err(RequestError::invalid("max_hold_time_ms", problem));
     }
     let lease_duration = acquire.lease_duration_ms.map(|ms| Duration::from_millis(ms.into()));
     if let Some(asked) = lease_duration
         && (!LEASE_DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
     {
-        let [asked, least, most] =
+        let [asked, min, max] =
             [asked, *LEASE_DURATIONS.start(), *LEASE_DURATIONS.end()].map(format_duration);
         return Err(RequestError::invalid(
             "lease_duration_ms",
-            format_args!("{asked} is out of range: use whole seconds from {least} to {most}"),
+            format_args!("{asked} is out of range: use whole seconds from {min} to {max}"),
         ));
     }
     Ok(Request::Acquire {
@@ -184,13 +183,13 @@ fn named(field: &'static str, lock: Option<pb::LockRef>) -> Result<LockName, Req
     Ok(LockName::parse(&lock.namespace, &lock.name)?)
 }
 
-/// An operator, and why.
+/// Decodes the operator and the reason of a break or step-down.
 pub(super) fn breaker(by: String, reason: String) -> Result<Breaker, RequestError> {
     if reason.is_empty() {
-        return Err(RequestError::invalid("reason", "is empty; say why"));
+        return Err(RequestError::invalid("reason", "is empty; a reason is required"));
     }
-    check_text("reason", &reason, LONGEST_REASON)?;
-    check_text("by", &by, LONGEST_REASON)?;
+    check_text("reason", &reason, MAX_REASON_BYTES)?;
+    check_text("by", &by, MAX_REASON_BYTES)?;
     let by = if by.is_empty() { "an operator".to_owned() } else { by };
     Ok(Breaker { by: by.into(), reason: reason.into() })
 }

@@ -1,6 +1,7 @@
 //! Unary calls on elections, and observing them.
 
 use std::{
+    ops::RangeInclusive,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -18,11 +19,14 @@ use leasehold_core::{error::RequestError, session::LockView, watch::Target};
 use leasehold_store::{Breaker, Value};
 use leasehold_types::Token;
 
-/// How long a leader is given to hand over: at least, if nothing is said, at
-/// most.
-const STEP_DOWN: (u32, u32, u32) = (1_000, 30_000, 3_600_000);
+/// Minimum and maximum time that a leader has to step down.
+const STEP_DOWN_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// Serves those who look at elections.
+/// Time that a leader has to step down if the request has none.
+const DEFAULT_STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Implements `ElectionService`: leader, observe, step down.
 pub(super) struct Service {
     driver: Driver,
 }
@@ -52,14 +56,13 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
         request: Request<pb::ObserveRequest>,
     ) -> Result<Response<Observing>, Status> {
         let name = decode::election(request.into_inner().election).map_err(status)?;
-        // The watch begins before the state is read, so that no change falls
-        // in between.
+        // The watch starts before the state is read, so that no change is missed.
         let watch = self.driver.watch(Target::Name(name.clone())).map_err(status)?;
         self.driver.inspect(&name).await.map_err(store_status)?;
-        // Not what was read, but the latest that is known by now: the stream continues
-        // from there.
+        // Not the result of that read, but the latest known state, from which the stream
+        // continues.
         let first = Some(self.driver.view(&name));
-        Ok(Response::new(Observing { first, told: None, watch }))
+        Ok(Response::new(Observing { first, last_sent: None, watch }))
     }
 
     async fn step_down(
@@ -69,32 +72,36 @@ impl leasehold_protocol::server::election_service_server::ElectionService for Se
         let pb::StepDownRequest { election, reason, by, timeout_ms } = request.into_inner();
         let name = decode::election(election).map_err(status)?;
         let Breaker { by, reason } = decode::breaker(by, reason).map_err(status)?;
-        let (least, usual, most) = STEP_DOWN;
-        let within = if timeout_ms == 0 { usual } else { timeout_ms };
-        if !(least..=most).contains(&within) {
-            let problem = format_args!("{within} is not within {least} to {most}");
+        let timeout = match timeout_ms {
+            0 => DEFAULT_STEP_DOWN_TIMEOUT,
+            millis => Duration::from_millis(millis.into()),
+        };
+        if !STEP_DOWN_TIMEOUTS.contains(&timeout) {
+            let [timeout, min, max] =
+                [timeout, *STEP_DOWN_TIMEOUTS.start(), *STEP_DOWN_TIMEOUTS.end()]
+                    .map(humantime::format_duration);
+            let problem = format_args!("{timeout} is out of range: use {min} to {max}");
             return Err(status(RequestError::invalid("timeout_ms", problem)));
         }
-        let within = Duration::from_millis(within.into());
-        let asked = self.driver.step_down(name, Breaker { by, reason }, within).await;
-        let (before, within) = asked.map_err(store_status)?;
+        let answer = self.driver.step_down(name, Breaker { by, reason }, timeout).await;
+        let (before, ends_within) = answer.map_err(store_status)?;
         Ok(Response::new(pb::StepDownResponse {
-            asked: within.is_some(),
+            asked: ends_within.is_some(),
             state: Some(encode::election_state(&before)),
-            ends_within_ms: within.map(encode::millis).unwrap_or_default(),
+            ends_within_ms: ends_within.map(encode::millis).unwrap_or_default(),
         }))
     }
 }
 
-/// The state at first, then the changes of who leads and with which value.
+/// Stream of the current state and the later changes of leader or value.
 pub(super) struct Observing {
     first: Option<LockView>,
-    /// What was told last.
-    told: Option<ObservedState>,
+    /// State that was sent last.
+    last_sent: Option<ObservedState>,
     watch: Watch,
 }
 
-/// What of an election makes a change.
+/// Part of an election's state whose changes are sent.
 #[derive(PartialEq)]
 struct ObservedState {
     held: bool,
@@ -129,10 +136,10 @@ impl Stream for Observing {
                 },
             };
             let now = ObservedState::of(&view);
-            if self.told.as_ref() == Some(&now) {
+            if self.last_sent.as_ref() == Some(&now) {
                 continue;
             }
-            self.told = Some(now);
+            self.last_sent = Some(now);
             let state = Some(encode::election_state(&view));
             return Poll::Ready(Some(Ok(pb::ObserveResponse { state })));
         }

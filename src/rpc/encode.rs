@@ -1,4 +1,4 @@
-//! From values to the wire.
+//! Encodes values as messages.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use leasehold_core::{
 use leasehold_store::{Breaker, CallCount};
 use leasehold_types::{Holder, LockName};
 
-/// Whole milliseconds, rounded down: a promise must not grow on the way.
+/// Returns whole milliseconds, rounded down: a validity must not become longer.
 pub(super) const fn millis(length: Duration) -> u64 {
     length.as_millis() as u64
 }

@@ -23,10 +23,10 @@ use leasehold_store as lease;
 use leasehold_store::Page;
 use leasehold_types::{LockName, Namespace, name::check_text};
 
-/// The page size of those who ask for none, and the largest.
+/// Default and maximum page size.
 const PAGE: (u32, u32) = (100, 1000);
 
-/// Serves those who look, and operators.
+/// Implements `LockService`: inspect, list, watch, break, check.
 pub(super) struct Service {
     driver: Driver,
 }
@@ -91,8 +91,7 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
     ) -> Result<Response<Watching>, Status> {
         use pb::watch_request::Target as Asked;
         let pb::WatchRequest { namespace, target: asked } = request.into_inner();
-        // The watch begins before the state is read, so that no change falls
-        // in between.
+        // The watch starts before the state is read, so that no change is missed.
         let watching = match asked {
             Some(Asked::Name(name)) => {
                 let lock = pb::LockRef { namespace, name };
@@ -143,9 +142,9 @@ impl leasehold_protocol::server::lock_service_server::LockService for Service {
 }
 
 fn check(held: &HeldView, token: u64) -> pb::TokenState {
-    // A holder at another daemon has one of a range of tokens.
+    // A holder at a peer has one of a range of tokens.
     let (least, most) = match (held.token, held.token_range) {
-        // It may have been handed on within that hold since it was written down.
+        // A local handoff within that hold may have followed, which is not recorded.
         (Some(held), Some(among)) if token > held.get() && token <= among.bounds().1 => {
             return pb::TokenState::Unknown;
         }
@@ -167,7 +166,7 @@ fn target(namespace: &str, prefix: &str) -> Result<(Namespace, String), RequestE
     Ok((namespace, prefix.to_owned()))
 }
 
-/// The page that a request asks for, without its limit.
+/// Decodes the page of a request, without its limit.
 fn page(request: &pb::ListRequest) -> Result<Page, RequestError> {
     let pb::ListRequest { namespace, prefix, page_token, all_namespaces, .. } = request;
     if *all_namespaces && !namespace.is_empty() {
@@ -183,7 +182,7 @@ fn page(request: &pb::ListRequest) -> Result<Page, RequestError> {
             None if *all_namespaces => return Err(foreign()),
             _ => (namespace.as_str(), page_token.as_str()),
         };
-        // A prefix can be a page token too: no lock has to have that name.
+        // A prefix is a valid page token too, even if no lock has that name.
         Some(LockName::parse(namespace, name).map_err(|_| foreign())?)
     };
     if after.as_ref().is_some_and(|after| !after.name().starts_with(&prefix)) {
@@ -193,8 +192,8 @@ fn page(request: &pb::ListRequest) -> Result<Page, RequestError> {
     Ok(Page { namespace, prefix, after, limit: 0 })
 }
 
-/// Position after a lock: its name, so that locks may come and go between two
-/// pages.
+/// Position after a lock: its name, so that the position stays valid if locks are added
+/// or removed between two pages.
 fn page_token(page: &Page, last: &LockName) -> String {
     match page.namespace {
         Some(_) => last.name().to_owned(),
@@ -202,16 +201,16 @@ fn page_token(page: &Page, last: &LockName) -> String {
     }
 }
 
-/// The state at first, then the changes.
+/// Stream of the current states and the later changes.
 pub(super) struct Watching {
-    /// What is left of the page.
+    /// Rest of the current page.
     states: VecDeque<LockView>,
-    /// The pages after it.
+    /// Later pages.
     pages: Option<Pages>,
     watch: Watch,
 }
 
-/// All states of a prefix, a page at a time.
+/// All states of a prefix, one page at a time.
 struct Pages {
     driver: Driver,
     page: Page,

@@ -1,4 +1,4 @@
-//! gRPC: decode, call the driver, encode. Nothing is decided here.
+//! gRPC: decodes requests, calls the driver, encodes responses. Makes no decisions.
 //!
 //! `session` serves session streams, `lock` and `election` the unary calls and
 //! watches. `decode` and `encode` convert between messages and values; `status`
@@ -28,41 +28,40 @@ use leasehold_protocol::v1 as pb;
 
 use crate::driver::Driver;
 
-/// The versions of the protocol that this daemon speaks.
+/// Versions of the protocol that this daemon supports.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
 
-/// The largest message that a client may send.
-const LARGEST_REQUEST: usize = 64 * 1024;
+/// Maximum size of a client's message, in bytes.
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
-/// The largest message that a client is sent: a page of locks with large
-/// descriptions, or the limits of many grants.
-const LARGEST_RESPONSE: usize = 16 * 1024 * 1024;
+/// Maximum size of a response, in bytes: a page of locks with large descriptions,
+/// or the limits of many grants.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many streams and calls one connection may have at a time.
-const MOST_STREAMS: u32 = 10_000;
+/// Maximum number of concurrent streams and calls of one connection.
+const MAX_STREAMS: u32 = 10_000;
 
-/// A peer that is silent for so long is asked whether it is there, and given up
-/// if it does not answer for as long again.
+/// Interval of HTTP/2 pings on an idle connection, and timeout of each response.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The services.
+/// Returns the services.
 pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::server::HealthReporter) {
     let sessions = leasehold_protocol::server::session_service_server::SessionServiceServer::new(
         session::Service::new(driver.clone()),
     )
-    .max_decoding_message_size(LARGEST_REQUEST)
-    .max_encoding_message_size(LARGEST_RESPONSE);
+    .max_decoding_message_size(MAX_REQUEST_BYTES)
+    .max_encoding_message_size(MAX_RESPONSE_BYTES);
     let locks = leasehold_protocol::server::lock_service_server::LockServiceServer::new(
         lock::Service::new(driver.clone()),
     )
-    .max_decoding_message_size(LARGEST_REQUEST)
-    .max_encoding_message_size(LARGEST_RESPONSE);
+    .max_decoding_message_size(MAX_REQUEST_BYTES)
+    .max_encoding_message_size(MAX_RESPONSE_BYTES);
     let elections =
         leasehold_protocol::server::election_service_server::ElectionServiceServer::new(
             election::Service::new(driver.clone()),
         )
-        .max_decoding_message_size(LARGEST_REQUEST)
-        .max_encoding_message_size(LARGEST_RESPONSE);
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_encoding_message_size(MAX_RESPONSE_BYTES);
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
     routes.add_service(sessions).add_service(locks).add_service(elections).add_service(health);
@@ -72,7 +71,7 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
                 .register_encoded_file_descriptor_set(leasehold_protocol::DESCRIPTION)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        // Most tools still use v1alpha.
+        // Most tools use v1alpha.
         match (builder().build_v1(), builder().build_v1alpha()) {
             (Ok(v1), Ok(v1alpha)) => _ = routes.add_service(v1).add_service(v1alpha),
             (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "reflection is off"),
@@ -81,7 +80,7 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
     (routes.routes(), reporter)
 }
 
-/// A session's stream without a connection below it, for simulations.
+/// Creates a session's stream without a connection, for simulations.
 #[cfg(feature = "simulation")]
 pub fn attach<In>(
     driver: &Driver,
@@ -93,13 +92,13 @@ where
     session::Attached::begin(driver, inbound)
 }
 
-/// A server with its limits.
+/// Creates a server with its limits.
 #[must_use]
 pub fn server() -> Server {
     Server::builder()
-        .max_concurrent_streams(MOST_STREAMS)
-        .initial_stream_window_size(LARGEST_REQUEST as u32)
-        .initial_connection_window_size(16 * LARGEST_REQUEST as u32)
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(MAX_REQUEST_BYTES as u32)
+        .initial_connection_window_size(16 * MAX_REQUEST_BYTES as u32)
         .max_frame_size(16 * 1024)
         .http2_max_header_list_size(16 * 1024)
         .http2_max_pending_accept_reset_streams(Some(64))

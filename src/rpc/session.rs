@@ -1,4 +1,4 @@
-//! The session stream.
+//! Session stream: messages of one session in both directions.
 
 use std::{
     pin::Pin,
@@ -21,13 +21,13 @@ use leasehold_store::Call;
 use leasehold_time::Moment;
 use leasehold_types::Reason;
 
-/// How long a stream may be open before its first message.
+/// Maximum time until the first message of a stream.
 const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it is listened to after that, by a daemon that runs.
+/// Time for which the daemon must run without a pause before that timeout applies.
 const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Serves sessions.
+/// Implements `SessionService`.
 pub(super) struct Service {
     driver: Driver,
 }
@@ -50,9 +50,9 @@ impl leasehold_protocol::server::session_service_server::SessionService for Serv
     }
 }
 
-/// One stream, both ways. It is read from only while there is nothing to send,
-/// in the same task: so a session costs no task of its own, and a client that
-/// does not read what it is sent is not listened to either.
+/// One stream, in both directions. One task sends and reads, and reads only while no
+/// message is pending. A session therefore needs no other task, and a client that does
+/// not read its messages is not read from.
 pub(super) struct Attached<In> {
     driver: Driver,
     inbound: In,
@@ -61,19 +61,18 @@ pub(super) struct Attached<In> {
 }
 
 enum Phase {
-    /// The first message is awaited, but not for ever.
+    /// The first message has not arrived. Ends with a timeout.
     First(Pin<Box<dyn Future<Output = ()> + Send>>),
-    /// The store must cover the ttl before the session is opened.
-    Covering(<Call<()> as IntoFuture>::IntoFuture, Option<Open>),
-    /// The session is open, or has been refused.
+    /// The store persists the TTL before the session opens.
+    PersistingTtl(<Call<()> as IntoFuture>::IntoFuture, Option<Open>),
+    /// The session is open, or was refused.
     Open,
-    /// The last word was said.
+    /// The stream has ended.
     Done,
 }
 
-/// Ends when a stream was open for long enough without its first message. What was
-/// said while this daemon stood still has yet to be read when its timers fire: so
-/// it ends only after a while in which the daemon did not.
+/// Timeout of the first message. After a pause, timers fire before sockets are read.
+/// The timeout therefore waits until the daemon has run for 100 ms without a pause.
 async fn first_message_timeout() {
     sleep(FIRST_MESSAGE_TIMEOUT).await;
     loop {
@@ -99,7 +98,7 @@ impl<In> Attached<In> {
         }
         self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
             First::Open(open) => {
-                Phase::Covering(self.driver.persist_ttl(open.ttl).into_future(), Some(open))
+                Phase::PersistingTtl(self.driver.persist_ttl(open.ttl).into_future(), Some(open))
             }
             First::Resume(secret, keep_alive_number) => {
                 self.stream.resume(secret, keep_alive_number);
@@ -137,7 +136,7 @@ where
             }
             match &mut this.phase {
                 Phase::Done | Phase::Open | Phase::First(_) => {}
-                Phase::Covering(call, open) => {
+                Phase::PersistingTtl(call, open) => {
                     let covered = ready!(call.as_mut().poll(cx));
                     if let (Ok(()), Some(open)) = (&covered, open.take()) {
                         this.stream.open(open);
@@ -153,10 +152,10 @@ where
                 if let Phase::First(first_message_timeout) = &mut this.phase
                     && first_message_timeout.as_mut().poll(cx).is_ready()
                 {
-                    // The client is to try again.
+                    // The client retries after this reason.
                     let problem = RequestError::new(
                         Reason::Limit,
-                        format!("nothing was said on this stream for {FIRST_MESSAGE_TIMEOUT:?}"),
+                        format!("no first message on this stream within {FIRST_MESSAGE_TIMEOUT:?}"),
                     );
                     return this.end(Some(status(problem)));
                 }
@@ -169,8 +168,8 @@ where
                     }
                 }
                 Some(Err(error)) => return this.end(Some(unreadable(error))),
-                // Half-closed: what was ready has been sent, and the session stays
-                // until its ttl has passed, as after a broken connection.
+                // Half-closed: all available responses are sent. The session lives until
+                // its TTL has passed, as after a broken connection.
                 None => return this.end(None),
             }
         }

@@ -1,5 +1,5 @@
-//! Turns problems into gRPC statuses with machine-readable details. The only
-//! place that builds a status.
+//! Converts errors to gRPC statuses with machine-readable details. The only place that
+//! builds a status.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ const fn code(reason: Reason) -> Code {
     }
 }
 
-/// The status for a problem.
+/// Returns the status for an error.
 pub(super) fn status(problem: RequestError) -> Status {
     let mut metadata = HashMap::new();
     if let Some(lock) = &problem.lock {
@@ -58,7 +58,7 @@ pub(super) fn status(problem: RequestError) -> Status {
     Status::with_error_details(code(problem.reason), problem.message, details)
 }
 
-/// What a store that says no means for those who only look.
+/// Returns the error of a read for an error of the store.
 pub(super) fn store_problem(error: lease::Error) -> RequestError {
     let message = error.to_string();
     match error {
@@ -73,19 +73,19 @@ pub(super) fn store_problem(error: lease::Error) -> RequestError {
     }
 }
 
-/// The status for an error of the store.
+/// Returns the status for an error of the store.
 pub(super) fn store_status(error: lease::Error) -> Status {
     status(store_problem(error))
 }
 
-/// The status for a message that can't be decoded.
+/// Returns the status for a message that can't be decoded.
 pub(super) fn unreadable(error: Status) -> Status {
     match error.code() {
         Code::OutOfRange => status(RequestError::invalid(
             "message",
             format_args!(
-                "is larger than {} bytes, the most that is allowed ({})",
-                super::LARGEST_REQUEST,
+                "is too large; the maximum is {} bytes ({})",
+                super::MAX_REQUEST_BYTES,
                 error.message()
             ),
         )),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn announced_loss_keeps_its_cause() {
+async fn announced_loss_keeps_cause() {
     let fixture = Fixture::new().await;
     let daemon = fixture.daemon(&[]);
     let options = ["--once", "--output", "json", "--ttl", "60s"];

@@ -1,5 +1,4 @@
-//! The fault proxy does what it says: each fault is seen by the client on one
-//! side and by Azurite on the other.
+//! Faults of the fault proxy, as the client and Azurite observe them.
 
 use leasehold_test_support::{
     azurite::Azurite,
@@ -16,8 +15,7 @@ use tokio::{
 const ID: &str = "0c1f4f0e-2f6b-4b8e-9a51-3a2c5d7e9f10";
 const LATER: Duration = Duration::from_millis(200);
 
-/// A proxy in front of the shared Azurite, and a container seen through it and
-/// direct it.
+/// A proxy in front of the shared Azurite, and a container with and without the proxy.
 struct Fixture {
     proxy: Proxy,
     through: Container,
@@ -34,7 +32,7 @@ impl Fixture {
         Self { proxy, through, direct }
     }
 
-    /// A blob that is there, through the proxy and direct it.
+    /// Creates a blob. Returns it with and without the proxy.
     async fn blob(&self, path: &str) -> (Blob, Blob) {
         let direct = self.direct.blob(path);
         direct.put().await.ok();
@@ -63,7 +61,7 @@ async fn calls_are_classified() {
     through.list().await.ok();
     blob.delete().await.ok();
     through.acquire(ID, 15).await.ok();
-    // As the SDK sends it; it is not signed.
+    // Path as the SDK sends it. The request is not signed.
     let mut client = connect(proxy.port()).await.unwrap();
     let request =
         b"HEAD /devstoreaccount1/kinds/locks%2Fdefault%2Fa%20b HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -94,11 +92,11 @@ async fn calls_are_classified() {
         assert_eq!(seen.container, "kinds");
         assert_eq!((seen.status, seen.fault), (seen.upstream_status, None));
         assert!(seen.ended_at.unwrap() >= seen.received_at);
-        let guards = (seen.with_lease_id, seen.if_match, seen.if_none_match);
+        let conditions = (seen.with_lease_id, seen.if_match, seen.if_none_match);
         match seen.kind {
-            Kind::Write => assert_eq!(guards, (true, true, false)),
-            Kind::Create => assert_eq!(guards, (false, false, true)),
-            Kind::Read => assert_eq!(guards, (false, false, false)),
+            Kind::Write => assert_eq!(conditions, (true, true, false)),
+            Kind::Create => assert_eq!(conditions, (false, false, true)),
+            Kind::Read => assert_eq!(conditions, (false, false, false)),
             _ => {}
         }
     }
@@ -228,7 +226,7 @@ async fn duplicate_arrives_late() {
     through.acquire(ID, 15).await.ok();
     fixture.proxy.when(Kind::Release).times(1).then(Fault::HoldDuplicate);
     assert_eq!(through.release(ID).await.status, 200);
-    // The same id again: this is why an id is used once.
+    // Reuse the ID: the duplicate releases the new lease. The product never reuses an ID.
     direct.acquire(ID, 15).await.ok();
     fixture.proxy.release_held();
     let seen = fixture.proxy.wait_for(|seen| seen.duplicate_status.is_some()).await;
@@ -273,8 +271,12 @@ async fn rules_count_skip_and_end() {
         }
         statuses
     };
-    assert_eq!(statuses("x/b", 2).await, [502, 502], "the first rule does not fit");
-    assert_eq!(statuses("x/a", 4).await, [404, 501, 501, 502], "its turn, then the next rule");
+    assert_eq!(statuses("x/b", 2).await, [502, 502], "the first rule does not match");
+    assert_eq!(
+        statuses("x/a", 4).await,
+        [404, 501, 501, 502],
+        "the second and third match, then the next rule"
+    );
     proxy.remove(second);
     assert_eq!(statuses("x/a", 1).await, [404]);
     proxy.when(Match::any()).then(answer(503));
@@ -309,21 +311,21 @@ async fn cut_resets_and_refuses_until_healed() {
 
 #[tokio::test]
 async fn stalled_link_passes_nothing() {
-    let fixture = Fixture::new("freeze").await;
+    let fixture = Fixture::new("stalled").await;
     let proxy = &fixture.proxy;
     proxy.stall();
     let put = |name: &str| tokio::spawn(fixture.through.blob(name).put().send());
-    let (patient, hasty) = (put("patient"), put("hasty"));
+    let (kept, canceled) = (put("kept"), put("canceled"));
     proxy.wait_for_many(2, |seen| seen.kind == Kind::Create).await;
-    hasty.abort();
-    proxy.wait_for(|seen| seen.blob == "hasty" && seen.is_done()).await;
-    assert_eq!(fixture.direct.blob("patient").head().await.status, 404);
-    assert!(!patient.is_finished());
+    canceled.abort();
+    proxy.wait_for(|seen| seen.blob == "canceled" && seen.is_done()).await;
+    assert_eq!(fixture.direct.blob("kept").head().await.status, 404);
+    assert!(!kept.is_finished());
 
     proxy.heal();
-    assert_eq!(patient.await.unwrap().unwrap().status, 201);
+    assert_eq!(kept.await.unwrap().unwrap().status, 201);
     fixture.through.blob("later").put().await.ok();
-    assert_eq!(fixture.direct.blob("hasty").head().await.status, 404, "given up while frozen");
+    assert_eq!(fixture.direct.blob("canceled").head().await.status, 404, "canceled while stalled");
 }
 
 #[tokio::test]
@@ -364,7 +366,7 @@ async fn missing_upstream_breaks_connection() {
     assert_eq!(connect(port).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
-/// A server that answers with what it was sent, up to the end of the headers.
+/// Starts a server that returns the head of each request as the body.
 async fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -384,7 +386,7 @@ async fn echo() -> u16 {
     port
 }
 
-/// All lines up to an empty one; None at the end.
+/// Reads the head of a message. None at the end of the stream.
 async fn head(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -409,7 +411,7 @@ async fn requests_are_forwarded_unchanged() {
 }
 
 #[tokio::test]
-async fn hundreds_of_connections_get_own_responses() {
+async fn hundreds_of_connections_get_matching_responses() {
     const CONNECTIONS: usize = 400;
     const CALLS: usize = 10;
     let proxy = Proxy::start(echo().await);
@@ -427,7 +429,7 @@ async fn hundreds_of_connections_get_own_responses() {
             client
         });
     }
-    // All stay open until the last is served.
+    // All connections stay open until the last call is complete.
     let clients = clients.join_all().await;
     assert_eq!(clients.len(), CONNECTIONS);
     assert_eq!(proxy.count(Kind::Read.of("/9")), CONNECTIONS);

@@ -7,7 +7,7 @@ use crate::{
 
 const HEADER: [&str; 3] = ["Step", "File", "Function"];
 
-/// Problems of the path tables in a page: lines, and what is wrong.
+/// Problems of the path tables in a page, with their lines.
 fn problems(page: &str) -> Vec<(usize, String)> {
     let mut problems = Vec::new();
     for (line, cells) in table_rows(page, &HEADER) {

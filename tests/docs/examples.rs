@@ -167,7 +167,7 @@ fn tags_decide_what_runs() {
 }
 
 #[tokio::test]
-async fn failing_blocks_are_reported_with_their_line_and_output() {
+async fn failing_blocks_are_reported_with_line_and_output() {
     let page = "# A\n```sh\necho one > file\nleasehold lock a -- cat file\n```\n\
                 ```sh\ncat file; false; echo never\n```\n```\n```\n\
                 ```console\n$ test \"$(cat file)\" = one\n```\n";

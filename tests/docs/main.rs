@@ -1,5 +1,5 @@
 //! Checks of the documentation: links, examples, generated references, and the
-//! functions that pages name. They need no storage account.
+//! functions and messages that pages name. They need no storage account.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -7,6 +7,7 @@ mod architecture;
 mod examples;
 mod links;
 mod markdown;
+mod messages;
 mod references;
 mod safety;
 mod source;

@@ -17,10 +17,15 @@ pub(crate) fn read(page: &str) -> String {
     fs::read_to_string(repository().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// Paths of all Markdown files below a directory, relative to the repository and
-/// sorted.
+/// Paths of all Markdown files below a directory.
 pub(crate) fn pages_in(directory: &str) -> Vec<String> {
-    let mut pages = Vec::new();
+    files_in(directory, "md")
+}
+
+/// Paths of all files below a directory whose names end with an extension,
+/// relative to the repository and sorted.
+pub(crate) fn files_in(directory: &str, extension: &str) -> Vec<String> {
+    let mut files = Vec::new();
     let mut directories = vec![PathBuf::from(directory)];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(repository().join(&directory)).unwrap() {
@@ -28,13 +33,13 @@ pub(crate) fn pages_in(directory: &str) -> Vec<String> {
             let path = directory.join(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
                 directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path.to_str().unwrap().to_owned());
+            } else if path.extension().is_some_and(|found| found == extension) {
+                files.push(path.to_str().unwrap().to_owned());
             }
         }
     }
-    pages.sort();
-    pages
+    files.sort();
+    files
 }
 
 /// A fenced code block.
@@ -96,7 +101,7 @@ pub(crate) fn anchors(page: &str) -> BTreeSet<String> {
 
 /// Returns the anchor that GitHub gives to a heading.
 fn slug(heading: &str) -> String {
-    // Tags and the targets of links are no text.
+    // Tags and the targets of links are not part of the text.
     let mut text = String::new();
     let mut rest = heading;
     while let Some(at) = rest.find(['<', ']']) {

@@ -53,7 +53,11 @@ fn difference(found: &str, generated: &str) -> Option<String> {
 /// Escapes text for a cell of a table. Markup in backquotes stays as it is, except
 /// for vertical bars.
 fn cell(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|"))
+}
+
+/// Escapes text that is not Markdown. Markup in backquotes stays as it is.
+fn escaped(text: &str) -> String {
     let escape = |(nth, part): (usize, &str)| {
         if nth % 2 == 0 { part.replace('<', "\\<").replace('*', "\\*") } else { part.to_owned() }
     };
@@ -67,7 +71,7 @@ fn sentence(text: &str) -> String {
 }
 
 #[test]
-fn differences_name_the_first_line() {
+fn differences_name_first_line() {
     assert_eq!(difference("a\nb\n", "a\nb\n"), None);
     assert_eq!(difference("a\nb\n", "a\nc\n").unwrap(), "line 2\n- b\n+ c");
     assert_eq!(difference("", "a\n").unwrap(), "line 1\n- end of page\n+ a");

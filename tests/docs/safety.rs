@@ -67,7 +67,7 @@ fn problems(page: &str) -> Vec<String> {
             report(format!("no function in {function:?}"));
         }
         if tests.is_empty() && mutants.is_empty() {
-            report(format!("nothing shows it: {shown_by:?}"));
+            report(format!("no test and no mutant in {shown_by:?}"));
         }
         let named = functions.into_iter().chain(tests);
         named.filter_map(|(name, path)| source::problem(name, path)).for_each(report);
@@ -92,7 +92,7 @@ fn safety_page_names_functions_that_exist() {
 }
 
 #[test]
-fn safety_page_names_every_mutant_in_the_section_of_its_rule() {
+fn safety_page_names_every_mutant_in_section_of_rule() {
     let testing = read("docs/testing.md");
     let registered: BTreeSet<(String, String)> = table_rows(&testing, &MUTANTS)
         .into_iter()

@@ -1,4 +1,5 @@
-//! The program as a whole: a daemon, and commands under its locks.
+//! The command line against a real daemon: commands under its locks, listings and messages.
+
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write},
@@ -21,7 +22,7 @@ use nix::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Runs a script under a lock until it has said "ready".
+/// Runs a script under a lock and waits until the script prints "ready".
 fn hold(daemon: &Daemon, options: &[&str], script: &str) -> Running {
     let mut arguments = vec!["lock"];
     arguments.extend(options);
@@ -55,16 +56,16 @@ fn error(output: &Output) -> Value {
     serde_json::from_str::<Value>(line.trim()).unwrap_or_else(|_| panic!("{line}"))["error"].clone()
 }
 
-/// The children of a process whose command line has this word.
+/// Children of a process with this word on their command line.
 fn children(parent: u32, word: &str) -> Vec<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     let children = children.unwrap_or_default();
-    let is_meant = |child: &&str| {
+    let has_word = |child: &&str| {
         let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
     };
-    let meant = children.split_whitespace().filter(is_meant);
-    meant.map(|child| Pid::from_raw(child.parse().unwrap())).collect()
+    let matching = children.split_whitespace().filter(has_word);
+    matching.map(|child| Pid::from_raw(child.parse().unwrap())).collect()
 }
 
 fn is_stopped(process: &str) -> bool {
@@ -72,7 +73,7 @@ fn is_stopped(process: &str) -> bool {
     status.lines().any(|line| line.starts_with("State:\tT"))
 }
 
-/// A pipe that takes nothing more, and nobody reads.
+/// Full pipe: a write to it blocks, because the reader does not read.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = io::pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -82,16 +83,16 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// Lets the process that waits to open this pipe for reading go on.
-fn let_go_on(fifo: &Path) {
+/// Unblocks the process that is opening this pipe for reading.
+fn open_gate(fifo: &Path) {
     drop(File::options().write(true).open(fifo).unwrap());
 }
 
-/// Stays, whatever it is asked.
+/// Script that prints "ready" and ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
 
 #[test]
-fn the_command_sees_its_lock_and_ends_as_itself() {
+fn command_gets_lock_variables_and_sets_exit_code() {
     let daemon = Daemon::start();
     let script =
         "echo $LEASEHOLD_LOCK in $LEASEHOLD_NAMESPACE; test $LEASEHOLD_TOKEN -gt 0; exit 7";
@@ -103,7 +104,7 @@ fn the_command_sees_its_lock_and_ends_as_itself() {
 }
 
 #[test]
-fn commands_that_cannot_be_run_end_as_in_shells_and_free_the_lock() {
+fn command_that_cannot_start_exits_as_in_shells_and_releases() {
     let daemon = Daemon::start();
     assert_eq!(code(&daemon.run(&["lock", "a", "--", "no-such-command"])), 127);
     let output = daemon.run(&["lock", "a", "--no-wait", "--", "/"]);
@@ -113,7 +114,7 @@ fn commands_that_cannot_be_run_end_as_in_shells_and_free_the_lock() {
 }
 
 #[test]
-fn two_commands_run_one_after_the_other_the_second_with_the_greater_token() {
+fn concurrent_commands_run_in_turn_with_increasing_tokens() {
     let daemon = Daemon::start();
     let script = "echo $LEASEHOLD_TOKEN; read line";
     let mut command = daemon.command(&["lock", "same", "--", "sh", "-c", script]);
@@ -124,17 +125,17 @@ fn two_commands_run_one_after_the_other_the_second_with_the_greater_token() {
     drop(first.child.stdin.take());
     let high: u64 = second.line().parse().unwrap();
     assert!(high > low, "{high} after {low}");
-    // `read` found no line.
+    // `read` fails at the end of its input.
     assert_eq!(first.code(), Some(1));
     assert_eq!(second.code(), Some(0));
 }
 
 #[test]
-fn who_does_not_get_the_lock_in_time_is_told_who_has_it() {
+fn refused_or_timed_out_acquire_names_holder() {
     let daemon = Daemon::start();
     let _holder = hold(&daemon, &["x", "--label", "job=nightly"], "echo ready; sleep 100");
-    for limit in [&["--no-wait"][..], &["--wait", "100ms"]] {
-        let output = daemon.run(&[&["lock", "x"], limit, &["--", "true"]].concat());
+    for wait in [&["--no-wait"][..], &["--wait", "100ms"]] {
+        let output = daemon.run(&[&["lock", "x"], wait, &["--", "true"]].concat());
         assert_eq!(code(&output), 75);
         assert!(stderr(&output).contains("leasehold lock: sh"), "{}", stderr(&output));
     }
@@ -147,7 +148,7 @@ fn who_does_not_get_the_lock_in_time_is_told_who_has_it() {
 }
 
 #[test]
-fn signals_reach_the_command() {
+fn signals_are_forwarded_to_command() {
     let daemon = Daemon::start();
     let script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; \
                   while :; do sleep 0.05; done";
@@ -160,8 +161,8 @@ fn signals_reach_the_command() {
 }
 
 #[tokio::test]
-#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
-async fn a_command_that_stands_still_can_be_ended() {
+#[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
+async fn stopped_command_ends_on_forwarded_signal() {
     let daemon = Daemon::start();
     let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
@@ -176,7 +177,7 @@ async fn a_command_that_stands_still_can_be_ended() {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
-fn a_command_that_waits_for_a_terminal_that_is_not_there_does_not_keep_the_lock() {
+fn command_waiting_for_missing_terminal_does_not_keep_lock() {
     let daemon = Daemon::start();
     let script = "echo ready; kill -TTIN $$; sleep 1000";
     let mut command = Command::new("setsid");
@@ -192,10 +193,10 @@ fn a_command_that_waits_for_a_terminal_that_is_not_there_does_not_keep_the_lock(
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs setsid")]
-fn the_command_gets_the_terminal_when_it_asks_for_it() {
+fn command_gets_terminal_on_request() {
     let daemon = Daemon::start();
     let terminal = openpty(None, None).unwrap();
-    // Neither standard input nor standard output is the terminal.
+    // The terminal is only the controlling terminal, not standard input or output.
     let script = "exec \"$0\" lock x -- sh -c 'read line </dev/tty; echo got $line' </dev/null";
     let mut command = Command::new("setsid");
     command.args(["--ctty", "sh", "-c", script]).arg(leasehold_path());
@@ -208,37 +209,37 @@ fn the_command_gets_the_terminal_when_it_asks_for_it() {
 }
 
 #[tokio::test]
-#[cfg_attr(not(target_os = "linux"), ignore = "looks into /proc")]
+#[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
 async fn command_does_not_run_without_watchdog() {
     let daemon = Daemon::start();
-    // Each process of the program waits for this one when it is loaded.
+    // Each process of the program blocks on this pipe while its libraries are loaded.
     let gate = daemon.dir.path().join("gate");
     assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
     let mut command = daemon.command(&["lock", "x", "--", "echo", "ran"]);
     let mut held = Running::start(command.env("LD_PRELOAD", &gate).stderr(Stdio::piped()));
-    let_go_on(&gate);
+    open_gate(&gate);
     let pid = held.pid();
     let watchdog = until(async || children(pid, "watchdog").pop()).await;
     until(async || children(pid, "launch").pop()).await;
     kill(watchdog, Signal::SIGKILL).unwrap();
     until(async || children(pid, "watchdog").is_empty().then_some(())).await;
-    let_go_on(&gate);
+    open_gate(&gate);
     assert_eq!(held.rest(), "");
-    let mut said = String::new();
-    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("can't reach the watchdog"), "{said}");
+    let mut messages = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    assert!(messages.contains("can't reach the watchdog"), "{messages}");
     assert_eq!(held.code(), Some(1));
     assert_eq!(json(&daemon, &["get", "x"])["held"], false);
 }
 
 #[test]
-fn a_signal_ends_the_wait() {
+fn signal_ends_wait() {
     let daemon = Daemon::start();
     let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
     let mut watch = daemon.begin(&["watch", "x", "--output", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&watch.line()).unwrap()["initial"], true);
     let mut waiter = daemon.begin(&["lock", "x", "--", "true"]);
-    // Until it is in the queue.
+    // Wait until the acquire is queued.
     while serde_json::from_str::<Value>(&watch.line()).unwrap()["waiting"] != 1 {}
     waiter.signal(Signal::SIGTERM);
     assert_eq!(waiter.code(), Some(128 + 15));
@@ -246,9 +247,9 @@ fn a_signal_ends_the_wait() {
 }
 
 #[test]
-fn a_broken_lock_takes_the_whole_group_with_it() {
+fn broken_lock_ends_whole_process_group() {
     let daemon = Daemon::start();
-    // The background process ignores the request to end, and holds the pipe.
+    // The background process ignores SIGTERM and keeps the pipe open.
     let script = "(trap '' TERM; sleep 1000) & trap 'echo asked; exit 0' TERM; echo ready; wait";
     let mut held = hold(&daemon, &["x", "--ttl", "30s"], script);
     let output = daemon.run(&["break", "x", "--reason", "stuck"]);
@@ -260,7 +261,7 @@ fn a_broken_lock_takes_the_whole_group_with_it() {
 }
 
 #[test]
-fn the_longest_hold_ends_the_command() {
+fn max_hold_time_ends_command() {
     let daemon = Daemon::start();
     let arguments = ["lock", "x", "--max-hold-time", "1s", "--output", "json"];
     let output = daemon.run(&[&arguments[..], &["--", "sleep", "1000"]].concat());
@@ -270,9 +271,9 @@ fn the_longest_hold_ends_the_command() {
 }
 
 #[test]
-fn a_stopped_cli_finds_its_command_dead() {
+fn watchdog_kills_command_while_cli_is_stopped() {
     let daemon = Daemon::start();
-    // Only the command holds this one open: a stopped process keeps its output.
+    // Only the command has the fifo open. The output of a stopped process stays open.
     let fifo = daemon.dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = format!("exec >{}; {STUBBORN}", fifo.display());
@@ -283,7 +284,7 @@ fn a_stopped_cli_finds_its_command_dead() {
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     held.signal(Signal::SIGSTOP);
-    // Ends when the watchdog has killed the command.
+    // The read ends when the watchdog has killed the command.
     output.read_to_string(&mut line).unwrap();
     let next = daemon.run(&["lock", "x", "--wait", "30s", "--", "true"]);
     assert_eq!(code(&next), 0);
@@ -292,7 +293,7 @@ fn a_stopped_cli_finds_its_command_dead() {
 }
 
 #[test]
-fn a_killed_cli_takes_its_command_with_it() {
+fn watchdog_ends_command_after_cli_is_killed() {
     let daemon = Daemon::start();
     let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done";
     let mut held = hold(&daemon, &["x", "--ttl", "3s"], script);
@@ -303,7 +304,7 @@ fn a_killed_cli_takes_its_command_with_it() {
 }
 
 #[test]
-fn a_dead_daemon_ends_the_command() {
+fn daemon_crash_ends_command() {
     let daemon = Daemon::start();
     let mut held = hold(&daemon, &["x", "--ttl", "1s"], STUBBORN);
     daemon.process.signal(Signal::SIGKILL);
@@ -313,17 +314,17 @@ fn a_dead_daemon_ends_the_command() {
 }
 
 #[test]
-fn what_a_command_leaves_running_is_left_alone() {
+fn background_process_outlives_command() {
     let daemon = Daemon::start();
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
     let output = daemon.run(&["lock", "x", "--", "sh", "-c", script]);
     assert_eq!(code(&output), 0);
-    let left: i32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-    assert_eq!(kill(Pid::from_raw(left), Signal::SIGKILL), Ok(()));
+    let background: i32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert_eq!(kill(Pid::from_raw(background), Signal::SIGKILL), Ok(()));
 }
 
 #[test]
-fn locks_are_listed_for_people_and_programs() {
+fn locks_are_listed_as_text_and_json() {
     let daemon = Daemon::start();
     let _a = hold(&daemon, &["jobs/a"], "echo ready; sleep 100");
     let _b = hold(&daemon, &["other"], "echo ready; sleep 100");
@@ -341,7 +342,7 @@ fn locks_are_listed_for_people_and_programs() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_stdout_does_not_fail_listing() {
     let daemon = Daemon::start();
     let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
     let mut list = daemon.command(&["ls"]);
@@ -352,7 +353,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn a_check_does_not_depend_on_who_reads_it() {
+fn check_exit_code_does_not_depend_on_reader() {
     let daemon = Daemon::start();
     let _held = hold(&daemon, &["x"], "echo ready; sleep 100");
     let token = json(&daemon, &["get", "x"])["token"].to_string();
@@ -368,7 +369,7 @@ fn a_check_does_not_depend_on_who_reads_it() {
 }
 
 #[test]
-fn bad_input_is_refused_with_its_field() {
+fn invalid_input_is_refused_with_field() {
     let daemon = Daemon::start();
     let long = "x".repeat(257);
     for arguments in [
@@ -393,7 +394,7 @@ fn bad_input_is_refused_with_its_field() {
 }
 
 #[test]
-fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
+fn daemon_waits_for_holders_at_shutdown() {
     let mut daemon = Daemon::start();
     let mut command =
         daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; read line; exit 3"]);
@@ -406,13 +407,13 @@ fn a_daemon_that_is_asked_to_stop_waits_for_its_holders() {
     drop(held.child.stdin.take());
     assert_eq!(held.code(), Some(3));
     assert_eq!(daemon.process.code(), Some(0));
-    // After that, nothing has to be waited for.
+    // After a clean shutdown the next daemon grants without a wait.
     let daemon = daemon.restart(&[]);
     assert_eq!(code(&daemon.run(&["lock", "x", "--no-wait", "--", "true"])), 0);
 }
 
 #[test]
-fn warnings_are_objects_for_programs() {
+fn warnings_are_json_objects_with_json_output() {
     let daemon = Daemon::start();
     let script = "echo ready; read line";
     let mut command = daemon.command(&["lock", "x", "--output", "json", "--", "sh", "-c", script]);
@@ -426,10 +427,10 @@ fn warnings_are_objects_for_programs() {
 }
 
 #[test]
-fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
+fn unread_warning_does_not_lose_lock() {
     let daemon = Daemon::start_with(&["--drain-timeout", "60s"]);
     let (_reader, writer) = full_pipe();
-    // Longer than the lock would last if it were not kept alive.
+    // The command runs for longer than the TTL, so the lock needs keep-alives.
     let script = "echo ready; read line; sleep 6; exit 3";
     let mut command = daemon.command(&["lock", "x", "--ttl", "3s", "--", "sh", "-c", script]);
     let mut held = Running::start(command.stdin(Stdio::piped()).stderr(writer));
@@ -440,13 +441,13 @@ fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
 }
 
 #[test]
-fn a_second_signal_stops_the_daemon_at_once() {
+fn second_signal_stops_daemon_immediately() {
     let mut daemon = Daemon::start();
     let mut command = daemon.command(&["lock", "x", "--", "sh", "-c", "echo ready; sleep 100"]);
     let mut held = Running::start(command.stderr(Stdio::piped()));
     assert_eq!(held.line(), "ready");
     daemon.process.signal(Signal::SIGINT);
-    // The first has been heard when the holder is warned.
+    // The holder is warned after the daemon has received the first signal.
     let mut warning = String::new();
     BufReader::new(held.child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
     daemon.process.signal(Signal::SIGINT);
@@ -454,7 +455,7 @@ fn a_second_signal_stops_the_daemon_at_once() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_says_why() {
+fn daemon_that_cannot_start_prints_reason() {
     let daemon = Daemon::start();
     let mut second = leasehold(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
     let output = second.arg(daemon.dir.path().join("data")).output().unwrap();
@@ -464,7 +465,7 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
-fn the_configuration_can_be_checked() {
+fn configuration_is_checked_without_start() {
     let output = leasehold(&["serve", "--check", "--threads", "4", "--reflection"])
         .env("LEASEHOLD_DRAIN_TIMEOUT", "3s")
         .output()
@@ -492,7 +493,7 @@ fn the_configuration_can_be_checked() {
     }
 }
 
-/// A daemon whose log is read.
+/// Starts a daemon and returns a reader of its log.
 fn logging_daemon(arguments: &[&str]) -> (Running, BufReader<ChildStderr>, TempDir) {
     let dir = TempDir::new().unwrap();
     let mut command = serve(dir.path(), "127.0.0.1:0", arguments);
@@ -501,7 +502,7 @@ fn logging_daemon(arguments: &[&str]) -> (Running, BufReader<ChildStderr>, TempD
     (daemon, log, dir)
 }
 
-/// The next line of a log that contains this.
+/// Next line of a log that contains `text`.
 fn logged(log: &mut impl BufRead, text: &str) -> String {
     loop {
         let mut line = String::new();
@@ -539,7 +540,7 @@ fn session_that_expires_with_locks_is_logged_once() {
     let mut held = Running::start(command.args(["--", "sh", "-c", script]));
     assert_eq!(held.line(), "ready");
     held.signal(Signal::SIGKILL);
-    // The next grant comes after the expiry.
+    // The next grant follows the expiry.
     let output = leasehold(&["lock", "a", "-e", &endpoint, "--", "true"]).output().unwrap();
     assert_eq!(code(&output), 0);
     daemon.signal(Signal::SIGTERM);
@@ -564,8 +565,8 @@ fn unknown_variable_is_reported_with_closest_name() {
         stderr(&output)
     };
     assert_eq!(
-        check("LEASEHOLD_DRIAN"),
-        "leasehold: unknown environment variable LEASEHOLD_DRIAN; did you mean \
+        check("LEASEHOLD_DRIAN_TIMEOUT"),
+        "leasehold: unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
          LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
     assert!(check("LEASEHOLD_QUORUM").ends_with("unknown environment variable LEASEHOLD_QUORUM\n"));
@@ -603,7 +604,7 @@ fn lock_without_command_holds_until_interrupted() {
         if is_ignored(signal) {
             continue;
         }
-        // Standard input is at its end from the beginning.
+        // Standard input is at its end from the start.
         let mut held = daemon.begin(&[&["lock", "x"], options].concat());
         let line = held.line();
         let token: u64 = match options {
@@ -636,11 +637,11 @@ fn lock_without_command_exits_on_loss_and_leaves_lock_to_expire() {
     let before = json(&daemon, &["break", "x", "--reason", "stuck"]);
     assert_eq!(before["broken"], true);
     assert_eq!(held.code(), Some(73));
-    let mut said = String::new();
-    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
-    assert!(said.ends_with(" (\"stuck\")\n"), "{said}");
-    // What it protected may still be at work.
+    let mut messages = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    assert!(messages.starts_with("leasehold: lock \"x\" was broken by "), "{messages}");
+    assert!(messages.ends_with(" (\"stuck\")\n"), "{messages}");
+    // The protected work may still be running.
     let lock = json(&daemon, &["get", "x"]);
     assert_eq!((&lock["held"], &lock["ending"]), (&true.into(), &true.into()), "{lock}");
 }
@@ -653,10 +654,10 @@ fn broken_lock_is_explained_in_one_sentence() {
     assert_eq!(held.line(), "ready");
     daemon.run(&["break", "x", "-r", "testing it"]);
     assert_eq!(held.code(), Some(73));
-    let mut said = String::new();
-    held.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("leasehold: lock \"x\" was broken by "), "{said}");
-    assert!(said.ends_with(" (\"testing it\"); stopped the command\n"), "{said}");
+    let mut messages = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    assert!(messages.starts_with("leasehold: lock \"x\" was broken by "), "{messages}");
+    assert!(messages.ends_with(" (\"testing it\"); stopped the command\n"), "{messages}");
 }
 
 #[test]
@@ -665,19 +666,21 @@ fn refusals_name_holder_and_start_in_local_time() {
     let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
     let since = |zone: &str| {
         let mut command = daemon.command(&["lock", "x", "--no-wait", "--", "true"]);
-        let said = stderr(&command.env("TZ", zone).output().unwrap());
-        assert!(said.starts_with("leasehold: lock \"x\" is held by \"leasehold lock: sh\" on "));
-        assert!(said.ends_with("; use --wait to wait for it\n"), "{said}");
-        let (_, since) = said.split_once(" since ").unwrap();
+        let message = stderr(&command.env("TZ", zone).output().unwrap());
+        assert!(message.starts_with("leasehold: lock \"x\" is held by \"leasehold lock: sh\" on "));
+        assert!(message.ends_with("; use --wait to wait for it\n"), "{message}");
+        let (_, since) = message.split_once(" since ").unwrap();
         since.split_once(" (").unwrap().0.rsplit(' ').next().unwrap().to_owned()
     };
-    // These zones differ by half an hour and never by whole hours.
+    // The offsets of these zones differ by five and a half hours.
     let minutes = |time: &str| time.split(':').nth(1).unwrap().parse::<i32>().unwrap();
     let (utc, india) = (since("UTC"), since("IST-5:30"));
     assert_eq!((minutes(&utc) + 30) % 60, minutes(&india), "{utc} {india}");
     let waited = daemon.run(&["lock", "x", "-w", "100ms", "--", "true"]);
-    let said = stderr(&waited);
-    assert!(said.starts_with("leasehold: timed out after 100ms waiting for lock \"x\", held by "));
+    let message = stderr(&waited);
+    assert!(
+        message.starts_with("leasehold: timed out after 100ms waiting for lock \"x\", held by ")
+    );
     let output = leasehold(&["ls", "-e", "http://127.0.0.1:1"]).output().unwrap();
     assert_eq!(
         stderr(&output),
@@ -692,7 +695,7 @@ fn refusals_name_holder_and_start_in_local_time() {
 }
 
 #[test]
-fn usage_does_not_show_variables_as_required() {
+fn usage_does_not_mark_variables_as_required() {
     let daemon = Daemon::start();
     let mut command = daemon.command(&["check", "x"]);
     let output = command.env("LEASEHOLD_NAMESPACE", "shop").output().unwrap();
@@ -757,17 +760,17 @@ fn on_terminal(command: &mut Command) -> String {
     let terminal = openpty(None, None).unwrap();
     let slave = terminal.slave.try_clone().unwrap();
     let mut child = command.stdout(terminal.slave).stderr(slave).spawn().unwrap();
-    // The slave must be open nowhere else, or the terminal never ends.
+    // No other copy of the slave may be open, or the master never reads an end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut shown = Vec::new();
-    // A terminal whose last user has gone ends with an error.
-    _ = File::from(terminal.master).read_to_end(&mut shown);
+    let mut screen = Vec::new();
+    // After the last close of the slave, the master reports an error.
+    _ = File::from(terminal.master).read_to_end(&mut screen);
     child.wait().unwrap();
-    String::from_utf8(shown).unwrap()
+    String::from_utf8(screen).unwrap()
 }
 
 #[test]
-fn terminal_shows_token_and_colors_unless_refused() {
+fn terminal_output_has_token_and_colors_unless_refused() {
     let daemon = Daemon::start();
     let plain = |arguments: &[&str]| {
         let mut command = daemon.command(arguments);
@@ -775,12 +778,15 @@ fn terminal_shows_token_and_colors_unless_refused() {
         command
     };
     let script = ["lock", "x", "--", "sh", "-c", "echo token $LEASEHOLD_TOKEN"];
-    let shown = on_terminal(&mut plain(&script));
-    let token = shown.split("token ").last().unwrap().trim();
-    assert!(shown.contains(&format!("acquired lock \"x\" with token {token}\r\n")), "{shown:?}");
-    assert!(shown.contains("\x1b[1mleasehold:"), "{shown:?}");
-    let shown = on_terminal(plain(&script).env("NO_COLOR", "1"));
-    assert!(shown.contains("leasehold: acquired lock") && !shown.contains("\x1b[1m"), "{shown:?}");
+    let screen = on_terminal(&mut plain(&script));
+    let token = screen.split("token ").last().unwrap().trim();
+    assert!(screen.contains(&format!("acquired lock \"x\" with token {token}\r\n")), "{screen:?}");
+    assert!(screen.contains("\x1b[1mleasehold:"), "{screen:?}");
+    let screen = on_terminal(plain(&script).env("NO_COLOR", "1"));
+    assert!(
+        screen.contains("leasehold: acquired lock") && !screen.contains("\x1b[1m"),
+        "{screen:?}"
+    );
 
     let _held = hold(&daemon, &["y"], "echo ready; sleep 100");
     let colors = |command: &mut Command| on_terminal(command).contains("\x1b[33mheld");
@@ -796,13 +802,13 @@ fn terminal_shows_token_and_colors_unless_refused() {
 }
 
 #[test]
-fn watchdog_kills_when_only_wall_clock_shows_pause() {
+fn watchdog_kills_if_only_wall_clock_advanced() {
     let mut command = Command::new("sleep");
     let mut victim = command.arg("1000").process_group(0).spawn().unwrap();
     let mut command = leasehold(&["watchdog", "--output", "text"]);
     let mut watchdog = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // Both clocks an hour ago by the wall clock, and now by the other: 60 s are left
-    // of the grant, and 3,600 s have passed.
+    // The message is an hour old by the wall clock and new by the boot-time clock, and
+    // the grant was valid for 60 s.
     let boot = Moment::now().since(Moment::from_boot(Duration::ZERO));
     let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap();
     let message = |passed: Duration, pid: u32| {
@@ -813,7 +819,7 @@ fn watchdog_kills_when_only_wall_clock_shows_pause() {
     };
     let mut pipe = watchdog.stdin.take().unwrap();
     pipe.write_all(message(Duration::from_secs(3600), victim.id()).as_bytes()).unwrap();
-    // Without the wall clock, the kill would be a minute away.
+    // By the boot-time clock alone, the kill would be a minute away.
     assert_eq!(victim.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
     assert!(!(Moment::from_boot(boot) + Duration::from_secs(60)).has_passed());
     assert!(watchdog.wait().unwrap().success());

@@ -1,4 +1,5 @@
 //! Elections on the command line: real candidates, leaders and observers.
+
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
@@ -18,8 +19,7 @@ use leasehold_test_support::{
 use nix::{pty::openpty, sys::signal::Signal};
 use serde_json::{Value, json};
 
-/// The states of the children of a process, as the system has them: `Z` has
-/// ended, and was not reaped.
+/// Process states of the children of a process, as in `/proc`. `Z` is a zombie.
 fn children(parent: u32) -> Vec<String> {
     let stats = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let stat = fs::read_to_string(entry.unwrap().path().join("stat")).ok()?;
@@ -37,7 +37,7 @@ fn fifo(daemon: &Daemon) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_command_sees_its_election_and_ends_as_itself() {
+fn command_gets_election_variables_and_sets_exit_code() {
     let daemon = Daemon::start();
     let script = "echo $LEASEHOLD_ELECTION, $LEASEHOLD_LOCK in $LEASEHOLD_NAMESPACE; \
                   test $LEASEHOLD_TOKEN -gt 0; exit 7";
@@ -56,17 +56,17 @@ fn the_command_sees_its_election_and_ends_as_itself() {
 }
 
 #[tokio::test]
-async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
+async fn killed_leader_is_followed_with_higher_token() {
     let daemon = Daemon::start();
     let mut first = begin(&daemon, &["--ttl", "1s", "--value", "one"], IGNORES_SIGTERM);
     let low = token(&mut first);
     let mut second = begin(&daemon, &["--value", "two"], EXITS_ON_SIGTERM);
     candidates(&daemon, 1).await;
-    let shown = leader(&daemon);
-    assert_eq!(shown["leader"]["value"], "one");
-    assert_eq!(shown["leader"]["value_base64"], "b25l");
-    assert_eq!(shown["leader"]["token"], low);
-    assert_eq!(shown["leader"]["local"], true);
+    let state = leader(&daemon);
+    assert_eq!(state["leader"]["value"], "one");
+    assert_eq!(state["leader"]["value_base64"], "b25l");
+    assert_eq!(state["leader"]["token"], low);
+    assert_eq!(state["leader"]["local"], true);
     first.signal(Signal::SIGKILL);
     let high = token(&mut second);
     assert!(high > low, "{high} after {low}");
@@ -76,7 +76,7 @@ async fn a_killed_leader_is_followed_by_the_next_with_a_greater_token() {
 }
 
 #[tokio::test]
-async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
+async fn signal_releases_leadership_and_sets_exit_code() {
     let daemon = Daemon::start();
     let mut first = begin(&daemon, &["--ttl", "60s"], EXITS_ON_SIGTERM);
     token(&mut first);
@@ -85,9 +85,9 @@ async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
     first.signal(Signal::SIGTERM);
     assert_eq!(first.line(), "asked");
     assert_eq!(first.code(), Some(4));
-    // The ttl would be the time limit of this test.
+    // A wait for the TTL would exceed the timeout of this test.
     token(&mut second);
-    // One that only waits ends by the signal.
+    // A candidate that does not lead exits by the signal.
     let signals = [Signal::SIGTERM, Signal::SIGINT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
         let mut third = begin(&daemon, &[], EXITS_ON_SIGTERM);
@@ -99,7 +99,7 @@ async fn a_signal_hands_over_at_once_and_ends_as_the_command() {
 }
 
 #[test]
-fn a_command_that_does_not_end_is_killed_after_its_time() {
+fn command_that_ignores_sigterm_is_killed_after_drain_timeout() {
     let daemon = Daemon::start();
     let mut leading =
         begin(&daemon, &["--ttl", "60s", "--drain-timeout", "100ms"], IGNORES_SIGTERM);
@@ -110,9 +110,9 @@ fn a_command_that_does_not_end_is_killed_after_its_time() {
 }
 
 #[test]
-fn loss_stops_the_whole_group_and_leads_to_the_next_campaign() {
+fn loss_ends_process_group_and_starts_next_campaign() {
     let daemon = Daemon::start();
-    // The background process ignores the request to end, and holds the pipe.
+    // The background process ignores SIGTERM and keeps the fifo open.
     let fifo = daemon.dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = format!(
@@ -130,17 +130,17 @@ fn loss_stops_the_whole_group_and_leads_to_the_next_campaign() {
 }
 
 #[test]
-fn what_a_command_leaves_running_does_not_outlive_the_leadership() {
+fn background_process_does_not_outlive_leadership() {
     let daemon = Daemon::start();
     let output = elect(&daemon, &[], "sleep 1000 & echo left; exit 0").output().unwrap();
-    // The output ends because nobody holds it open any more.
+    // The output ends because the background process was killed.
     assert_eq!((code(&output), output.stdout), (0, b"left\n".to_vec()));
 }
 
 #[tokio::test]
-async fn who_has_ended_does_not_stay_as_a_zombie() {
+async fn exited_processes_are_reaped() {
     let daemon = Daemon::start();
-    // Some lose their parent, and one leaves the group too.
+    // These processes lose their parent, and one of them leaves the process group too.
     let script = "(true & sleep 0.1 & setsid true &); trap 'exit' TERM; echo $LEASEHOLD_TOKEN; \
                   while :; do sleep 0.05; done";
     let options = ["--probe-command", "true & exit 0", "--probe-interval", "50ms"];
@@ -149,7 +149,7 @@ async fn who_has_ended_does_not_stay_as_a_zombie() {
             begin_with_stderr(&daemon, &[&["--ttl", "30s"], probe].concat(), script);
         for _ in 0..3 {
             token(&mut leading);
-            // The watchdog and the command.
+            // Two children remain: the watchdog and the command.
             until(async || {
                 let states = children(leading.pid());
                 (states.len() == 2 && !states.contains(&"Z".to_owned())).then_some(())
@@ -164,7 +164,7 @@ async fn who_has_ended_does_not_stay_as_a_zombie() {
 }
 
 #[test]
-fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
+fn loss_by_silent_daemon_is_reported_as_expired() {
     let daemon = Daemon::start();
     let options = ["--once", "--output", "json", "--ttl", "2s"];
     let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
@@ -179,7 +179,7 @@ fn a_loss_that_nobody_announced_is_not_explained_by_guesses() {
 }
 
 #[test]
-fn with_once_a_loss_is_the_end() {
+fn loss_ends_candidate_with_once() {
     let daemon = Daemon::start();
     let options = ["--once", "--output", "json", "--ttl", "30s"];
     let (mut leading, mut messages) = begin_with_stderr(&daemon, &options, EXITS_ON_SIGTERM);
@@ -192,7 +192,7 @@ fn with_once_a_loss_is_the_end() {
 }
 
 #[test]
-fn with_restart_a_failure_leads_to_the_next_campaign() {
+fn failed_command_campaigns_again_with_restart() {
     let daemon = Daemon::start();
     let marker = daemon.dir.path().join("marker");
     let script = format!(
@@ -202,7 +202,7 @@ fn with_restart_a_failure_leads_to_the_next_campaign() {
     let (mut leading, mut messages) = begin_with_stderr(&daemon, &["--restart"], &script);
     let low = token(&mut leading);
     messages.until("the command exited with 9; next campaign in");
-    // Somebody else may lead meanwhile.
+    // In the delay, another candidate leads.
     let output = elect(&daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
     let between: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     assert!(between > low);
@@ -211,11 +211,11 @@ fn with_restart_a_failure_leads_to_the_next_campaign() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
+async fn leader_drains_on_step_down_and_campaigns_again() {
     let daemon = Daemon::start();
-    let nobody = step_down(&daemon, "30s");
-    assert_eq!(code(&nobody), 0);
-    assert!(String::from_utf8(nobody.stdout).unwrap().contains("no leader"));
+    let without_leader = step_down(&daemon, "30s");
+    assert_eq!(code(&without_leader), 0);
+    assert!(String::from_utf8(without_leader.stdout).unwrap().contains("no leader"));
 
     let (mut first, mut messages) =
         begin_with_stderr(&daemon, &["--ttl", "60s", "--value", "one"], EXITS_ON_SIGTERM);
@@ -236,7 +236,7 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
     second.signal(Signal::SIGTERM);
     assert!(token(&mut first) > high);
 
-    // With --once it does not come back, and nothing went wrong.
+    // With --once, the leader exits with 0 after a step-down and does not campaign again.
     first.signal(Signal::SIGTERM);
     assert_eq!(first.code(), Some(4));
     let mut third = begin(&daemon, &["--once"], EXITS_ON_SIGTERM);
@@ -246,7 +246,7 @@ async fn a_leader_that_is_asked_to_step_down_drains_and_comes_back_later() {
 }
 
 #[test]
-fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
+fn leader_that_does_not_drain_is_killed_before_deadline() {
     let daemon = Daemon::start();
     let mut leading = begin(&daemon, &["--once", "--ttl", "2s"], IGNORES_SIGTERM);
     token(&mut leading);
@@ -256,7 +256,7 @@ fn a_leader_that_does_not_drain_is_killed_before_its_time_is_over() {
 }
 
 #[test]
-fn a_leader_goes_on_with_the_next_daemon() {
+fn candidate_leads_again_after_daemon_restart() {
     let mut daemon = Daemon::start();
     let (mut leading, mut messages) = begin_with_stderr(&daemon, &[], EXITS_ON_SIGTERM);
     let low = token(&mut leading);
@@ -270,7 +270,7 @@ fn a_leader_goes_on_with_the_next_daemon() {
 }
 
 #[test]
-fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
+fn shutdown_does_not_shorten_validity_of_leadership() {
     let daemon = Daemon::start_with(&["--drain-timeout", "1s"]);
     let script = "trap 'echo asked; sleep 2; echo done; exit 4' TERM; echo $LEASEHOLD_TOKEN; \
                   while :; do sleep 0.05; done";
@@ -281,7 +281,7 @@ fn a_daemon_in_a_hurry_does_not_cut_the_promised_time_short() {
     assert_eq!(leading.line(), "done");
 }
 
-/// Answers HTTP requests with what the file says.
+/// Answers HTTP requests with the status in the file.
 fn http_server(status: std::path::PathBuf) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -294,21 +294,21 @@ fn http_server(status: std::path::PathBuf) -> u16 {
                 line.clear();
             }
             let status = fs::read_to_string(&status).unwrap();
-            write!(stream, "HTTP/1.1 {status} Told\r\nContent-Length: 0\r\n\r\n").unwrap();
+            write!(stream, "HTTP/1.1 {status} Status\r\nContent-Length: 0\r\n\r\n").unwrap();
         }
     });
     port
 }
 
-/// Leads as long as `probe` says that it is healthy, and not longer.
-fn resigns_when(daemon: &Daemon, probe: &[&str], sicken: impl FnOnce(), why: &str) {
-    let often = ["--probe-interval", "50ms", "--probe-threshold", "2", "--ttl", "60s"];
+/// Leads with a probe, makes the probe fail with `fail`, and checks that the leader resigns.
+fn resigns_after_probe_failure(daemon: &Daemon, probe: &[&str], fail: impl FnOnce(), cause: &str) {
+    let options = ["--probe-interval", "50ms", "--probe-threshold", "2", "--ttl", "60s"];
     let (mut leading, mut messages) =
-        begin_with_stderr(daemon, &[probe, &often].concat(), EXITS_ON_SIGTERM);
+        begin_with_stderr(daemon, &[probe, &options].concat(), EXITS_ON_SIGTERM);
     let low = token(&mut leading);
-    sicken();
+    fail();
     let line = messages.until("probe failed 2 times in a row");
-    assert!(line.contains(why), "{line}");
+    assert!(line.contains(cause), "{line}");
     assert_eq!(leading.line(), "asked");
     messages.until("resigned from \"jobs\"; next campaign in");
     let next = elect(daemon, &[], "echo $LEASEHOLD_TOKEN").output().unwrap();
@@ -317,22 +317,22 @@ fn resigns_when(daemon: &Daemon, probe: &[&str], sicken: impl FnOnce(), why: &st
 }
 
 #[test]
-fn an_unhealthy_leader_resigns_by_http() {
+fn http_probe_failure_resigns() {
     let daemon = Daemon::start();
     let status = daemon.dir.path().join("status");
     fs::write(&status, "204").unwrap();
     let url = format!("http://127.0.0.1:{}/healthz?deep=1", http_server(status.clone()));
-    let sicken = || fs::write(&status, "503").unwrap();
-    resigns_when(&daemon, &["--probe-http", &url], sicken, "status 503");
+    let fail = || fs::write(&status, "503").unwrap();
+    resigns_after_probe_failure(&daemon, &["--probe-http", &url], fail, "status 503");
 }
 
 #[test]
-fn an_unhealthy_leader_resigns_by_grpc() {
+fn grpc_probe_failure_resigns() {
     let daemon = Daemon::start();
-    // Another daemon is a server with gRPC's health service.
+    // The probed server is another daemon, which has the health service of gRPC.
     let mut server = Daemon::start();
     let endpoint = server.endpoint.clone();
-    resigns_when(
+    resigns_after_probe_failure(
         &daemon,
         &["--probe-grpc", &endpoint],
         || assert!(server.stop().success()),
@@ -341,28 +341,28 @@ fn an_unhealthy_leader_resigns_by_grpc() {
 }
 
 #[test]
-fn a_service_that_grpc_does_not_know_is_not_healthy() {
+fn grpc_probe_of_unknown_service_fails() {
     let daemon = Daemon::start();
     let endpoint = format!("{}/no.such.Service", daemon.endpoint);
-    resigns_when(&daemon, &["--probe-grpc", &endpoint], || (), "NotFound");
+    resigns_after_probe_failure(&daemon, &["--probe-grpc", &endpoint], || (), "NotFound");
 }
 
 #[test]
-fn an_unhealthy_leader_resigns_by_command() {
+fn command_probe_failure_resigns() {
     let daemon = Daemon::start();
     let file = daemon.dir.path().join("healthy");
     fs::write(&file, "").unwrap();
     let script = format!("test -e {} && test $LEASEHOLD_TOKEN -gt 0", file.display());
-    let sicken = || fs::remove_file(&file).unwrap();
-    resigns_when(&daemon, &["--probe-command", &script], sicken, "exit status: 1");
+    let fail = || fs::remove_file(&file).unwrap();
+    resigns_after_probe_failure(&daemon, &["--probe-command", &script], fail, "exit status: 1");
 }
 
 #[test]
-fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
+fn timed_out_probe_fails_and_is_killed_with_children() {
     let daemon = Daemon::start();
     let fifo = daemon.dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Not the shell itself, but what it has started, holds the pipe.
+    // A child of the shell keeps the fifo open.
     let script = format!("sleep 1000 >{}; true", fifo.display());
     let options =
         ["--probe-command", &script, "--probe-timeout", "2s", "--probe-threshold", "1", "--once"];
@@ -380,7 +380,7 @@ fn a_probe_that_takes_too_long_has_failed_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_probe_leaves_nothing_behind_when_it_has_ended() {
+fn children_of_completed_probe_are_killed() {
     let daemon = Daemon::start();
     let fifo = fifo(&daemon);
     let script = format!("exec 3>{}; sleep 1000 & exit 0", fifo.display());
@@ -388,14 +388,14 @@ fn a_probe_leaves_nothing_behind_when_it_has_ended() {
     let mut leading = begin(&daemon, &options, EXITS_ON_SIGTERM);
     token(&mut leading);
     File::open(&fifo).unwrap().read_to_end(&mut Vec::new()).unwrap();
-    // It was healthy.
+    // The probe succeeded, so the leader still leads.
     assert!(!leader(&daemon)["leader"].is_null());
     leading.signal(Signal::SIGTERM);
     assert_eq!(leading.line(), "asked");
 }
 
 #[test]
-fn a_killed_candidate_takes_its_probe_with_it() {
+fn watchdog_ends_probe_after_cli_is_killed() {
     let daemon = Daemon::start();
     let fifo = fifo(&daemon);
     let script = format!("exec 3>{}; sleep 1000; true", fifo.display());
@@ -409,12 +409,12 @@ fn a_killed_candidate_takes_its_probe_with_it() {
 }
 
 #[test]
-fn what_a_probe_says_is_told_with_its_failure_only() {
+fn probe_output_is_reported_only_on_failure() {
     let daemon = Daemon::start();
-    // More than fits into a pipe.
-    let wordy = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo no disk >&2; exit 3";
-    for (script, why) in [
-        (wordy, "exit status: 3: "),
+    // The output exceeds the capacity of a pipe.
+    let verbose = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo no disk >&2; exit 3";
+    for (script, cause) in [
+        (verbose, "exit status: 3: "),
         ("echo no disk >&2; kill -9 $$", "signal: 9 (SIGKILL): no disk"),
         ("exit 5", "exit status: 5"),
         ("echo fine >&2; sleep 1000", "no response within"),
@@ -424,31 +424,31 @@ fn what_a_probe_says_is_told_with_its_failure_only() {
         let output = elect(&daemon, &[&options[..], &more].concat(), "exec sleep 1000").output();
         let output = output.unwrap();
         assert_eq!(code(&output), 73);
-        let said = stderr(&output);
-        let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let messages = stderr(&output);
+        let lines = messages.lines().map(|line| serde_json::from_str(line).unwrap());
         let lines: Vec<Value> = lines.collect();
         let message = lines.last().unwrap()["error"]["message"].as_str().unwrap();
-        assert!(message.contains(why) && message.len() < 2000, "{message}");
+        assert!(message.contains(cause) && message.len() < 2000, "{message}");
         assert_eq!(message.ends_with("no disk"), script.contains("no disk"), "{message}");
     }
 }
 
 #[test]
-fn a_progress_file_that_cannot_be_is_noticed_before_the_campaign() {
+fn missing_progress_directory_is_reported_before_campaign() {
     let daemon = Daemon::start();
     let missing = daemon.dir.path().join("missing");
     let mut command = elect(&daemon, &["--progress-timeout", "10s"], "echo led");
     let output = command.env("TMPDIR", &missing).output().unwrap();
     assert_eq!((code(&output), output.stdout.as_slice()), (1, &b""[..]));
-    let said = stderr(&output);
-    assert!(said.contains(missing.to_str().unwrap()) && said.contains("TMPDIR"), "{said}");
-    assert!(!said.contains("leading"), "{said}");
+    let message = stderr(&output);
+    assert!(message.contains(missing.to_str().unwrap()) && message.contains("TMPDIR"), "{message}");
+    assert!(!message.contains("leading"), "{message}");
 }
 
 #[test]
-fn a_stuck_leader_resigns() {
+fn stuck_leader_resigns() {
     let daemon = Daemon::start();
-    // Busy for longer than it may be silent, then stuck.
+    // The command reports progress for longer than the timeout, then stops.
     let script = "echo $LEASEHOLD_PROGRESS_FILE; trap 'echo asked; exit' TERM; \
                   for i in 1 2 3 4 5 6 7 8 9 10; do touch $LEASEHOLD_PROGRESS_FILE; sleep 0.3; done; \
                   echo stuck; while :; do sleep 0.05; done";
@@ -459,14 +459,14 @@ fn a_stuck_leader_resigns() {
     assert_eq!(leading.line(), "asked");
     messages.until("the command is stuck");
     messages.until("next campaign in");
-    assert!(!fs::exists(&file).unwrap(), "it is removed with its term");
+    assert!(!fs::exists(&file).unwrap(), "the file is removed with its leadership");
     assert_ne!(leading.line(), file);
     leading.signal(Signal::SIGTERM);
     leading.end();
 }
 
 #[test]
-fn bad_input_is_refused_with_its_field() {
+fn invalid_input_is_refused_with_field() {
     let daemon = Daemon::start();
     let large = "x".repeat(4097);
     for (arguments, field) in [
@@ -484,12 +484,12 @@ fn bad_input_is_refused_with_its_field() {
         assert_eq!(error["error"]["field"], field, "{error}");
     }
     let output = daemon.run(&["elect", "jobs", "--value", &large, "--", "true"]);
-    let said = stderr(&output);
-    assert!(said.contains("4096") && said.contains("4097"), "{said}");
+    let message = stderr(&output);
+    assert!(message.contains("4096") && message.contains("4097"), "{message}");
 }
 
 #[test]
-fn without_a_daemon_it_says_so() {
+fn commands_without_daemon_exit_as_unavailable() {
     let mut daemon = Daemon::start();
     daemon.stop();
     for arguments in [
@@ -502,7 +502,7 @@ fn without_a_daemon_it_says_so() {
 }
 
 #[test]
-fn values_are_shown_to_people_and_programs() {
+fn values_are_printed_as_text_and_json() {
     let daemon = Daemon::start();
     for (value, text, object) in [
         ("10.0.0.7:80", "10.0.0.7:80", json!("10.0.0.7:80")),
@@ -513,8 +513,8 @@ fn values_are_shown_to_people_and_programs() {
             begin(&daemon, &["--value", value, "--label", "zone=b"], EXITS_ON_SIGTERM);
         token(&mut leading);
         let output = daemon.run(&["leader", "jobs"]);
-        let shown = String::from_utf8(output.stdout).unwrap();
-        assert!(shown.contains(&format!("value      {text}\n")), "{shown}");
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(stdout.contains(&format!("value      {text}\n")), "{stdout}");
         let state = leader(&daemon);
         assert_eq!(state["leader"]["value"], object);
         assert_eq!(state["leader"]["holder"]["labels"]["zone"], "b");
@@ -524,25 +524,25 @@ fn values_are_shown_to_people_and_programs() {
 }
 
 #[test]
-fn who_waits_at_a_terminal_sees_who_leads() {
+fn waiting_candidate_displays_leader_on_terminal() {
     let daemon = Daemon::start();
     let mut leading = begin(&daemon, &["--value", "10.0.0.7:80"], EXITS_ON_SIGTERM);
     token(&mut leading);
     let terminal = openpty(None, None).unwrap();
     let mut command = elect(&daemon, &[], EXITS_ON_SIGTERM);
     let _waiting = Running::start(command.env("TERM", "xterm").stderr(terminal.slave));
-    let mut shown = String::new();
-    let mut screen = BufReader::new(File::from(terminal.master));
-    while !shown.contains("(10.0.0.7:80)") {
+    let mut screen = String::new();
+    let mut master = BufReader::new(File::from(terminal.master));
+    while !screen.contains("(10.0.0.7:80)") {
         let mut part = Vec::new();
-        assert_ne!(screen.read_until(b'd', &mut part).unwrap(), 0, "{shown}");
-        shown.push_str(&String::from_utf8_lossy(&part));
+        assert_ne!(master.read_until(b'd', &mut part).unwrap(), 0, "{screen}");
+        screen.push_str(&String::from_utf8_lossy(&part));
     }
-    assert!(shown.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{shown}");
+    assert!(screen.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{screen}");
 }
 
 #[test]
-fn observers_see_every_leader_and_none_across_a_restart() {
+fn observers_see_each_leader_and_none_after_restart() {
     let daemon = Daemon::start();
     let mut observer = daemon.begin(&["observe", "jobs", "--output", "json"]);
     let mut reader = daemon.begin(&["observe", "jobs"]);

@@ -1,5 +1,5 @@
-//! The Rust client against a real daemon: breaks, restarts, and what holders
-//! and waiters are told.
+//! The Rust client against a real daemon: breaks, restarts, losses, and the progress that
+//! waiters receive.
 
 use std::{
     net::TcpListener,
@@ -18,7 +18,7 @@ use leasehold_test_support::{Daemon, relay::Relay, until};
 use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, oneshot};
 
-/// Far longer than anything here takes.
+/// Exceeds the duration of every test.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn connect(daemon: &Daemon) -> Client {
@@ -29,20 +29,20 @@ async fn inspect(client: &Client, name: &str) -> LockInfo {
     client.inspect(name).await.unwrap()
 }
 
-/// Waits for a lock in a task of its own; tells how it goes.
+/// Acquires a lock in a background task and returns the task and its progress.
 fn wait_in_background(
     client: &Client,
     name: &str,
 ) -> (tokio::task::JoinHandle<Result<Guard, Error>>, mpsc::UnboundedReceiver<Progress>) {
-    let (tell, progress) = mpsc::unbounded_channel();
+    let (sender, progress) = mpsc::unbounded_channel();
     let request = client.lock(name).on_progress(move |progress| {
-        _ = tell.send(progress);
+        _ = sender.send(progress);
     });
     (tokio::spawn(request.acquire()), progress)
 }
 
-/// The first news that is as wanted.
-async fn news(
+/// Next progress for which `wanted` is true.
+async fn next_progress(
     progress: &mut mpsc::UnboundedReceiver<Progress>,
     wanted: impl Fn(&Progress) -> bool,
 ) -> Progress {
@@ -55,7 +55,7 @@ async fn news(
 }
 
 #[tokio::test]
-async fn a_lock_is_acquired_and_given_back_and_its_token_rises() {
+async fn each_acquire_gets_higher_token() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     assert_eq!(client.session(), None);
@@ -66,10 +66,10 @@ async fn a_lock_is_acquired_and_given_back_and_its_token_rises() {
         assert_eq!((guard.namespace(), guard.name()), ("default", "orders"));
         assert!(guard.token() > last);
         last = guard.token();
-        let shown = inspect(&client, "orders").await;
-        assert!(shown.held && shown.token == Some(last));
-        assert_eq!(shown.session_id, client.session().map(|session| session.id));
-        assert_eq!(shown.holder.unwrap().client, "test 1");
+        let lock = inspect(&client, "orders").await;
+        assert!(lock.held && lock.token == Some(last));
+        assert_eq!(lock.session_id, client.session().map(|session| session.id));
+        assert_eq!(lock.holder.unwrap().client, "test 1");
         guard.release().await.unwrap();
         assert!(!inspect(&client, "orders").await.held);
     }
@@ -78,7 +78,7 @@ async fn a_lock_is_acquired_and_given_back_and_its_token_rises() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_serves_as_well() {
+async fn lock_is_acquired_over_unix_socket() {
     let dir = Arc::new(tempfile::TempDir::new().unwrap());
     let socket = format!("unix:{}", dir.path().join("socket").display());
     let daemon = Daemon::start_in(dir, &socket, &[]);
@@ -87,7 +87,7 @@ async fn a_unix_socket_serves_as_well() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_is_refused_with_its_holder() {
+async fn refused_acquire_names_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_lock_that_is_held_is_refused_with_its_holder() {
 }
 
 #[tokio::test]
-async fn what_no_daemon_would_accept_is_refused() {
+async fn invalid_requests_are_refused_by_client() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let refused = async |request: leasehold_client::LockRequest| match request.acquire().await {
@@ -124,18 +124,18 @@ async fn what_no_daemon_would_accept_is_refused() {
     assert_eq!(refused(client.in_namespace("Not a label").lock("a")).await, "namespace");
     let brief = Duration::from_millis(1);
     assert!(!refused(client.lock("a").max_hold_time(brief)).await.is_empty());
-    // The session has not suffered.
+    // The session still works.
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn an_acquire_that_is_dropped_leaves_the_queue() {
+async fn dropped_acquire_leaves_queue() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     let dropped = client.new_session();
     let (waiter, mut progress) = wait_in_background(&dropped, "orders");
-    assert_eq!(news(&mut progress, |p| p.position > 0).await.position, 1);
+    assert_eq!(next_progress(&mut progress, |p| p.position > 0).await.position, 1);
     assert_eq!(inspect(&client, "orders").await.waiting, 1);
     waiter.abort();
     until(async || (inspect(&client, "orders").await.waiting == 0).then_some(())).await;
@@ -145,14 +145,14 @@ async fn an_acquire_that_is_dropped_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn waiters_are_told_their_place_and_the_holder() {
+async fn waiters_receive_position_and_holder() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     let other = client.new_session();
     let (waiter, mut progress) = wait_in_background(&other, "orders");
-    let told = news(&mut progress, |progress| progress.position > 0).await;
-    assert_eq!((told.position, told.holder.unwrap().client.as_str()), (1, "test 1"));
+    let queued = next_progress(&mut progress, |progress| progress.position > 0).await;
+    assert_eq!((queued.position, queued.holder.unwrap().client.as_str()), (1, "test 1"));
     let token = guard.token();
     guard.release().await.unwrap();
     assert!(waiter.await.unwrap().unwrap().token() > token);
@@ -167,10 +167,10 @@ async fn acquires_of_one_session_exclude_each_other() {
         Err(Error::NotGranted { reason: Reason::Held, held_by_same_session: true, .. }) => {}
         other => panic!("{other:?}"),
     }
-    let (progress, mut seen) = mpsc::unbounded_channel();
-    let request = client.lock("orders").on_progress(move |news| _ = progress.send(news));
+    let (sender, mut progress) = mpsc::unbounded_channel();
+    let request = client.lock("orders").on_progress(move |progress| _ = sender.send(progress));
     let second = tokio::spawn(request.acquire());
-    let queued = seen.recv().await.unwrap();
+    let queued = progress.recv().await.unwrap();
     assert!(queued.held_by_same_session && queued.position == 1, "{queued:?}");
     let token = first.token();
     first.release().await.unwrap();
@@ -191,7 +191,7 @@ async fn hundred_tasks_of_one_client_lose_no_update() {
             let (client, counter) = (client.clone(), Arc::clone(&counter));
             tokio::spawn(async move {
                 let guard = client.lock("counter").acquire().await.unwrap();
-                // Read and write with a pause between: a second holder would
+                // A pause separates the read and the write, so that a second holder would
                 // overwrite the update.
                 let before = counter.load(Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -214,17 +214,17 @@ async fn hundred_tasks_of_one_client_lose_no_update() {
 }
 
 #[tokio::test]
-async fn namespaces_are_apart() {
+async fn locks_in_different_namespaces_are_independent() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let here = client.lock("orders").acquire().await.unwrap();
-    let elsewhere = client.new_session().in_namespace("elsewhere");
-    let there = elsewhere.lock("orders").no_wait().acquire().await.unwrap();
-    assert_eq!((here.namespace(), there.namespace()), ("default", "elsewhere"));
+    let first = client.lock("orders").acquire().await.unwrap();
+    let other = client.new_session().in_namespace("other");
+    let second = other.lock("orders").no_wait().acquire().await.unwrap();
+    assert_eq!((first.namespace(), second.namespace()), ("default", "other"));
 }
 
 #[tokio::test]
-async fn a_broken_connection_costs_neither_grant_nor_place() {
+async fn reconnect_keeps_grant_and_queue_position() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let client = Client::builder(&relay.endpoint).ttl(LONG).connect().await.unwrap();
@@ -233,15 +233,15 @@ async fn a_broken_connection_costs_neither_grant_nor_place() {
     let other = connect(&daemon).await;
     let taken = other.lock("taken").acquire().await.unwrap();
     let (waiter, mut progress) = wait_in_background(&client, "taken");
-    news(&mut progress, |progress| progress.position == 1).await;
+    next_progress(&mut progress, |progress| progress.position == 1).await;
 
     relay.cut();
-    news(&mut progress, |progress| !progress.note.is_empty()).await;
-    news(&mut progress, |progress| progress.position == 1).await;
+    next_progress(&mut progress, |progress| !progress.note.is_empty()).await;
+    next_progress(&mut progress, |progress| progress.position == 1).await;
     assert!(guard.is_valid());
     assert_eq!(client.session(), Some(session));
-    let shown = inspect(&other, "orders").await;
-    assert!(shown.held && shown.token == Some(guard.token()));
+    let lock = inspect(&other, "orders").await;
+    assert!(lock.held && lock.token == Some(guard.token()));
     taken.release().await.unwrap();
     let waited = waiter.await.unwrap().unwrap();
     assert!(waited.is_valid());
@@ -250,7 +250,7 @@ async fn a_broken_connection_costs_neither_grant_nor_place() {
 }
 
 #[tokio::test]
-async fn a_guard_dropped_without_a_connection_is_released_later() {
+async fn guard_dropped_while_disconnected_is_released_later() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let client = Client::builder(&relay.endpoint).ttl(LONG).connect().await.unwrap();
@@ -262,18 +262,18 @@ async fn a_guard_dropped_without_a_connection_is_released_later() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_falls_silent_for_a_while_costs_nothing() {
+async fn daemon_pause_shorter_than_ttl_loses_no_grant() {
     let daemon = Daemon::start();
     let ttl = Duration::from_secs(6);
     let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
     let taken = connect(&daemon).await.lock("taken").acquire().await.unwrap();
     let guard = client.lock("orders").acquire().await.unwrap();
     let (waiter, mut progress) = wait_in_background(&client, "taken");
-    news(&mut progress, |progress| progress.position == 1).await;
+    next_progress(&mut progress, |progress| progress.position == 1).await;
     daemon.process.signal(Signal::SIGSTOP);
-    news(&mut progress, |progress| !progress.note.is_empty()).await;
+    next_progress(&mut progress, |progress| !progress.note.is_empty()).await;
     daemon.process.signal(Signal::SIGCONT);
-    news(&mut progress, |progress| progress.position == 1).await;
+    next_progress(&mut progress, |progress| progress.position == 1).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
     taken.release().await.unwrap();
@@ -281,7 +281,7 @@ async fn a_daemon_that_falls_silent_for_a_while_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_killed_loses_grants_at_their_deadline_and_no_earlier() {
+async fn killed_daemon_loses_grants_at_deadline() {
     let mut daemon = Daemon::start();
     let ttl = Duration::from_secs(2);
     let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
@@ -294,58 +294,58 @@ async fn a_daemon_that_was_killed_loses_grants_at_their_deadline_and_no_earlier(
     assert!(guard.deadline().has_passed() && !guard.is_valid());
     assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
 
-    // A wait ends here too, and says that the daemon is the trouble.
-    let vain = client.lock("orders").wait(Duration::from_millis(100)).acquire().await;
-    assert!(matches!(vain, Err(Error::Unavailable { .. })), "{vain:?}");
+    // A wait that times out without a daemon returns Unavailable.
+    let timed_out = client.lock("orders").wait(Duration::from_millis(100)).acquire().await;
+    assert!(matches!(timed_out, Err(Error::Unavailable { .. })), "{timed_out:?}");
 
     let (waiter, mut progress) = wait_in_background(&client, "orders");
     let daemon = daemon.restart(&[]);
-    news(&mut progress, |progress| progress.position > 0).await;
+    next_progress(&mut progress, |progress| progress.position > 0).await;
     let again = waiter.await.unwrap().unwrap();
     assert!(again.token() > token);
     drop(daemon);
 }
 
 #[tokio::test]
-async fn a_daemon_that_forgot_the_session_loses_its_grants_at_once() {
+async fn restarted_daemon_loses_grants_immediately() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     let daemon = daemon.restart(&[]);
     assert_eq!(guard.lost().await.reason, Reason::UnknownSession);
-    assert!(!guard.deadline().has_passed(), "a minute has not passed");
+    assert!(!guard.deadline().has_passed(), "the loss came before the deadline");
     drop(daemon);
 }
 
 #[tokio::test]
-async fn a_broken_lock_is_lost_at_once_and_free_when_its_holder_lets_go() {
+async fn broken_lock_is_free_after_holder_releases() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     let operator = client.new_session();
     let (waiter, mut progress) = wait_in_background(&operator, "orders");
-    news(&mut progress, |progress| progress.position == 1).await;
+    next_progress(&mut progress, |progress| progress.position == 1).await;
     let broken = operator.break_lock("orders").by("test").reason("it is stuck").await.unwrap();
     assert!(broken.broken && broken.lock.token == Some(guard.token()));
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::Broken);
     assert!(loss.message.contains("it is stuck"), "{}", loss.message);
     assert!(!guard.is_valid() && !guard.deadline().has_passed());
-    let shown = inspect(&client, "orders").await;
-    assert!(shown.held && shown.ending);
+    let lock = inspect(&client, "orders").await;
+    assert!(lock.held && lock.ending);
     let token = guard.token();
     drop(guard);
     assert!(waiter.await.unwrap().unwrap().token() > token);
-    assert!(!operator.break_lock("nobody's").by("test").reason("why not").await.unwrap().broken);
+    assert!(!operator.break_lock("unused").by("test").reason("why not").await.unwrap().broken);
 }
 
 #[tokio::test]
-async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
-    /// Tells when it is dropped.
+async fn with_lock_drops_work_when_lock_is_lost() {
+    /// Sends a message when it is dropped.
     struct Work(Option<oneshot::Sender<()>>);
     impl Drop for Work {
         fn drop(&mut self) {
-            _ = self.0.take().map(|tell| tell.send(()));
+            _ = self.0.take().map(|sender| sender.send(()));
         }
     }
     let daemon = Daemon::start();
@@ -379,7 +379,7 @@ async fn work_under_a_lock_is_dropped_when_the_lock_is_lost() {
 }
 
 #[tokio::test]
-async fn a_fenced_session_ends_with_its_connection() {
+async fn fenced_session_ends_with_connection() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let fenced = Client::builder(&relay.endpoint).ttl(LONG).fenced(true).connect().await.unwrap();
@@ -388,13 +388,13 @@ async fn a_fenced_session_ends_with_its_connection() {
     let next = connect(&daemon).await.lock("orders").acquire().await.unwrap();
     assert!(next.token() > guard.token());
     assert_eq!(guard.lost().await.reason, Reason::UnknownSession);
-    assert!(guard.deadline().has_passed(), "somebody else has it");
+    assert!(guard.deadline().has_passed(), "another session holds the lock");
     next.release().await.unwrap();
     assert!(fenced.lock("orders").acquire().await.unwrap().token() > guard.token());
 }
 
 #[tokio::test]
-async fn the_longest_hold_ends_a_grant() {
+async fn max_hold_time_ends_grant() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let hold = Duration::from_secs(1);
@@ -408,7 +408,7 @@ async fn the_longest_hold_ends_a_grant() {
 }
 
 #[tokio::test]
-async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
+async fn stopping_daemon_warns_holders_and_waits_for_release() {
     let mut daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
@@ -417,10 +417,10 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
     assert!(guard.is_valid());
     let refused = client.new_session().lock("others").no_wait().acquire().await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
-    // Who waits is served by the next daemon.
-    let patient = client.new_session();
-    let (waiter, mut progress) = wait_in_background(&patient, "orders");
-    news(&mut progress, |progress| !progress.note.is_empty()).await;
+    // The next daemon grants the lock to the waiter.
+    let waiting = client.new_session();
+    let (waiter, mut progress) = wait_in_background(&waiting, "orders");
+    next_progress(&mut progress, |progress| !progress.note.is_empty()).await;
     let token = guard.token();
     guard.release().await.unwrap();
     assert!(daemon.process.end().success());
@@ -430,33 +430,33 @@ async fn a_stopping_daemon_warns_its_holders_and_waits_for_them() {
 }
 
 #[tokio::test]
-async fn closing_frees_everything_and_the_next_acquire_opens_a_new_session() {
+async fn close_ends_session_and_next_acquire_opens_new_one() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     let session = client.session();
     client.close().await;
     assert!(!guard.is_valid() && !inspect(&client, "orders").await.held);
-    assert!(guard.deadline().has_passed(), "somebody else may have it");
+    assert!(guard.deadline().has_passed(), "another session may hold the lock");
     let again = client.lock("orders").acquire().await.unwrap();
     assert!(again.is_valid() && client.session() != session);
 }
 
 #[tokio::test]
-async fn the_last_clone_takes_the_session_with_it_but_not_from_a_guard() {
+async fn session_ends_with_last_clone_and_guard() {
     let daemon = Daemon::start();
-    let looker = connect(&daemon).await;
+    let observer = connect(&daemon).await;
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
     drop(client);
-    assert!(guard.is_valid() && inspect(&looker, "orders").await.held);
-    // Also where there is no runtime.
+    assert!(guard.is_valid() && inspect(&observer, "orders").await.held);
+    // A guard can also be dropped on a thread without a runtime.
     thread::spawn(move || drop(guard)).join().unwrap();
-    looker.lock("orders").acquire().await.unwrap().release().await.unwrap();
+    observer.lock("orders").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_session_that_is_dropped_while_the_daemon_is_away_comes_to_rest() {
+async fn session_dropped_without_daemon_leaves_no_tasks() {
     let mut daemon = Daemon::start();
     let ttl = Duration::from_secs(1);
     let client = Client::builder(&daemon.endpoint).ttl(ttl).connect().await.unwrap();
@@ -470,7 +470,7 @@ async fn a_session_that_is_dropped_while_the_daemon_is_away_comes_to_rest() {
 }
 
 #[test]
-fn a_client_whose_runtime_is_gone_says_so() {
+fn client_without_runtime_returns_unavailable() {
     let daemon = Daemon::start();
     let [first, second] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
     let client = first.block_on(connect(&daemon));
@@ -524,7 +524,7 @@ async fn locks_can_be_listed_watched_and_checked() {
 }
 
 #[tokio::test]
-async fn without_a_daemon_connecting_says_so() {
+async fn connect_without_daemon_returns_unavailable() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = Client::connect(format!("http://{gone}")).await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
@@ -535,7 +535,7 @@ async fn without_a_daemon_connecting_says_so() {
 }
 
 #[tokio::test]
-async fn many_tasks_and_sessions_never_hold_a_lock_together() {
+async fn tasks_and_sessions_never_hold_same_lock() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let inside = Arc::new(Mutex::new((0_u32, Token::default())));
@@ -547,13 +547,13 @@ async fn many_tasks_and_sessions_never_hold_a_lock_together() {
                 let guard = session.lock("orders").acquire().await.unwrap();
                 {
                     let mut inside = inside.lock().unwrap();
-                    assert_eq!(inside.0, 0, "two at once");
-                    assert!(inside.1 < guard.token(), "tokens fell");
+                    assert_eq!(inside.0, 0, "two holders");
+                    assert!(inside.1 < guard.token(), "the token did not increase");
                     *inside = (1, guard.token());
                 }
                 tokio::task::yield_now().await;
                 inside.lock().unwrap().0 = 0;
-                // Every second one in the background.
+                // A dropped guard is released in the background.
                 if guard.token().get() % 2 == 0 {
                     guard.release().await.unwrap();
                 }
@@ -566,11 +566,11 @@ async fn many_tasks_and_sessions_never_hold_a_lock_together() {
 }
 
 #[tokio::test]
-async fn nothing_secret_is_shown() {
+async fn debug_output_has_no_secret() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let guard = client.lock("orders").acquire().await.unwrap();
-    let shown = format!("{client:?} {guard:?} {:?}", client.lock("x"));
-    assert!(!shown.contains("secret") && !shown.contains("handle"), "{shown}");
-    assert!(shown.contains(&guard.token().to_string()));
+    let text = format!("{client:?} {guard:?} {:?}", client.lock("x"));
+    assert!(!text.contains("secret") && !text.contains("handle"), "{text}");
+    assert!(text.contains(&guard.token().to_string()));
 }

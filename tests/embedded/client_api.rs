@@ -12,7 +12,7 @@ use leasehold_test_support::{Daemon, logging, relay::Relay};
 use nix::sys::signal::Signal;
 use tokio_stream::StreamExt as _;
 
-/// Far longer than anything here takes.
+/// Exceeds the duration of every test.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn connect(endpoint: &str) -> Client {
@@ -25,7 +25,7 @@ async fn try_acquire_returns_none_if_lock_is_held() {
     let client = connect(&daemon.endpoint).await;
     let other = client.new_session();
     let guard = client.lock("orders").await.unwrap();
-    // A wait that is set besides has no effect.
+    // `try_acquire` ignores the wait of the request.
     assert!(other.lock("orders").wait_forever().try_acquire().await.unwrap().is_none());
     let leader = client.election("scheduler").campaign("one").await.unwrap();
     assert!(other.election("scheduler").campaign("two").try_lead().await.unwrap().is_none());
@@ -35,7 +35,7 @@ async fn try_acquire_returns_none_if_lock_is_held() {
     let second = other.lock("orders").try_acquire().await.unwrap().expect("it is free");
     assert!(second.token() > first);
     let lead = other.election("scheduler").campaign("two").try_lead().await.unwrap();
-    assert!(lead.expect("nobody leads").token() > leading);
+    assert!(lead.expect("it has no leader").token() > leading);
     let Err(Error::Invalid { field, .. }) = other.lock("").try_acquire().await else {
         panic!("a lock without a name")
     };
@@ -43,7 +43,7 @@ async fn try_acquire_returns_none_if_lock_is_held() {
 }
 
 #[tokio::test]
-async fn remaining_ends_with_the_grant() {
+async fn remaining_ends_with_grant() {
     let daemon = Daemon::start();
     let client = connect(&daemon.endpoint).await;
     let guard = client.lock("orders").await.unwrap();
@@ -52,7 +52,7 @@ async fn remaining_ends_with_the_grant() {
     assert_eq!(guard.remaining(), Duration::ZERO);
 }
 
-/// The two texts of a break reach the holder as what they are.
+/// The holder receives the operator and the reason as separate texts.
 #[tokio::test]
 async fn break_and_step_down_name_operator_and_reason() {
     let daemon = Daemon::start();
@@ -73,7 +73,7 @@ async fn list_watch_and_observe_are_streams_of_results() {
     let daemon = Daemon::start();
     let client = connect(&daemon.endpoint).await;
     let mut guards = Vec::new();
-    // More than one page.
+    // The number of locks exceeds one page.
     for number in 0..501 {
         guards.push(client.lock(format!("job/{number:03}")).await.unwrap());
     }
@@ -154,7 +154,7 @@ async fn reconnect_risk_and_loss_are_logged_once() {
     assert_eq!(log.lines(""), 0, "nothing has happened");
 
     relay.cut();
-    // Granted once the client has a stream again.
+    // The acquire is granted after the client has reconnected.
     client.lock("next").await.unwrap().release().await.unwrap();
     assert!(log.lines("WARN leasehold_client: reconnecting delay=") >= 1);
     assert_eq!(log.lines("is at risk") + log.lines("is lost"), 0);

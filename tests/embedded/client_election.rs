@@ -18,11 +18,11 @@ use leasehold_test_support::{
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 
-/// For what happens only when a session's promise is over.
+/// TTL of sessions that expire during a test.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// The reason for a loss that a call was refused for.
-fn lost_by<T: std::fmt::Debug>(result: Result<T, Error>) -> Reason {
+/// Reason of the loss that made a call fail.
+fn loss_reason<T: std::fmt::Debug>(result: Result<T, Error>) -> Reason {
     match result {
         Err(Error::Lost { lock, reason, message }) => {
             assert_eq!(lock, NAME);
@@ -41,7 +41,7 @@ fn invalid_field<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 }
 
 #[tokio::test]
-async fn the_next_candidate_leads_when_the_leader_resigns() {
+async fn next_candidate_leads_after_leader_resigns() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let first = campaign(&client, "first").await;
@@ -71,7 +71,7 @@ async fn the_next_candidate_leads_when_the_leader_resigns() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_does_not_wait_is_told_who_leads() {
+async fn refused_or_timed_out_campaign_names_leader() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
@@ -90,17 +90,17 @@ async fn a_candidate_that_does_not_wait_is_told_who_leads() {
         }
     }
     assert_eq!(state(&client).await.leader.unwrap().value, b"first");
-    // Dropped, not resigned: in the background.
+    // A drop resigns in the background.
     drop(leading);
     other.election(NAME).campaign("second").await.unwrap().resign().await.unwrap();
 }
 
 #[tokio::test]
-async fn observers_see_every_value_and_every_leader_in_order() {
+async fn observers_see_each_value_and_leader_in_order() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let mut changes = LeaderChanges::of(&connect(&daemon).await.election(NAME));
-    assert_eq!(changes.next().await, None, "nobody has campaigned yet");
+    assert_eq!(changes.next().await, None, "no candidate has campaigned yet");
     let mut last = Token::default();
     for round in 0..3 {
         let leading = campaign(&client, &format!("{round}")).await;
@@ -118,7 +118,7 @@ async fn observers_see_every_value_and_every_leader_in_order() {
         leading.resign().await.unwrap();
         assert_eq!(changes.next().await, None);
     }
-    // One who comes later is told the present state first.
+    // A new observer receives the current state first.
     let leading = campaign(&client, "last").await;
     assert_eq!(
         LeaderChanges::of(&client.election(NAME)).next().await,
@@ -127,13 +127,13 @@ async fn observers_see_every_value_and_every_leader_in_order() {
 }
 
 #[tokio::test]
-async fn an_observer_outlives_the_daemon_and_the_connection() {
+async fn observer_survives_reconnect_and_daemon_restart() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
-    let onlooker = Client::connect(&relay.endpoint).await.unwrap();
-    let mut changes = LeaderChanges::of(&onlooker.election(NAME));
-    let (tell, mut trouble) = mpsc::unbounded_channel();
-    changes.observer = changes.observer.on_error(move |error| _ = tell.send(error.clone()));
+    let observing = Client::connect(&relay.endpoint).await.unwrap();
+    let mut changes = LeaderChanges::of(&observing.election(NAME));
+    let (sender, mut errors) = mpsc::unbounded_channel();
+    changes.observer = changes.observer.on_error(move |error| _ = sender.send(error.clone()));
     let client = connect_for(&daemon, BRIEF).await;
     assert_eq!(changes.next().await, None);
     let leading = campaign(&client, "before").await;
@@ -142,11 +142,11 @@ async fn an_observer_outlives_the_daemon_and_the_connection() {
     relay.cut();
     leading.proclaim("after the cut").await.unwrap();
     assert_eq!(changes.next().await, leader_state(&leading, "after the cut"));
-    assert!(matches!(trouble.try_recv(), Ok(Error::Unavailable { .. })));
+    assert!(matches!(errors.try_recv(), Ok(Error::Unavailable { .. })));
 
     let daemon = daemon.restart(&[]);
     assert_eq!(changes.next().await, None, "the next daemon has no sessions");
-    assert!(matches!(trouble.try_recv(), Ok(Error::Unavailable { .. })));
+    assert!(matches!(errors.try_recv(), Ok(Error::Unavailable { .. })));
     leading.lost().await;
     let token = leading.token();
     drop(leading);
@@ -157,7 +157,7 @@ async fn an_observer_outlives_the_daemon_and_the_connection() {
 }
 
 #[tokio::test]
-async fn a_proclaim_that_was_under_way_at_a_break_arrives() {
+async fn proclaim_pending_at_disconnect_is_delivered() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let client = Client::builder(&relay.endpoint).ttl(LONG).connect().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_proclaim_that_was_under_way_at_a_break_arrives() {
 }
 
 #[tokio::test]
-async fn a_campaign_outlives_a_break_with_its_value() {
+async fn campaign_keeps_value_across_reconnect() {
     let daemon = Daemon::start();
     let relay = Relay::to(&daemon);
     let leading = campaign(&connect(&daemon).await, "first").await;
@@ -190,7 +190,7 @@ async fn a_campaign_outlives_a_break_with_its_value() {
 }
 
 #[tokio::test]
-async fn who_does_not_lead_any_more_is_told_so() {
+async fn calls_after_loss_return_reason() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
@@ -198,29 +198,29 @@ async fn who_does_not_lead_any_more_is_told_so() {
     assert_eq!(leading.lost().await.reason, Reason::Broken);
     assert!(!leading.is_valid() && !leading.deadline().has_passed());
     assert!(state(&client).await.leader.unwrap().ending);
-    assert_eq!(lost_by(leading.proclaim("second").await), Reason::Broken);
-    assert_eq!(lost_by(leading.resign().await), Reason::Broken);
+    assert_eq!(loss_reason(leading.proclaim("second").await), Reason::Broken);
+    assert_eq!(loss_reason(leading.resign().await), Reason::Broken);
 
-    // It is the session that leads: when it is closed, so does nobody.
+    // The leadership belongs to the session: after a close there is no leader.
     let leading = campaign(&client, "third").await;
     client.close().await;
-    assert_eq!(lost_by(leading.proclaim("fourth").await), Reason::UnknownSession);
+    assert_eq!(loss_reason(leading.proclaim("fourth").await), Reason::UnknownSession);
     assert_eq!(state(&client).await.leader, None);
 }
 
 #[tokio::test]
-async fn what_no_daemon_would_accept_is_refused() {
+async fn invalid_requests_are_refused_by_client() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let (most, too_much) = (vec![0xff; 4096], vec![0xff; 4097]);
-    assert_eq!(invalid_field(client.election(NAME).campaign(&too_much[..]).await), "value");
+    let (maximum, too_long) = (vec![0xff; 4096], vec![0xff; 4097]);
+    assert_eq!(invalid_field(client.election(NAME).campaign(&too_long[..]).await), "value");
     assert_eq!(client.session(), None, "nothing was sent");
-    let leading = client.election(NAME).campaign(&most[..]).await.unwrap();
-    assert_eq!(state(&client).await.leader.unwrap().value, most);
-    assert_eq!(invalid_field(leading.proclaim(&too_much[..]).await), "value");
-    assert_eq!(state(&client).await.leader.unwrap().value, most);
+    let leading = client.election(NAME).campaign(&maximum[..]).await.unwrap();
+    assert_eq!(state(&client).await.leader.unwrap().value, maximum);
+    assert_eq!(invalid_field(leading.proclaim(&too_long[..]).await), "value");
+    assert_eq!(state(&client).await.leader.unwrap().value, maximum);
     let nothing = async |_: &Leadership| ();
-    let election = client.election(NAME).value(too_much);
+    let election = client.election(NAME).value(too_long);
     assert_eq!(invalid_field(election.run_as_leader(nothing).await), "value");
 
     let nameless = client.election("");
@@ -234,17 +234,17 @@ async fn what_no_daemon_would_accept_is_refused() {
         "timeout"
     );
     assert_eq!(invalid_field(election.step_down().by("test").reason("").await), "reason");
-    assert!(leading.is_valid(), "the session has not suffered");
+    assert!(leading.is_valid(), "the session still works");
 }
 
 #[tokio::test]
-async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
+async fn step_down_leaves_leader_time_to_finish() {
     let daemon = Daemon::start();
     let client = connect_for(&daemon, BRIEF).await;
     let operator = connect(&daemon).await;
     let election = operator.election(NAME);
-    let nobody = election.step_down().by("test").reason("an upgrade").await.unwrap();
-    assert!(!nobody.asked && nobody.state.leader.is_none());
+    let without_leader = election.step_down().by("test").reason("an upgrade").await.unwrap();
+    assert!(!without_leader.asked && without_leader.state.leader.is_none());
 
     let leading = campaign(&client, "first").await;
     let next = client.new_session();
@@ -265,7 +265,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
     let second = elected(waiting).await;
     assert!(second.token() > token);
 
-    // One that does not: it is lost when the time is over.
+    // A leader that does not resign loses the leadership at the timeout.
     let waiting = candidate(&client, "third").await;
     election
         .step_down()
@@ -282,7 +282,7 @@ async fn a_leader_that_is_asked_to_hand_over_has_time_to_finish() {
 }
 
 #[tokio::test]
-async fn a_stopping_daemon_warns_its_leaders_and_waits_for_them() {
+async fn stopping_daemon_warns_leaders_and_waits_for_resignation() {
     let mut daemon = Daemon::start();
     let client = connect(&daemon).await;
     let leading = campaign(&client, "first").await;
@@ -294,7 +294,7 @@ async fn a_stopping_daemon_warns_its_leaders_and_waits_for_them() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_process_was_killed_is_followed_by_the_next() {
+async fn next_candidate_leads_after_leader_is_killed() {
     let daemon = Daemon::start();
     let mut leader = daemon.begin(&[
         "elect",
@@ -319,7 +319,7 @@ async fn a_leader_whose_process_was_killed_is_followed_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_stuck_leader_loses_the_leadership() {
+async fn stuck_leader_loses_leadership() {
     let daemon = Daemon::start();
     let client = connect_for(&daemon, BRIEF).await;
     let other = connect(&daemon).await;
@@ -330,22 +330,22 @@ async fn a_stuck_leader_loses_the_leadership() {
     leading.progress();
     assert!(leading.is_valid());
     let waiting = candidate(&other, "next").await;
-    // Another length takes the place of the first.
+    // The second timeout replaces the first.
     leading.expect_progress(soon);
     assert_eq!(leading.lost().await.reason, Reason::NoProgress);
     leading.progress();
-    assert_eq!(lost_by(leading.proclaim("again").await), Reason::NoProgress);
-    // Who is stuck does not let go. It is given up under its feet.
+    assert_eq!(loss_reason(leading.proclaim("again").await), Reason::NoProgress);
+    // A stuck leader does not release. The client releases the leadership for it.
     let next = elected(waiting).await;
-    assert!(leading.deadline().has_passed(), "it may still have been at work");
+    assert!(leading.deadline().has_passed(), "the next leader came before the deadline");
     assert!(next.token() > leading.token());
     drop(leading);
     assert!(next.is_valid());
 }
 
 #[tokio::test]
-async fn work_is_dropped_with_the_leadership_and_begun_again() {
-    /// Tells when it is dropped.
+async fn run_as_leader_drops_work_on_loss_and_restarts() {
+    /// Sends a message when it is dropped.
     struct Work(mpsc::UnboundedSender<()>);
     impl Drop for Work {
         fn drop(&mut self) {
@@ -356,12 +356,12 @@ async fn work_is_dropped_with_the_leadership_and_begun_again() {
     let client = connect(&daemon).await;
     let (begin, mut begun) = mpsc::unbounded_channel();
     let (end, mut ended) = mpsc::unbounded_channel();
-    let troubles = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&troubles);
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&errors);
     let election = client
         .election(NAME)
         .value("worker")
-        .on_error(move |trouble| told.lock().unwrap().push(trouble.clone()));
+        .on_error(move |error| reported.lock().unwrap().push(error.clone()));
     let mut times = 0;
     let running = tokio::spawn(election.run_as_leader(async move |leadership: &Leadership| {
         let work = Work(end.clone());
@@ -386,25 +386,25 @@ async fn work_is_dropped_with_the_leadership_and_begun_again() {
     let token = running.await.unwrap().unwrap();
     assert!(token > last);
     assert_eq!(begun.recv().await, Some(token));
-    assert_eq!(state(&client).await.leader, None, "it resigned");
+    assert_eq!(state(&client).await.leader, None, "the worker resigned");
     let reasons: Vec<Reason> =
-        troubles.lock().unwrap().drain(..).map(|trouble| lost_by(Err::<(), _>(trouble))).collect();
+        errors.lock().unwrap().drain(..).map(|error| loss_reason(Err::<(), _>(error))).collect();
     assert_eq!(reasons, [Reason::Broken; 2]);
 }
 
 #[tokio::test]
-async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
+async fn worker_that_steps_down_campaigns_after_other_candidates() {
     let daemon = Daemon::start();
     let client = connect(&daemon).await;
-    let (tell, mut tokens) = mpsc::unbounded_channel();
-    let (tell_trouble, mut troubles) = mpsc::unbounded_channel();
+    let (token_sender, mut tokens) = mpsc::unbounded_channel();
+    let (error_sender, mut errors) = mpsc::unbounded_channel();
     let election =
-        client.election(NAME).on_error(move |trouble| _ = tell_trouble.send(trouble.clone()));
+        client.election(NAME).on_error(move |error| _ = error_sender.send(error.clone()));
     let worker = tokio::spawn(election.run_as_leader(async move |leadership: &Leadership| {
-        tell.send(leadership.token()).unwrap();
+        token_sender.send(leadership.token()).unwrap();
         assert_eq!(leadership.at_risk().await.reason, Reason::StepDown);
         leadership.step_down().await;
-        panic!("the work ends there");
+        panic!("the work continued after the step-down");
     }));
     let token = tokens.recv().await.unwrap();
     let other = client.new_session();
@@ -412,26 +412,26 @@ async fn a_worker_that_hands_over_campaigns_again_after_the_others() {
     other.election(NAME).step_down().by("test").reason("an upgrade").timeout(LONG).await.unwrap();
     let leading = elected(waiting).await;
     assert!(leading.token() > token);
-    assert_eq!(lost_by(Err::<(), _>(troubles.recv().await.unwrap())), Reason::StepDown);
-    // It is back in the queue, and its turn comes.
+    assert_eq!(loss_reason(Err::<(), _>(errors.recv().await.unwrap())), Reason::StepDown);
+    // The worker campaigns again and leads after the other candidate.
     until(async || (state(&other).await.candidates == 1).then_some(())).await;
     let token = leading.token();
     leading.resign().await.unwrap();
     assert!(tokens.recv().await.unwrap() > token);
-    // Whoever drops it, ends it.
+    // Dropping the future resigns.
     worker.abort();
     assert!(worker.await.unwrap_err().is_cancelled());
     campaign(&other, "other").await.resign().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_worker_goes_on_with_the_next_daemon() {
+async fn worker_leads_again_after_daemon_restart() {
     let daemon = Daemon::start();
     let client = connect_for(&daemon, BRIEF).await;
-    let (tell, mut tokens) = mpsc::unbounded_channel();
+    let (token_sender, mut tokens) = mpsc::unbounded_channel();
     let running = tokio::spawn(async move {
         let work = async move |leadership: &Leadership| {
-            tell.send(leadership.token()).unwrap();
+            token_sender.send(leadership.token()).unwrap();
             std::future::pending::<()>().await;
         };
         client.run_as_leader(NAME, work).await

@@ -1,8 +1,8 @@
 //! A client with several endpoints, against real daemons: dead and silent
-//! endpoints, killed and draining daemons, and sessions that stay where they are.
+//! endpoints, killed and draining daemons, and sessions that stay at their daemon.
 //!
-//! The daemons here have embedded stores of their own, so that a lock at one of
-//! them says nothing about the other, and a grant shows which daemon gave it.
+//! Each daemon has a separate embedded store, so that the same lock at two daemons is
+//! independent, and the holder's session identifies the daemon of a grant.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -18,7 +18,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// Far longer than anything here takes.
+/// Exceeds the duration of every test.
 const LONG: Duration = Duration::from_secs(60);
 
 /// An endpoint that refuses connections.
@@ -31,7 +31,7 @@ async fn connect(endpoints: &[&str], ttl: Duration) -> Client {
     Client::builder(endpoints).ttl(ttl).connect().await.unwrap()
 }
 
-/// Session that holds a lock, as a daemon sees it.
+/// Session that holds a lock, as a daemon reports it.
 async fn holder(daemon: &Daemon, lock: &str) -> Option<String> {
     let observer = Client::connect(&daemon.endpoint).await.unwrap();
     observer.inspect(lock).await.unwrap().session_id
@@ -63,7 +63,7 @@ impl Gate {
     async fn close(&mut self) {
         let forwarding = self.forwarding.take().unwrap();
         forwarding.abort();
-        // The listener is gone once the task is.
+        // The listener closes with the task.
         assert!(forwarding.await.unwrap_err().is_cancelled());
     }
 
@@ -115,12 +115,12 @@ async fn connect_error_names_every_endpoint() {
     }
 }
 
-/// The silent endpoint takes its share of the timeout, and not all of it: an
-/// acquire that does not wait for a holder is granted in time by the next.
+/// A silent endpoint uses only a part of the timeout, so that the next endpoint grants an
+/// acquire with `no_wait` in time.
 #[tokio::test]
-async fn silent_endpoint_leaves_time_for_the_next() {
+async fn silent_endpoint_leaves_time_for_next_endpoint() {
     let daemon = Daemon::start();
-    // The system accepts connections, and nobody reads from them.
+    // The system accepts connections, but no process reads from them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", listener.local_addr().unwrap());
     let client = Client::builder([&*silent, &*daemon.endpoint])
@@ -133,7 +133,7 @@ async fn silent_endpoint_leaves_time_for_the_next() {
 }
 
 #[tokio::test]
-async fn waiting_acquire_moves_when_its_daemon_is_killed() {
+async fn waiting_acquire_moves_when_daemon_is_killed() {
     let (mut first, second) = (Daemon::start(), Daemon::start());
     let other = connect(&[&first.endpoint], LONG).await;
     let _held = other.lock("orders").await.unwrap();
@@ -147,7 +147,7 @@ async fn waiting_acquire_moves_when_its_daemon_is_killed() {
     first.process.end();
     let guard: Guard = waiting.await.unwrap().unwrap();
     assert!(!own.is_valid(), "the session at the first daemon has ended");
-    assert!(own.deadline().has_passed(), "it was given up before its deadline");
+    assert!(own.deadline().has_passed(), "the session moved before the deadline of its grant");
     let now = session(&client).unwrap();
     assert_ne!(now, before);
     assert_eq!(holder(&second, "orders").await, Some(now));
@@ -155,10 +155,10 @@ async fn waiting_acquire_moves_when_its_daemon_is_killed() {
     guard.release().await.unwrap();
 }
 
-/// While its daemon is unreachable, other calls go to the next one. The session
-/// still resumes where it is, and loses nothing.
+/// While a session's daemon is unreachable, unary calls go to the next daemon. The session
+/// still resumes at its daemon and keeps its grants.
 #[tokio::test]
-async fn session_resumes_at_its_own_daemon() {
+async fn session_resumes_at_same_daemon() {
     let (first, second) = (Daemon::start(), Daemon::start());
     let mut gate = Gate::to(&first).await;
     let client = connect(&[&gate.endpoint(), &second.endpoint], LONG).await;
@@ -167,14 +167,14 @@ async fn session_resumes_at_its_own_daemon() {
 
     gate.close().await;
     until(async || match client.inspect("orders").await {
-        // The second daemon knows nothing of the lock.
+        // The second daemon has no holder of the lock.
         Ok(lock) => (!lock.held).then_some(()),
-        // The call was on its way when the connection broke.
+        // The call was in flight when the connection broke.
         Err(_) => None,
     })
     .await;
     gate.open().await;
-    // Granted once the client has a stream again.
+    // The acquire is granted after the client has reconnected.
     let _next = client.lock("next").await.unwrap();
     assert!(guard.is_valid());
     assert_eq!(session(&client), before);

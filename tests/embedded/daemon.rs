@@ -1,4 +1,4 @@
-//! The daemon as a process: how it starts, stops, crashes and comes back.
+//! The daemon as a process: start, shutdown, crash and restart.
 
 use std::{
     fs,
@@ -37,12 +37,12 @@ async fn health(daemon: &Daemon) -> ServingStatus {
 }
 
 #[tokio::test]
-async fn after_a_crash_nothing_is_granted_while_an_old_holder_may_believe_in_its_grant() {
+async fn no_grant_after_crash_until_old_grants_expire() {
     let daemon = Daemon::start();
     let old: Guard =
         client(&daemon, Duration::from_secs(2)).await.lock("a").acquire().await.unwrap();
     let (old_token, deadline) = (old.token(), old.deadline());
-    // Killed with -9, and started again at once.
+    // SIGKILL, then an immediate restart.
     let daemon = daemon.restart(&[]);
     let next = client(&daemon, Duration::from_secs(10)).await;
     let refused = next.lock("b").no_wait().acquire().await.unwrap_err();
@@ -55,21 +55,21 @@ async fn after_a_crash_nothing_is_granted_while_an_old_holder_may_believe_in_its
         let next = next.clone();
         async move { next.lock("a").acquire().await.unwrap() }
     });
-    // Who looks sees it, though the store has no lease yet.
+    // The list includes a waiter whose lock has no lease yet.
     until(async || {
         let listed = next.list("").next().await.transpose().unwrap();
         listed.filter(|lock| lock.name == "a" && lock.waiting == 1 && !lock.held)
     })
     .await;
     let new = waiter.await.unwrap();
-    assert!(deadline.has_passed(), "granted while the old holder could believe in its grant");
+    assert!(deadline.has_passed(), "granted before the old grant expired");
     assert!(!old.is_valid());
     assert!(new.token() > old_token);
     until(async || (health(&daemon).await == ServingStatus::Serving).then_some(())).await;
 }
 
 #[tokio::test]
-async fn after_a_clean_stop_the_next_start_grants_at_once() {
+async fn daemon_grants_immediately_after_clean_shutdown() {
     let mut daemon = Daemon::start();
     let first = client(&daemon, Duration::from_secs(60)).await;
     let guard = first.lock("a").acquire().await.unwrap();
@@ -84,7 +84,7 @@ async fn after_a_clean_stop_the_next_start_grants_at_once() {
 }
 
 #[tokio::test]
-async fn a_stop_tells_holders_waits_for_the_deaf_and_is_clean() {
+async fn shutdown_warns_holders_and_waits_for_deadlines() {
     let mut daemon = Daemon::start_with(&["--drain-timeout", "200ms"]);
     let holder = client(&daemon, Duration::from_secs(2)).await;
     let guard = holder.lock("a").acquire().await.unwrap();
@@ -97,64 +97,64 @@ async fn a_stop_tells_holders_waits_for_the_deaf_and_is_clean() {
     let loss = guard.lost().await;
     assert_eq!(loss.reason, Reason::ShuttingDown);
     let deadline = guard.deadline();
-    // The holder does not let go: the daemon waits out what it was promised.
+    // The holder does not release, so the daemon waits until the deadline.
     let status = tokio::task::spawn_blocking(move || (daemon.process.end(), daemon)).await.unwrap();
     assert!(status.0.success());
     assert!(deadline.has_passed());
     let daemon = status.1.restart(&[]);
-    assert_eq!(health(&daemon).await, ServingStatus::Serving, "it was clean");
+    assert_eq!(health(&daemon).await, ServingStatus::Serving, "the shutdown was clean");
 }
 
 fn failed(output: &Output) -> String {
     assert!(!output.status.success());
-    assert!(output.stdout.is_empty(), "it never listened");
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(said.trim().lines().count(), 1, "one clear message: {said}");
-    said
+    assert!(output.stdout.is_empty(), "the daemon listened");
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(message.trim().lines().count(), 1, "more than one line: {message}");
+    message
 }
 
-/// What `serve` says when it can't start in this directory.
+/// Error message of `serve`, which can't start in this directory.
 fn refusal(dir: &Path) -> String {
     failed(&serve(dir, "127.0.0.1:0", &[]).output().unwrap())
 }
 
 #[test]
-fn a_directory_that_is_in_use_is_refused() {
+fn directory_in_use_is_refused() {
     let daemon = Daemon::start();
-    let said = refusal(daemon.dir.path());
-    assert!(said.contains("in use by another daemon"), "{said}");
-    assert!(said.contains(&format!("pid {}", daemon.process.pid())), "{said}");
+    let message = refusal(daemon.dir.path());
+    assert!(message.contains("in use by another daemon"), "{message}");
+    assert!(message.contains(&format!("pid {}", daemon.process.pid())), "{message}");
 }
 
 #[test]
-fn a_directory_that_is_damaged_is_refused_and_left_alone() {
+fn corrupt_directory_is_refused_and_not_modified() {
     let mut daemon = Daemon::start();
     daemon.stop();
     let state = daemon.dir.path().join("data/state");
     for damage in [&b"garbage"[..], b"", &[0; 5000]] {
         fs::write(&state, damage).unwrap();
-        let said = refusal(daemon.dir.path());
-        assert!(said.contains("corrupt") && said.contains("state"), "{said}");
+        let message = refusal(daemon.dir.path());
+        assert!(message.contains("corrupt") && message.contains("state"), "{message}");
         assert_eq!(fs::read(&state).unwrap(), damage);
     }
     fs::remove_file(&state).unwrap();
-    let said = refusal(daemon.dir.path());
-    assert!(said.contains("missing"), "{said}");
-    assert!(!state.exists(), "no fresh start");
+    let message = refusal(daemon.dir.path());
+    assert!(message.contains("missing"), "{message}");
+    assert!(!state.exists(), "a new state file was created");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_directory_that_is_full_is_refused() {
+fn full_directory_is_refused() {
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("data")).unwrap();
     symlink("/dev/full", dir.path().join("data/state.new")).unwrap();
-    let said = refusal(dir.path());
-    assert!(said.contains("No space left"), "{said}");
+    let message = refusal(dir.path());
+    assert!(message.contains("No space left"), "{message}");
 }
 
 #[test]
-fn a_directory_that_is_read_only_is_refused() {
+fn read_only_directory_is_refused() {
     let dir = TempDir::new().unwrap();
     let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
@@ -162,8 +162,8 @@ fn a_directory_that_is_read_only_is_refused() {
     fs::set_permissions(&data, fs::Permissions::from_mode(0o555)).unwrap();
     let mut command = serve(dir.path(), "127.0.0.1:0", &[]);
     if geteuid().is_root() {
-        // To root nothing is read-only: be somebody else, who may run the
-        // program from where it is reached.
+        // Root ignores permissions. Run a copy of the program, in a directory that
+        // every user can reach, as another user.
         let program = dir.path().join("leasehold");
         fs::copy(leasehold(), &program).unwrap();
         chown(&program, Some(65534), None).unwrap();
@@ -171,20 +171,20 @@ fn a_directory_that_is_read_only_is_refused() {
         command = std::process::Command::new(program);
         command.args(arguments).uid(65534).gid(65534).current_dir("/");
     }
-    let said = failed(&command.stdin(Stdio::null()).output().unwrap());
-    assert!(said.contains("Permission denied") && said.contains("data"), "{said}");
+    let message = failed(&command.stdin(Stdio::null()).output().unwrap());
+    assert!(message.contains("Permission denied") && message.contains("data"), "{message}");
 }
 
 #[test]
-fn an_address_that_is_taken_is_refused() {
+fn address_in_use_is_refused() {
     let daemon = Daemon::start();
     let dir = TempDir::new().unwrap();
-    let said = failed(&serve(dir.path(), daemon.address(), &[]).output().unwrap());
-    assert!(said.contains("can't listen on") && said.contains(daemon.address()), "{said}");
+    let message = failed(&serve(dir.path(), daemon.address(), &[]).output().unwrap());
+    assert!(message.contains("can't listen on") && message.contains(daemon.address()), "{message}");
 }
 
 #[tokio::test]
-async fn a_socket_is_private_survives_a_crash_and_is_taken_by_one_daemon_only() {
+async fn unix_socket_is_private_exclusive_and_replaced_after_crash() {
     let dir = Arc::new(TempDir::new().unwrap());
     let path = dir.path().join("socket");
     let listen = format!("unix:{}", path.display());
@@ -193,22 +193,22 @@ async fn a_socket_is_private_survives_a_crash_and_is_taken_by_one_daemon_only() 
     drop(client(&daemon, Duration::from_secs(1)).await.lock("a").acquire().await.unwrap());
 
     let other = TempDir::new().unwrap();
-    let said = failed(&serve(other.path(), &listen, &[]).output().unwrap());
-    assert!(said.contains("another daemon listens there"), "{said}");
+    let message = failed(&serve(other.path(), &listen, &[]).output().unwrap());
+    assert!(message.contains("another daemon listens on this path"), "{message}");
 
-    // After a crash the socket is left over, and no hindrance.
+    // A socket left by a crash does not prevent a start.
     let mut daemon = daemon.restart(&["--socket-mode", "0660"]);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
     assert!(daemon.stop().success());
-    assert!(!path.exists(), "a clean stop leaves nothing behind");
+    assert!(!path.exists(), "a clean shutdown removes the socket");
     fs::write(&path, "precious").unwrap();
-    let said = failed(&serve(other.path(), &listen, &[]).output().unwrap());
-    assert!(said.contains("not a socket"), "{said}");
+    let message = failed(&serve(other.path(), &listen, &[]).output().unwrap());
+    assert!(message.contains("not a socket"), "{message}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }
 
 #[tokio::test]
-async fn reflection_is_there_when_it_is_asked_for() {
+async fn reflection_v1_requires_option() {
     use tonic_reflection::pb::v1::{
         ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
         server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
@@ -235,7 +235,7 @@ async fn reflection_is_there_when_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn reflection_v1alpha_requires_the_option() {
+async fn reflection_v1alpha_requires_option() {
     use tonic_reflection::pb::v1alpha::{
         ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
         server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
@@ -262,13 +262,13 @@ async fn reflection_v1alpha_requires_the_option() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_up_stops_granting_and_says_so_and_holders_keep_what_they_have() {
+async fn full_disk_stops_new_grants_and_keeps_existing_ones() {
     let daemon = Daemon::start();
     let holder = client(&daemon, Duration::from_secs(2)).await;
     let guard = holder.lock("a").acquire().await.unwrap();
     let new = daemon.dir.path().join("data/state.new");
     symlink("/dev/full", &new).unwrap();
-    // A longer ttl than any before must be recorded first.
+    // The store must record a TTL that is longer than all earlier ones.
     let other = client(&daemon, Duration::from_secs(5)).await;
     let refused = other.lock("b").no_wait().acquire().await.unwrap_err();
     let Error::Unavailable { message, .. } = &refused else { panic!("{refused:?}") };
@@ -278,7 +278,7 @@ async fn a_disk_that_fills_up_stops_granting_and_says_so_and_holders_keep_what_t
     until(async || (health(&daemon).await == ServingStatus::NotServing).then_some(())).await;
     let before = Moment::now();
     while Moment::now().since(before) < Duration::from_secs(3) {
-        assert!(guard.is_valid(), "who holds keeps");
+        assert!(guard.is_valid(), "the grant ended");
         leasehold_runtime::sleep(Duration::from_millis(100)).await;
     }
     fs::remove_file(&new).unwrap();

@@ -1,5 +1,5 @@
 //! The embedded store with real processes: a data directory that is moved or
-//! deleted, tokens across restarts, and what `doctor` and `get` report.
+//! deleted, tokens across restarts, and the output of `doctor` and `get`.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ async fn second_daemon_keeps_its_record(remove: impl Fn(&Path)) {
 
     let stopped = first.stop();
 
-    // B is killed with -9 while its holder works, and started again.
+    // B is killed with SIGKILL while its holder works, and restarted.
     let second = second.restart(&[]);
     let next = client(&second, Duration::from_secs(10)).await;
     let refused = next.lock("orders").no_wait().acquire().await;
@@ -71,7 +71,7 @@ async fn deleted_directory_is_not_written_by_path() {
 }
 
 #[tokio::test]
-async fn first_daemon_grants_nothing_once_second_has_its_path() {
+async fn first_daemon_grants_nothing_once_second_has_same_path() {
     let dir = Arc::new(TempDir::new().unwrap());
     let first = start(&dir);
     let client_of_first = client(&first, Duration::from_secs(10)).await;
@@ -130,25 +130,25 @@ async fn tokens_increase_across_quick_restarts_and_deletion() {
     }
 }
 
-/// Runs `doctor` and `serve` on a directory, and returns what `doctor` printed.
-fn doctor_of_unusable(dir: &Path, data: &Path) -> String {
+/// Runs `serve` and `doctor` on a directory where both fail, and returns their output.
+fn output_for_unusable_directory(dir: &Path, data: &Path) -> String {
     let mut serve = program();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data).current_dir(dir);
     let served = serve.output().unwrap();
     assert!(!served.status.success());
-    let examined = program().arg("doctor").arg("--data-dir").arg(data).output().unwrap();
-    assert!(!examined.status.success(), "doctor finds nothing wrong with {}", data.display());
+    let doctor = program().arg("doctor").arg("--data-dir").arg(data).output().unwrap();
+    assert!(!doctor.status.success(), "doctor reports no problem of {}", data.display());
     let served = String::from_utf8(served.stderr).unwrap();
     assert!(!served.contains("valid UTF-8"), "{served}");
-    served + &String::from_utf8(examined.stdout).unwrap()
+    served + &String::from_utf8(doctor.stdout).unwrap()
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn doctor_fails_where_serve_fails() {
     let dir = TempDir::new().unwrap();
-    let said = doctor_of_unusable(dir.path(), Path::new("/proc/x"));
-    assert!(said.contains("can't create /proc/x"), "{said}");
+    let output = output_for_unusable_directory(dir.path(), Path::new("/proc/x"));
+    assert!(output.contains("can't create /proc/x"), "{output}");
 }
 
 #[test]
@@ -157,21 +157,21 @@ fn garbage_in_lock_file_is_explained() {
     let data = dir.path().join("other");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("lock"), b"\xff\xfe\x00\x80garbage").unwrap();
-    let said = doctor_of_unusable(dir.path(), &data);
-    assert_eq!(said.matches("lock is corrupt").count(), 2, "{said}");
-    assert_eq!(said.matches("delete this file and restart").count(), 2, "{said}");
+    let output = output_for_unusable_directory(dir.path(), &data);
+    assert_eq!(output.matches("lock is corrupt").count(), 2, "{output}");
+    assert_eq!(output.matches("delete this file and restart").count(), 2, "{output}");
 }
 
 #[tokio::test]
-async fn get_shows_last_break() {
+async fn get_prints_last_break() {
     let daemon = Daemon::start();
     let holder = client(&daemon, Duration::from_secs(10)).await;
     let held = holder.lock("orders").acquire().await.unwrap();
     assert!(daemon.run(&["break", "orders", "--reason", "worker stuck"]).status.success());
     held.lost().await;
     drop(held);
-    let shown = daemon.run(&["get", "orders", "--verbose", "--output", "json"]);
-    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert_eq!(shown["last_break"]["reason"], "worker stuck", "{shown}");
-    assert!(shown["last_break"]["by"].is_string(), "{shown}");
+    let lock = daemon.run(&["get", "orders", "--verbose", "--output", "json"]);
+    let lock: serde_json::Value = serde_json::from_slice(&lock.stdout).unwrap();
+    assert_eq!(lock["last_break"]["reason"], "worker stuck", "{lock}");
+    assert!(lock["last_break"]["by"].is_string(), "{lock}");
 }

@@ -16,31 +16,31 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Waits for the end of a connection on which nothing is said any more.
-async fn ends(mut connection: TcpStream) {
+/// Waits until the daemon closes a connection, and checks that nothing else arrives.
+async fn closes(mut connection: TcpStream) {
     let mut rest = Vec::new();
     connection.read_to_end(&mut rest).await.unwrap();
     assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
 }
 
 #[test]
-fn it_is_off_unless_it_is_asked_for() {
+fn http_endpoint_is_off_by_default() {
     let mut daemon = Daemon::start();
     assert!(daemon.stop().success());
     assert_eq!(daemon.process.rest(), "", "one listener, for gRPC");
 }
 
 #[tokio::test]
-async fn it_shows_who_leads() {
+async fn election_path_returns_leader() {
     let served = HttpDaemon::start(&[]);
     let reply = served.get("/v1/elections/default/scheduler").await;
     assert_eq!(reply.status, 200);
-    let nobody = json!({
+    let no_leader = json!({
         "election": { "namespace": "default", "name": "scheduler" },
         "leader": null,
         "candidates": 0,
     });
-    assert_eq!(reply.json(), nobody);
+    assert_eq!(reply.json(), no_leader);
 
     let client = served.client(LONG).await;
     let leadership = campaign(&client, "http://10.0.0.7/\n").await;
@@ -79,11 +79,11 @@ async fn it_shows_who_leads() {
     let leader = served.leader().await;
     assert_eq!((&leader["value"], &leader["token"]), (&json!("next"), &json!(next.token().get())));
     next.resign().await.unwrap();
-    assert_eq!(served.get("/v1/elections/default/scheduler").await.json(), nobody);
+    assert_eq!(served.get("/v1/elections/default/scheduler").await.json(), no_leader);
 }
 
 #[tokio::test]
-async fn a_probe_succeeds_as_long_as_a_client_of_this_daemon_leads() {
+async fn self_probe_succeeds_while_local_client_leads() {
     let served = HttpDaemon::start(&[]);
     let reply = served.check_local_leader().await;
     assert_eq!((reply.status, &reply.json()["leader"]), (503, &Value::Null));
@@ -98,27 +98,27 @@ async fn a_probe_succeeds_as_long_as_a_client_of_this_daemon_leads() {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_told_that_it_lost_is_shown_but_does_not_count() {
+async fn lost_leader_is_returned_but_fails_self_probe() {
     let served = HttpDaemon::start(&[]);
     let arguments = ["lock", "scheduler", "--ttl", "60s", "--", "sh", "-c", "echo led; sleep 60"];
     let mut holder = served.daemon.begin(&arguments);
     assert_eq!(holder.line(), "led");
     assert_eq!(served.check_local_leader().await.status, 200);
-    // It hears nothing, so it does not let go.
+    // A stopped holder does not receive the loss, so it does not release.
     holder.signal(Signal::SIGSTOP);
     assert!(served.daemon.run(&["break", "scheduler", "--reason", "test"]).status.success());
     let reply = served.check_local_leader().await;
     assert_eq!(reply.status, 503);
     let leader = &reply.json()["leader"];
     assert_eq!((&leader["local"], &leader["ending"]), (&json!(true), &json!(true)));
-    assert_eq!(leader["value"], "", "a lock that was not campaigned for shows nothing");
+    assert_eq!(leader["value"], "", "a lock that was acquired without a campaign has no value");
     holder.signal(Signal::SIGCONT);
     holder.signal(Signal::SIGTERM);
     holder.end();
 }
 
 #[tokio::test]
-async fn names_are_taken_as_they_are_meant() {
+async fn names_are_percent_decoded_and_checked() {
     let served = HttpDaemon::start(&[]);
     let client = served.client(LONG).await;
     let leadership = client.election("team/鎖 1").campaign("x").await.unwrap();
@@ -133,7 +133,7 @@ async fn names_are_taken_as_they_are_meant() {
         ("default/%ff", "name"),
         ("default/50%", "name"),
         ("NOT-A-LABEL/a", "namespace"),
-        ("default/a?self=perhaps", "self"),
+        ("default/a?self=maybe", "self"),
         ("default/a?slef=1", "query"),
     ] {
         let reply = served.get(&format!("/v1/elections/{target}")).await;
@@ -143,7 +143,7 @@ async fn names_are_taken_as_they_are_meant() {
 }
 
 #[tokio::test]
-async fn there_are_only_these_paths_and_only_to_be_read() {
+async fn unknown_paths_and_methods_are_refused() {
     let served = HttpDaemon::start(&[]);
     for target in ["/", "/v1", "/v1/elections/default", "/healthz/x", "*"] {
         let reply = served.get(target).await;
@@ -160,26 +160,26 @@ async fn there_are_only_these_paths_and_only_to_be_read() {
         assert_eq!(head.header("content-length"), Some(&*get.body.len().to_string()), "{target}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{target}");
     }
-    // A body is of no interest, however large it is said to be.
+    // The daemon ignores a body, even with a large content length.
     let request = head("GET", "/healthz", "Content-Length: 1000000000000\r\n");
     assert_eq!(send_request(served.connect().await, &request).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_connection_is_good_for_one_request() {
+async fn connection_serves_one_request() {
     let served = HttpDaemon::start(&[]);
     let mut connection = served.connect().await;
     let twice = head("GET", "/healthz", "").repeat(2);
     connection.write_all(twice.as_bytes()).await.unwrap();
     let mut text = String::new();
-    // The end may come as a reset, since there is more to be read.
+    // The connection may end with a reset, because the second request is unread.
     _ = connection.read_to_string(&mut text).await;
     assert_eq!(text.matches("HTTP/1.1 200").count(), 1, "{text}");
     assert_eq!(Reply::parse(&text).header("connection"), Some("close"), "{text}");
 }
 
 #[tokio::test]
-async fn requests_that_are_too_large_are_refused() {
+async fn oversized_requests_are_refused() {
     let served = HttpDaemon::start(&[]);
     let large = format!("X-Large: {}\r\n", "x".repeat(20_000));
     let many = (0..80).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
@@ -194,12 +194,12 @@ async fn requests_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_make_room_for_others() {
+async fn idle_connections_make_room_for_new_clients() {
     let served = HttpDaemon::start(&[]);
     let mut idle = Vec::new();
-    for number in 0..leasehold::http::MOST_CONNECTIONS {
+    for number in 0..leasehold::http::MAX_CONNECTIONS {
         let mut connection = served.connect().await;
-        // Some begin, and do not go on.
+        // Half of the clients send an incomplete request.
         if number % 2 == 0 {
             connection.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").await.unwrap();
         }
@@ -208,14 +208,14 @@ async fn clients_that_say_nothing_make_room_for_others() {
     assert_eq!(served.get("/healthz").await.status, 200);
     let idle: Vec<_> = idle.into_iter().map(|connection| connection.into_std().unwrap()).collect();
     let has_ended = |connection: &std::net::TcpStream| connection.peek(&mut [0]).is_ok();
-    assert!(idle.iter().any(has_ended), "there was no room before one of them was given up");
+    assert!(idle.iter().any(has_ended), "no idle connection was closed");
     for connection in idle {
-        ends(TcpStream::from_std(connection).unwrap()).await;
+        closes(TcpStream::from_std(connection).unwrap()).await;
     }
 }
 
 #[tokio::test]
-async fn after_a_crash_it_is_healthy_but_not_ready() {
+async fn daemon_is_healthy_but_not_ready_after_crash() {
     let served = HttpDaemon::start(&[]);
     let guard = served.client(Duration::from_secs(2)).await.lock("a").acquire().await.unwrap();
     assert_eq!(served.get("/readyz").await.json(), json!({ "status": "ready" }));
@@ -229,7 +229,7 @@ async fn after_a_crash_it_is_healthy_but_not_ready() {
 }
 
 #[tokio::test]
-async fn while_it_stops_it_answers_and_is_not_ready() {
+async fn stopping_daemon_answers_and_is_not_ready() {
     let mut served = HttpDaemon::start(&["--drain-timeout", "60s"]);
     let leadership = campaign(&served.client(LONG).await, "last").await;
     let idle = served.connect().await;
@@ -241,11 +241,11 @@ async fn while_it_stops_it_answers_and_is_not_ready() {
     assert_eq!(served.leader().await["value"], "last");
     leadership.resign().await.unwrap();
     assert!(served.daemon.process.end().success());
-    ends(idle).await;
+    closes(idle).await;
 }
 
 #[tokio::test]
-async fn who_has_closed_its_half_gets_its_answer() {
+async fn half_closed_client_receives_answer() {
     let served = HttpDaemon::start(&[]);
     for _ in 0..20 {
         let mut connection = served.connect().await;
@@ -258,7 +258,7 @@ async fn who_has_closed_its_half_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn it_can_be_served_on_a_socket() {
+async fn http_is_served_on_unix_socket() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("http");
     let listen = format!("unix:{}", path.display());
@@ -269,5 +269,5 @@ async fn it_can_be_served_on_a_socket() {
     let reply = send_request(connection, &head("GET", "/readyz", "Connection: close\r\n")).await;
     assert_eq!(reply.json(), json!({ "status": "ready" }));
     assert!(served.daemon.stop().success());
-    assert!(!path.exists(), "a clean stop leaves nothing behind");
+    assert!(!path.exists(), "a clean shutdown removes the socket");
 }

@@ -1,5 +1,6 @@
-//! Daemons as processes on the embedded store, with sockets and signals: the protocol, the
-//! command line, the configuration, the client library and the decoders.
+//! Tests without a storage account: daemons as processes on the embedded store (protocol,
+//! command line, HTTP endpoint, client library), the configuration, the fences and the
+//! decoders.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! The session stream and the unary calls, message by message, against a real
-//! daemon: what a client library would never send as well.
+//! The session stream and the unary calls, message by message, against a real daemon. Also
+//! covers messages that no client library sends.
 
 use std::{
     collections::HashMap,
@@ -10,8 +10,8 @@ use std::{
 
 use leasehold_protocol::{
     v1 as pb,
-    v1::attach_request::Message as Ask,
-    v1::attach_response::Message as Tell,
+    v1::attach_request::Message as ClientMessage,
+    v1::attach_response::Message as DaemonMessage,
     v1::{lock_service_client::LockServiceClient, session_service_client::SessionServiceClient},
 };
 use leasehold_test_support::Daemon;
@@ -21,10 +21,10 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 use tonic_types::StatusExt;
 
-/// One session stream, by hand.
+/// Session stream without a client library.
 struct Stream {
-    ask: mpsc::UnboundedSender<pb::AttachRequest>,
-    tell: Streaming<pb::AttachResponse>,
+    requests: mpsc::UnboundedSender<pb::AttachRequest>,
+    responses: Streaming<pb::AttachResponse>,
 }
 
 impl Stream {
@@ -34,9 +34,10 @@ impl Stream {
     }
 
     async fn on(client: &mut SessionServiceClient<Channel>) -> Self {
-        let (ask, asked) = mpsc::unbounded_channel();
-        let tell = client.attach(UnboundedReceiverStream::new(asked)).await.unwrap().into_inner();
-        Self { ask, tell }
+        let (requests, outbound) = mpsc::unbounded_channel();
+        let outbound = UnboundedReceiverStream::new(outbound);
+        let responses = client.attach(outbound).await.unwrap().into_inner();
+        Self { requests, responses }
     }
 
     async fn open(daemon: &Daemon, ttl_ms: u32) -> (Self, pb::Opened) {
@@ -46,24 +47,24 @@ impl Stream {
     }
 
     async fn opened(&mut self, open: pb::Open) -> pb::Opened {
-        self.send(Ask::Open(open));
+        self.send(ClientMessage::Open(open));
         match self.next().await {
-            Tell::Opened(opened) => opened,
+            DaemonMessage::Opened(opened) => opened,
             other => panic!("{other:?}"),
         }
     }
 
-    fn send(&self, message: Ask) {
-        _ = self.ask.send(pb::AttachRequest { message: Some(message) });
+    fn send(&self, message: ClientMessage) {
+        _ = self.requests.send(pb::AttachRequest { message: Some(message) });
     }
 
-    async fn next(&mut self) -> Tell {
-        self.tell.message().await.unwrap().unwrap().message.unwrap()
+    async fn next(&mut self) -> DaemonMessage {
+        self.responses.message().await.unwrap().unwrap().message.unwrap()
     }
 
     async fn end(&mut self) -> Result<(), Status> {
         loop {
-            match self.tell.message().await {
+            match self.responses.message().await {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(()),
                 Err(status) => return Err(status),
@@ -73,7 +74,12 @@ impl Stream {
 
     fn acquire(&self, request: u64, name: &str, wait_ms: Option<u64>) {
         let lock = Some(pb::LockRef { namespace: String::new(), name: name.into() });
-        self.send(Ask::Acquire(pb::Acquire { request, lock, wait_ms, ..Default::default() }));
+        self.send(ClientMessage::Acquire(pb::Acquire {
+            request,
+            lock,
+            wait_ms,
+            ..Default::default()
+        }));
     }
 
     async fn granted(&mut self, request: u64, name: &str) -> pb::Granted {
@@ -81,15 +87,15 @@ impl Stream {
         self.grant(request).await
     }
 
-    /// The next grant, past what comes before it.
+    /// Next grant. Skips queue positions and keep-alives before it.
     async fn grant(&mut self, request: u64) -> pb::Granted {
         loop {
             match self.next().await {
-                Tell::Granted(granted) => {
+                DaemonMessage::Granted(granted) => {
                     assert_eq!(granted.request, request);
                     return granted;
                 }
-                Tell::Queued(_) | Tell::KeptAlive(_) => {}
+                DaemonMessage::Queued(_) | DaemonMessage::KeptAlive(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -97,7 +103,7 @@ impl Stream {
 
     async fn refused(&mut self, request: u64) -> pb::Refused {
         match self.next().await {
-            Tell::Refused(refused) => {
+            DaemonMessage::Refused(refused) => {
                 assert_eq!(refused.request, request);
                 refused
             }
@@ -106,10 +112,10 @@ impl Stream {
     }
 
     async fn release(&mut self, request: u64, handle: &[u8]) -> Result<(), pb::Refused> {
-        self.send(Ask::Release(pb::Release { request, handle: handle.to_vec().into() }));
+        self.send(ClientMessage::Release(pb::Release { request, handle: handle.to_vec().into() }));
         match self.next().await {
-            Tell::Released(released) => assert_eq!(released.request, request),
-            Tell::Refused(refused) => return Err(refused),
+            DaemonMessage::Released(released) => assert_eq!(released.request, request),
+            DaemonMessage::Refused(refused) => return Err(refused),
             other => panic!("{other:?}"),
         }
         Ok(())
@@ -139,20 +145,20 @@ async fn inspect(locks: &mut LockServiceClient<Channel>, name: &str) -> pb::Lock
 }
 
 #[tokio::test]
-async fn versions_and_terms_are_exchanged_at_the_opening() {
+async fn opened_has_version_ttl_and_validity() {
     let daemon = Daemon::start();
     let (_stream, opened) = Stream::open(&daemon, 0).await;
     assert_eq!(opened.protocol_version, 1);
     assert_eq!(opened.daemon_version, env!("CARGO_PKG_VERSION"));
     assert_eq!(opened.ttl_ms, 10_000);
     assert_eq!(opened.keep_alive_interval_ms, 3333);
-    assert_eq!(opened.valid_for_ms, 9980, "a little less than the ttl: clocks drift");
+    assert_eq!(opened.valid_for_ms, 9980, "the TTL minus the tolerated drift");
     assert_eq!(opened.resume_secret.len(), 16);
     assert!(!opened.resumed);
 }
 
 #[tokio::test]
-async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() {
+async fn refused_open_names_field_and_valid_values() {
     let daemon = Daemon::start();
     let holder = |client: String| Some(pb::Holder { client, ..pb::Holder::default() });
     let labels: HashMap<_, _> = (0..40).map(|n| (format!("label-{n}"), "v".repeat(30))).collect();
@@ -188,7 +194,7 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
     ];
     for (open, field, text, code) in cases {
         let mut stream = Stream::attach(&daemon).await;
-        stream.send(Ask::Open(open));
+        stream.send(ClientMessage::Open(open));
         let status = stream.end().await.unwrap_err();
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(text), "{status}");
@@ -198,23 +204,23 @@ async fn a_stream_that_can_not_be_opened_says_which_field_and_what_is_allowed() 
         let named = violations.unwrap_or_default().first().map(|bad| bad.field.clone());
         assert_eq!(named.unwrap_or_default(), field);
     }
-    // A newer client that still speaks our version is served with it.
+    // A newer client that also supports this version gets this version.
     let mut stream = Stream::attach(&daemon).await;
     let newer = pb::Open { protocol_version: 7, min_protocol_version: 1, ..open(0) };
     assert_eq!(stream.opened(newer).await.protocol_version, 1);
 }
 
 #[tokio::test]
-async fn messages_out_of_order_end_the_stream_with_a_reason() {
+async fn messages_out_of_order_end_stream_with_reason() {
     let daemon = Daemon::start();
     let cases = [
-        vec![Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 })],
-        vec![Ask::Open(open(0)), Ask::Open(open(0))],
+        vec![ClientMessage::KeepAlive(pb::KeepAlive { keep_alive_number: 1 })],
+        vec![ClientMessage::Open(open(0)), ClientMessage::Open(open(0))],
         vec![
-            Ask::Open(open(0)),
-            Ask::Release(pb::Release { request: 0, handle: vec![0; 16].into() }),
+            ClientMessage::Open(open(0)),
+            ClientMessage::Release(pb::Release { request: 0, handle: vec![0; 16].into() }),
         ],
-        vec![Ask::Resume(pb::Resume {
+        vec![ClientMessage::Resume(pb::Resume {
             protocol_version: 1,
             keep_alive_number: 1,
             ..pb::Resume::default()
@@ -230,25 +236,26 @@ async fn messages_out_of_order_end_the_stream_with_a_reason() {
         assert!(status.get_error_details().error_info().is_some(), "{status}");
     }
     let mut stream = Stream::attach(&daemon).await;
-    _ = stream.ask.send(pb::AttachRequest { message: None });
+    _ = stream.requests.send(pb::AttachRequest { message: None });
     assert_eq!(stream.end().await.unwrap_err().code(), Code::FailedPrecondition);
 }
 
 #[tokio::test]
-async fn number_that_does_not_increase_ends_the_stream() {
+async fn number_that_does_not_increase_ends_stream() {
     let daemon = Daemon::start();
-    let release = |request| Ask::Release(pb::Release { request, handle: vec![7; 16].into() });
+    let release =
+        |request| ClientMessage::Release(pb::Release { request, handle: vec![7; 16].into() });
     for (message, field) in [
-        (Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }), "keep_alive_number"),
-        (Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 2 }), "keep_alive_number"),
+        (ClientMessage::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }), "keep_alive_number"),
+        (ClientMessage::KeepAlive(pb::KeepAlive { keep_alive_number: 2 }), "keep_alive_number"),
         (release(5), "request"),
         (release(4), "request"),
     ] {
         let (mut stream, opened) = Stream::open(&daemon, 0).await;
         let held = stream.granted(5, field).await;
-        stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }));
+        stream.send(ClientMessage::KeepAlive(pb::KeepAlive { keep_alive_number: 3 }));
         assert!(
-            matches!(stream.next().await, Tell::KeptAlive(kept) if kept.keep_alive_number == 3)
+            matches!(stream.next().await, DaemonMessage::KeptAlive(kept) if kept.keep_alive_number == 3)
         );
         stream.send(message);
         let status = stream.end().await.unwrap_err();
@@ -256,10 +263,10 @@ async fn number_that_does_not_increase_ends_the_stream() {
         let details = status.get_error_details();
         assert_eq!(details.error_info().unwrap().reason, "PROTOCOL");
         assert_eq!(details.bad_request().unwrap().field_violations[0].field, field);
-        // The session goes on. A repeated acquire is still the same request.
+        // The session continues. A repeated acquire is the same request.
         let mut stream = Stream::attach(&daemon).await;
         let resume_secret = opened.resume_secret;
-        stream.send(Ask::Resume(pb::Resume {
+        stream.send(ClientMessage::Resume(pb::Resume {
             protocol_version: 1,
             resume_secret,
             keep_alive_number: 4,
@@ -275,33 +282,33 @@ async fn number_that_does_not_increase_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_on_which_nothing_is_said_is_ended() {
+async fn stream_without_first_message_is_ended() {
     let daemon = Daemon::start();
     let mut stream = Stream::attach(&daemon).await;
     let status = stream.end().await.unwrap_err();
-    assert!(status.message().contains("nothing was said"), "{status}");
+    assert!(status.message().contains("no first message"), "{status}");
 }
 
-/// What was said while the daemon stood still is heard, however late.
+/// The first message is sent while the daemon is paused for longer than the timeout of first messages.
 #[tokio::test]
-async fn a_daemon_that_stood_still_does_not_blame_its_clients() {
+async fn first_message_sent_during_daemon_pause_is_accepted() {
     let daemon = Daemon::start();
     let mut stream = Stream::attach(&daemon).await;
     daemon.process.signal(Signal::SIGSTOP);
-    stream.send(Ask::Open(open(10_000)));
+    stream.send(ClientMessage::Open(open(10_000)));
     leasehold_runtime::sleep(Duration::from_secs(6)).await;
     daemon.process.signal(Signal::SIGCONT);
-    assert!(matches!(stream.next().await, Tell::Opened(_)));
+    assert!(matches!(stream.next().await, DaemonMessage::Opened(_)));
 }
 
 #[tokio::test]
-async fn bad_requests_are_refused_by_number_and_change_nothing() {
+async fn invalid_requests_are_refused_and_change_nothing() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;
     let held = stream.granted(1, "good").await;
     let acquire = |request, namespace: &str, name: &str, max_hold_time_ms| {
         let lock = lock_ref(namespace, name);
-        Ask::Acquire(pb::Acquire {
+        ClientMessage::Acquire(pb::Acquire {
             request,
             lock,
             wait_ms: Some(0),
@@ -309,7 +316,7 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
             ..Default::default()
         })
     };
-    let release = |request, handle| Ask::Release(pb::Release { request, handle });
+    let release = |request, handle| ClientMessage::Release(pb::Release { request, handle });
     let cases = [
         (acquire(2, "", "", None), "name", "1 to 256 bytes"),
         (acquire(3, "", &"x".repeat(257), None), "name", "at most 256"),
@@ -317,7 +324,11 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
         (acquire(5, "Not_A_Label", "a", None), "namespace", "1 to 63 of a-z"),
         (acquire(6, &"x".repeat(64), "a", None), "namespace", "DNS label"),
         (acquire(7, "", "a", Some(999)), "max_hold_time_ms", "minimum is 1s"),
-        (Ask::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }), "lock", "is missing"),
+        (
+            ClientMessage::Acquire(pb::Acquire { request: 8, ..pb::Acquire::default() }),
+            "lock",
+            "is missing",
+        ),
         (release(9, vec![1; 15].into()), "handle", "must have 16"),
     ];
     for (number, (message, field, text)) in (2..).zip(cases) {
@@ -332,12 +343,12 @@ async fn bad_requests_are_refused_by_number_and_change_nothing() {
 
     let mut locks = locks(&daemon).await;
     let list = locks.list(pb::ListRequest::default()).await.unwrap().into_inner();
-    assert_eq!(list.locks.len(), 1, "nothing else came to be");
+    assert_eq!(list.locks.len(), 1, "another lock was created");
     assert_eq!(list.locks[0].token, Some(held.token));
 }
 
 #[tokio::test]
-async fn an_oversized_message_is_told_the_limit() {
+async fn oversized_message_is_refused_with_limit() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;
     stream.acquire(1, &"x".repeat(100_000), None);
@@ -353,7 +364,7 @@ async fn an_oversized_message_is_told_the_limit() {
 }
 
 #[tokio::test]
-async fn garbage_on_the_port_harms_nobody() {
+async fn garbage_on_port_does_not_affect_sessions() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;
     stream.granted(1, "a").await;
@@ -366,17 +377,17 @@ async fn garbage_on_the_port_harms_nobody() {
     for bytes in garbage {
         let mut socket = TcpStream::connect(daemon.address()).unwrap();
         socket.write_all(bytes).unwrap();
-        // The daemon closes it, perhaps before we do: so this ends.
+        // The read ends, because the daemon closes the connection.
         _ = socket.shutdown(std::net::Shutdown::Write);
         _ = socket.read_to_end(&mut Vec::new());
     }
-    stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: 1 }));
-    assert!(matches!(stream.next().await, Tell::KeptAlive(_)));
+    stream.send(ClientMessage::KeepAlive(pb::KeepAlive { keep_alive_number: 1 }));
+    assert!(matches!(stream.next().await, DaemonMessage::KeptAlive(_)));
     assert!(inspect(&mut locks(&daemon).await, "a").await.held);
 }
 
 #[tokio::test]
-async fn a_repeated_or_foreign_release_frees_nothing() {
+async fn repeated_or_foreign_release_frees_nothing() {
     let daemon = Daemon::start();
     let (mut first, _) = Stream::open(&daemon, 0).await;
     let (mut second, _) = Stream::open(&daemon, 0).await;
@@ -395,7 +406,7 @@ async fn a_repeated_or_foreign_release_frees_nothing() {
 }
 
 #[tokio::test]
-async fn a_try_is_refused_with_the_holder() {
+async fn refusal_without_wait_names_holder() {
     let daemon = Daemon::start();
     let (mut first, _) = Stream::open(&daemon, 0).await;
     let (mut second, _) = Stream::open(&daemon, 0).await;
@@ -408,12 +419,12 @@ async fn a_try_is_refused_with_the_holder() {
     assert!(refused.held_for_ms.is_some());
     assert!(refused.message.contains("held by \"test\" (pid 7)"), "{}", refused.message);
     second.acquire(2, "a", Some(50));
-    assert!(matches!(second.next().await, Tell::Queued(queued) if queued.position == 1));
+    assert!(matches!(second.next().await, DaemonMessage::Queued(queued) if queued.position == 1));
     assert_eq!(second.refused(2).await.reason(), pb::Reason::TimedOut);
 }
 
 #[tokio::test]
-async fn a_thousand_waiters_are_served_in_order_without_the_dead_and_the_cancelled() {
+async fn waiters_are_granted_in_order_except_gone_and_canceled() {
     let daemon = Daemon::start();
     let mut client = SessionServiceClient::new(channel(&daemon).await);
     let mut holder = Stream::on(&mut client).await;
@@ -424,19 +435,19 @@ async fn a_thousand_waiters_are_served_in_order_without_the_dead_and_the_cancell
         let mut waiter = Stream::on(&mut client).await;
         waiter.opened(open(60_000)).await;
         waiter.acquire(1, "a", None);
-        let Tell::Queued(queued) = waiter.next().await else { panic!() };
+        let DaemonMessage::Queued(queued) = waiter.next().await else { panic!() };
         assert_eq!(queued.position, number + 1);
         waiters.push(Some(waiter));
     }
-    for dead in (0..1000).step_by(10) {
-        waiters[dead] = None;
+    for disconnected in (0..1000).step_by(10) {
+        waiters[disconnected] = None;
     }
-    for cancelled in (5..1000).step_by(10) {
-        let waiter = waiters[cancelled].as_mut().unwrap();
-        waiter.send(Ask::Cancel(pb::Cancel { request: 1 }));
+    for canceled in (5..1000).step_by(10) {
+        let waiter = waiters[canceled].as_mut().unwrap();
+        waiter.send(ClientMessage::Cancel(pb::Cancel { request: 1 }));
         assert_eq!(waiter.refused(1).await.reason(), pb::Reason::Cancelled);
     }
-    // The daemon has noticed the dead once they no longer count as present.
+    // Canceled waiters are not counted. Disconnected ones are, until their TTL elapses.
     let mut observer = locks(&daemon).await;
     assert_eq!(inspect(&mut observer, "a").await.waiting, 900);
     holder.release(2, &last.handle).await.unwrap();
@@ -447,9 +458,9 @@ async fn a_thousand_waiters_are_served_in_order_without_the_dead_and_the_cancell
             continue;
         }
         let granted = waiter.grant(1).await;
-        assert!(granted.token > last.token, "in order");
+        assert!(granted.token > last.token, "the token did not increase");
         let info = inspect(&mut observer, "a").await;
-        assert_eq!(info.token, Some(granted.token), "nobody else was granted it meanwhile");
+        assert_eq!(info.token, Some(granted.token), "another session was granted the lock");
         waiter.release(2, &granted.handle).await.unwrap();
         last = granted;
         served += 1;
@@ -458,20 +469,20 @@ async fn a_thousand_waiters_are_served_in_order_without_the_dead_and_the_cancell
 }
 
 #[tokio::test]
-async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
+async fn resumed_session_keeps_grants_and_pending_acquires() {
     let daemon = Daemon::start();
     let (mut other, _) = Stream::open(&daemon, 0).await;
     let taken = other.granted(1, "taken").await;
     let (mut stream, opened) = Stream::open(&daemon, 0).await;
     let mine = stream.granted(1, "mine").await;
     stream.acquire(2, "taken", None);
-    assert!(matches!(stream.next().await, Tell::Queued(_)));
+    assert!(matches!(stream.next().await, DaemonMessage::Queued(_)));
     drop(stream);
 
     let mut stream = Stream::attach(&daemon).await;
     let resume = |keep_alive_number| {
         let resume_secret = opened.resume_secret.clone();
-        Ask::Resume(pb::Resume {
+        ClientMessage::Resume(pb::Resume {
             protocol_version: 1,
             min_protocol_version: 0,
             resume_secret,
@@ -479,39 +490,39 @@ async fn a_session_resumes_with_all_that_it_held_and_waited_for() {
         })
     };
     stream.send(resume(1));
-    let Tell::Opened(again) = stream.next().await else { panic!() };
+    let DaemonMessage::Opened(again) = stream.next().await else { panic!() };
     assert!(again.resumed && again.resume_secret.is_empty());
     assert_eq!(again.session_id, opened.session_id);
     let granted = stream.grant(1).await;
     assert_eq!((granted.token, &granted.handle), (mine.token, &mine.handle));
     assert_eq!(granted.keep_alive_number, 1);
-    assert!(matches!(stream.next().await, Tell::Queued(queued) if queued.request == 2));
-    assert!(matches!(stream.next().await, Tell::Restored(_)));
+    assert!(matches!(stream.next().await, DaemonMessage::Queued(queued) if queued.request == 2));
+    assert!(matches!(stream.next().await, DaemonMessage::Restored(_)));
     other.release(2, &taken.handle).await.unwrap();
     stream.grant(2).await;
 
-    // A second stream takes over; the first is told.
+    // A second stream resumes the session, which ends the first.
     let mut third = Stream::attach(&daemon).await;
     third.send(resume(2));
-    assert!(matches!(third.next().await, Tell::Opened(_)));
+    assert!(matches!(third.next().await, DaemonMessage::Opened(_)));
     assert_eq!(stream.end().await.unwrap_err().code(), Code::Aborted);
-    // A keep-alive that is not new is refused, and so is a stranger's secret.
+    // A keep-alive number that does not increase is refused, and so is an unknown secret.
     let mut stale = Stream::attach(&daemon).await;
     stale.send(resume(2));
     assert_eq!(stale.end().await.unwrap_err().code(), Code::FailedPrecondition);
-    let mut stranger = Stream::attach(&daemon).await;
-    stranger.send(Ask::Resume(pb::Resume {
+    let mut unknown = Stream::attach(&daemon).await;
+    unknown.send(ClientMessage::Resume(pb::Resume {
         protocol_version: 1,
         resume_secret: vec![7; 16].into(),
         keep_alive_number: 1,
         ..pb::Resume::default()
     }));
-    let status = stranger.end().await.unwrap_err();
+    let status = unknown.end().await.unwrap_err();
     assert_eq!(status.get_error_details().error_info().unwrap().reason, "UNKNOWN_SESSION");
 }
 
 #[tokio::test]
-async fn a_broken_stream_frees_only_the_fenced_at_once() {
+async fn disconnect_releases_only_fenced_sessions() {
     let daemon = Daemon::start();
     let (mut plain, _) = Stream::open(&daemon, 60_000).await;
     let mut fenced = Stream::attach(&daemon).await;
@@ -521,17 +532,17 @@ async fn a_broken_stream_frees_only_the_fenced_at_once() {
     drop((plain, fenced));
     let (mut next, _) = Stream::open(&daemon, 60_000).await;
     next.granted(1, "fenced").await;
-    // The plain session is the older one and has the same ttl: if it still
-    // holds, the fenced one was not freed by its ttl.
+    // The plain session is older and has the same TTL. If it still holds its lock, the
+    // fenced session did not end by its TTL.
     assert_eq!(inspect(&mut locks(&daemon).await, "plain").await.token, Some(held.token));
 }
 
 #[tokio::test]
-async fn a_session_that_is_silent_too_long_is_told_so() {
+async fn expired_session_receives_loss_and_status() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 1000).await;
     let granted = stream.granted(1, "a").await;
-    let Tell::Lost(lost) = stream.next().await else { panic!() };
+    let DaemonMessage::Lost(lost) = stream.next().await else { panic!() };
     assert_eq!(lost.handle, granted.handle);
     assert_eq!(lost.reason(), pb::Reason::Expired);
     let status = stream.end().await.unwrap_err();
@@ -539,13 +550,13 @@ async fn a_session_that_is_silent_too_long_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_break_tells_the_holder_who_and_why_and_the_lock_passes_on_when_it_lets_go() {
+async fn break_notifies_holder_and_lock_passes_on_after_release() {
     let daemon = Daemon::start();
     let (mut holder, _) = Stream::open(&daemon, 60_000).await;
     let (mut waiter, _) = Stream::open(&daemon, 60_000).await;
     let granted = holder.granted(1, "a").await;
     waiter.acquire(1, "a", None);
-    assert!(matches!(waiter.next().await, Tell::Queued(_)));
+    assert!(matches!(waiter.next().await, DaemonMessage::Queued(_)));
     let mut locks = locks(&daemon).await;
     let request = |reason: &str| pb::BreakRequest {
         lock: lock_ref("", "a"),
@@ -554,13 +565,13 @@ async fn a_break_tells_the_holder_who_and_why_and_the_lock_passes_on_when_it_let
     };
     let status = locks.r#break(request("")).await.unwrap_err();
     assert!(status.message().contains("reason"), "{status}");
-    assert!(!inspect(&mut locks, "a").await.ending, "a bad request changes nothing");
+    assert!(!inspect(&mut locks, "a").await.ending, "an invalid request broke the lock");
 
     let broken = locks.r#break(request("stuck")).await.unwrap().into_inner();
     assert!(broken.broken);
     assert!(broken.free_within_ms <= 60_000);
     assert_eq!(broken.lock.unwrap().token, Some(granted.token));
-    let Tell::Lost(lost) = holder.next().await else { panic!() };
+    let DaemonMessage::Lost(lost) = holder.next().await else { panic!() };
     assert_eq!(lost.reason(), pb::Reason::Broken);
     assert!(lost.message.contains("ops@host") && lost.message.contains("stuck"), "{lost:?}");
     let operator = pb::BreakInfo { by: "ops@host".into(), reason: "stuck".into() };
@@ -569,12 +580,12 @@ async fn a_break_tells_the_holder_who_and_why_and_the_lock_passes_on_when_it_let
     holder.release(2, &granted.handle).await.unwrap();
     assert!(waiter.grant(1).await.token > granted.token);
 
-    let nobody = pb::BreakRequest { lock: lock_ref("", "nobody"), ..request("x") };
-    assert!(!locks.r#break(nobody).await.unwrap().into_inner().broken);
+    let unused = pb::BreakRequest { lock: lock_ref("", "unused"), ..request("x") };
+    assert!(!locks.r#break(unused).await.unwrap().into_inner().broken);
 }
 
 #[tokio::test]
-async fn tokens_are_checked() {
+async fn check_distinguishes_token_states() {
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;
     let granted = stream.granted(1, "a").await;
@@ -632,7 +643,7 @@ async fn list_of_all_namespaces_is_paged_over_both() {
         for (step, name) in ["job-1", "job-2"].into_iter().enumerate() {
             let request = (10 * number + step + 1) as u64;
             let lock = pb::LockRef { namespace: namespace.into(), name: name.into() };
-            stream.send(Ask::Acquire(pb::Acquire {
+            stream.send(ClientMessage::Acquire(pb::Acquire {
                 request,
                 lock: Some(lock),
                 ..pb::Acquire::default()
@@ -667,7 +678,7 @@ async fn list_of_all_namespaces_is_paged_over_both() {
 }
 
 #[tokio::test]
-async fn a_watch_shows_the_state_first_and_then_every_change() {
+async fn watch_sends_state_first_and_then_each_change() {
     use pb::watch_request::Target;
     let daemon = Daemon::start();
     let (mut stream, _) = Stream::open(&daemon, 0).await;

@@ -1,4 +1,4 @@
-//! The embedded store does what every store must do.
+//! Conformance suite of the store trait, for the embedded store.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Instructions per operation, compared with the kept counts.
+//! Instructions per operation, compared with the stored counts.
 //!
 //! Unlike times, counts do not depend on the load or the speed of a machine.
 //! Valgrind presents the same processor on every x86-64 machine with AVX2, so
@@ -25,20 +25,20 @@ const PACKAGE: &str = "leasehold-instructions";
 /// few seconds.
 const TIMEOUT: &str = "300";
 
-/// How often a process is started until it succeeds.
+/// Maximum number of starts of a process that fails.
 const MAX_ATTEMPTS: usize = 3;
 
-/// The kept counts.
+/// File with the stored counts.
 const FILE: &str = "tests/instructions/counts.txt";
 
-/// Measures all operations; false if one needs too many instructions. With
-/// `accept`, keeps the new counts.
+/// Measures all operations. Returns false if one needs too many instructions. With
+/// `accept`, stores the new counts.
 pub(crate) fn run(accept: bool, workspace: &Workspace) -> Result<bool, String> {
     match Tool::Valgrind.ensure() {
         Ok(()) => {}
         Err(Unavailable::Missing(why) | Unavailable::Optional(why)) => return Err(why),
     }
-    // The profile of a release, because inlining across crates decides.
+    // Release profile, because inlining across crates affects the counts.
     let build = Cmd::cargo("build").args(["--locked", "--release", "--package", PACKAGE]);
     build.run(&workspace.root).map_err(|failure| failure.why)?;
     let binary = workspace.target_directory.join("release").join(PACKAGE);
@@ -49,7 +49,7 @@ pub(crate) fn run(accept: bool, workspace: &Workspace) -> Result<bool, String> {
     let file = workspace.root.join(FILE);
     if accept {
         fs::write(&file, measured.to_string()).map_err(|error| format!("{FILE}: {error}"))?;
-        println!("{measured}\nkept in {FILE}");
+        println!("{measured}\nstored in {FILE}");
         return Ok(true);
     }
     let kept = fs::read_to_string(&file).map_err(|error| {
@@ -60,7 +60,7 @@ pub(crate) fn run(accept: bool, workspace: &Workspace) -> Result<bool, String> {
     Ok(comparison.has_passed())
 }
 
-/// Names, with the number of repetitions of each.
+/// Returns the names of the operations with their numbers of repetitions.
 fn operations(binary: &Path, root: &Path) -> Result<Vec<(String, u64)>, String> {
     let list = Cmd::new(binary.to_string_lossy()).arg("list").output(root)?;
     let operation = |line: &str| {
@@ -101,8 +101,8 @@ fn measure(
     })
 }
 
-/// Counts again if a process failed: on a busy machine, a client may have taken
-/// its server for dead.
+/// Counts the instructions of a process, and retries if it fails: on a busy
+/// machine, a client may time out.
 fn count_with_retries(binary: &Path, name: &str, mode: &str, root: &Path) -> Result<u64, String> {
     let mut last = Err(String::new());
     for _ in 0..MAX_ATTEMPTS {
@@ -132,10 +132,10 @@ fn count(binary: &Path, name: &str, mode: &str, root: &Path) -> Result<u64, Stri
     _ = fs::remove_file(&file);
     valgrind?;
     let profile = profile.map_err(|error| format!("{}: {error}", file.display()))?;
-    counts::total(&profile).ok_or_else(|| format!("{}: has no summary", file.display()))
+    counts::total(&profile).ok_or_else(|| format!("{}: no summary found", file.display()))
 }
 
-/// Versions that the counts depend on.
+/// Returns the versions that the counts depend on.
 fn tools(root: &Path) -> Result<String, String> {
     let first = |cmd: Cmd| -> Result<String, String> {
         Ok(cmd.output(root)?.lines().next().unwrap_or_default().to_owned())

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the one entry point for the project's checks.
+//! Command `cargo xtask`: the only entry point for the project's checks.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 

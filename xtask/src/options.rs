@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `cargo xtask`.
 
 use crate::suite::{self, Level};
 
@@ -28,8 +28,8 @@ by more than 2 %.
   --accept        write the new counts to that file
 
 A part that fails does not stop the others. The exit code is 0 if all parts
-passed, 1 if a part failed, and 2 if the command line is wrong. Ctrl-C stops
-everything.
+passed, 1 if a part failed, and 2 if the command line is invalid. Ctrl-C stops
+all processes.
 
 Prerequisites: Rust from rustup, Node 20 or newer with npm. For the instruction
 counts valgrind, which is installed with apt-get where that is possible. Rust
@@ -60,13 +60,13 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns whether a part is to run. `only` also selects parts of a higher
+    /// Returns true if a part is selected. `only` also selects parts of a higher
     /// level.
     pub(crate) fn selects(&self, name: &str, levels: &[Level]) -> bool {
         let is_named = |names: &[String]| names.iter().any(|named| named == name);
-        let wanted =
+        let selected =
             if self.only.is_empty() { levels.contains(&self.level) } else { is_named(&self.only) };
-        wanted && !is_named(&self.skip)
+        selected && !is_named(&self.skip)
     }
 }
 
@@ -100,7 +100,7 @@ fn parse_test(mut arguments: impl Iterator<Item = String>) -> Result<Command, St
                 seconds =
                     value()?.parse().map_err(|error| format!("--seconds: {error}; see --help"))?;
             }
-            name => match Level::of_name(name) {
+            name => match Level::from_name(name) {
                 Some(named) if level.is_none() => level = Some(named),
                 _ => return Err(format!("unexpected argument {name:?}; see cargo xtask --help")),
             },
@@ -125,7 +125,7 @@ fn part(name: String) -> Result<String, String> {
     if suite::PARTS.iter().any(|part| part.name == name) {
         Ok(name)
     } else {
-        Err(format!("there is no part {name:?}; `cargo xtask test --list` lists them"))
+        Err(format!("unknown part {name:?}; `cargo xtask test --list` lists the parts"))
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn ci_is_the_default_level() {
+    fn ci_is_default_level() {
         let Options { level, only, skip, seconds } = options("test");
         assert_eq!((level, only, skip, seconds), (Level::Ci, vec![], vec![], DEFAULT_SECONDS));
         assert_eq!(options("test quick").level, Level::Quick);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn level_selects_its_parts() {
+    fn level_selects_parts() {
         let options = options("test quick");
         assert!(options.selects("format", &[Level::Quick, Level::Ci]));
         assert!(!options.selects("docs", &[Level::Ci]));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_the_answer_to_nothing() {
+    fn empty_command_line_prints_help() {
         for line in ["", "--help", "help", "test --help", "instructions -h"] {
             assert_eq!(parsed(line), Ok(Command::Help), "{line}");
         }

@@ -1,4 +1,4 @@
-//! The table at the end of a run.
+//! Table at the end of a run.
 
 use std::{
     fmt::{self, Write},
@@ -7,30 +7,30 @@ use std::{
 
 use crate::run::Tally;
 
-/// How long all checks of `ci` may take: from nothing, on two cores.
+/// Target duration of all checks of `ci`, without a build cache, on two cores.
 const TARGET: Duration = Duration::from_secs(50 * 60);
 
 /// Result of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// The first thing that failed.
+    /// First failure.
     Failed(String),
-    /// Why it did not run.
+    /// Reason for which it did not run.
     Skipped(String),
 }
 
-/// A part that is over.
+/// Completed part of a run.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) outcome: Outcome,
     pub(crate) took: Duration,
-    /// Tests that the part reported, or the part itself.
+    /// Number of tests in the part. A part without tests counts as one.
     pub(crate) tally: Tally,
 }
 
-/// All parts that are over, in their order.
+/// Completed parts, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Report(pub(crate) Vec<Entry>);
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn report_ends_with_the_numbers_of_tests() {
+    fn report_ends_with_numbers_of_tests() {
         let failed = Outcome::Failed("`cargo test` failed".to_owned());
         let skipped = Outcome::Skipped("cargo-deny is not installed".to_owned());
         let report = Report(vec![
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_part_is_no_failure() {
+    fn skipped_part_is_not_a_failure() {
         let skipped = Outcome::Skipped("not here".to_owned());
         assert!(Report(vec![entry("chaos", skipped, 0, Tally::ONE_SKIPPED)]).has_passed());
         assert_eq!(Report::default().to_string().lines().last(), Some("0 passed, 0 failed"));

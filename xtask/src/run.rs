@@ -1,5 +1,5 @@
-//! Commands: started without standard input, shown while they run, and searched
-//! for the results of tests.
+//! Commands: run without standard input, with their output printed at once and
+//! searched for the results of tests.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A command line.
+/// Command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cmd {
     program: String,
@@ -41,7 +41,7 @@ impl Cmd {
         self
     }
 
-    /// Runs it in a directory, shows its output, and counts the tests in it.
+    /// Runs the command in a directory, prints its output and counts the tests in it.
     pub(crate) fn run(&self, directory: &Path) -> Result<Tally, Failure> {
         println!("$ {self}");
         let mut command = self.command(directory);
@@ -56,7 +56,7 @@ impl Cmd {
             while output.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
                 let text = String::from_utf8_lossy(&line);
                 print!("{text}");
-                tally += Tally::of_line(&text);
+                tally += Tally::from_line(&text);
                 line.clear();
             }
         }
@@ -67,12 +67,12 @@ impl Cmd {
         }
     }
 
-    /// Runs it in a directory, and returns its standard output.
+    /// Runs the command in a directory and returns its standard output.
     pub(crate) fn output(&self, directory: &Path) -> Result<String, String> {
         let output = self
             .command(directory)
             .output()
-            .map_err(|error| format!("{} can't be started: {error}", self.program))?;
+            .map_err(|error| format!("can't start {}: {error}", self.program))?;
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
@@ -81,7 +81,7 @@ impl Cmd {
         }
     }
 
-    /// Returns whether it can be started and succeeds. Shows nothing.
+    /// Returns true if the command starts and succeeds. Prints nothing.
     pub(crate) fn succeeds(&self) -> bool {
         self.output(Path::new(".")).is_ok()
     }
@@ -89,8 +89,8 @@ impl Cmd {
     fn command(&self, directory: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(directory).stdin(Stdio::null());
-        // `cargo run` describes this package to the process; build scripts
-        // would notice and run again.
+        // `cargo run` sets variables that describe this package. Build scripts that
+        // depend on them would run again.
         for (key, _) in std::env::vars_os() {
             if is_of_this_package(&key.to_string_lossy()) {
                 command.env_remove(key);
@@ -107,7 +107,7 @@ fn is_of_this_package(key: &str) -> bool {
         || ["CARGO_BIN_NAME", "CARGO_CRATE_NAME"].contains(&key)
 }
 
-/// As it would be typed.
+/// Formats the command as a shell command line.
 impl fmt::Display for Cmd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quote = |text: &str| {
@@ -121,7 +121,7 @@ impl fmt::Display for Cmd {
     }
 }
 
-/// A command that failed, with the results that it printed before.
+/// Failed command, with the test results that it printed before.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) tally: Tally,
@@ -142,7 +142,7 @@ impl Tally {
     pub(crate) const ONE_SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
 
     /// Reads libtest's summary of a test binary; zero for any other line.
-    fn of_line(line: &str) -> Self {
+    fn from_line(line: &str) -> Self {
         let mut tally = Self::default();
         let Some((_, counts)) =
             line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
@@ -191,16 +191,16 @@ mod tests {
     fn summaries_of_test_binaries_are_counted() {
         let line = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; \
                     finished in 0.52s\n";
-        assert_eq!(Tally::of_line(line), Tally { passed: 12, failed: 0, skipped: 1 });
+        assert_eq!(Tally::from_line(line), Tally { passed: 12, failed: 0, skipped: 1 });
         let line = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured";
-        assert_eq!(Tally::of_line(line), Tally { passed: 3, failed: 2, skipped: 0 });
+        assert_eq!(Tally::from_line(line), Tally { passed: 3, failed: 2, skipped: 0 });
         for line in ["", "test result: ", "test a ... ok", "  test result: ok. 1 passed"] {
-            assert_eq!(Tally::of_line(line), Tally::default(), "{line:?}");
+            assert_eq!(Tally::from_line(line), Tally::default(), "{line:?}");
         }
     }
 
     #[test]
-    fn tally_is_shown_in_one_line() {
+    fn tally_is_one_line() {
         let mut tally = Tally::ONE_PASSED;
         assert_eq!(tally.to_string(), "1 passed, 0 failed");
         tally += Tally::ONE_FAILED;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_command_keeps_its_results() {
+    fn failed_command_keeps_results() {
         let result = "echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored'";
         let failure = shell(&format!("{result}; {result}; exit 101")).unwrap_err();
         assert_eq!(failure.tally, Tally { passed: 6, failed: 4, skipped: 0 });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_shown_as_typed() {
+    fn command_is_printed_as_shell_line() {
         let cmd = Cmd::cargo("doc").arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(cmd.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }

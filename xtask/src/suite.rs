@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask test`, and their run from first to last.
+//! Parts of `cargo xtask test`, and their execution in order.
 
 use std::{fmt::Write, path::Path, time::Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     workspace::{Package, Workspace},
 };
 
-/// How much runs.
+/// Level of a run, which selects its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Quick,
@@ -24,21 +24,21 @@ impl Level {
     const ALL: [(Self, &'static str); 3] =
         [(Self::Quick, "quick"), (Self::Ci, "ci"), (Self::Full, "full")];
 
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(level, _)| *level)
     }
 }
 
-/// A part of a run: it passes or fails as a whole.
+/// Part of a run. It passes or fails as a whole.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     about: &'static str,
     levels: &'static [Level],
-    /// What it does on this workspace.
+    /// Returns its steps in this workspace.
     steps: fn(&Workspace, &Options) -> Vec<Step>,
 }
 
-/// A step of a part.
+/// Step of a part.
 #[derive(Debug)]
 enum Step {
     Need(Tool),
@@ -51,10 +51,9 @@ const ALL: &[Level] = &[Level::Quick, Level::Ci, Level::Full];
 const THOROUGH: &[Level] = &[Level::Ci, Level::Full];
 const LONG: &[Level] = &[Level::Full];
 
-/// Everything that is checked: fast parts first, and parts that share compiled
-/// crates next to each other. A new tool, language or environment (Kubernetes,
-/// attacks, comparisons with peers, clients in other languages) gets a row here
-/// and a function below.
+/// All parts: fast parts first, and parts that share compiled crates next to each
+/// other. A new tool, language or environment (Kubernetes, attacks, comparisons
+/// with peers, clients in other languages) gets a row here and a function below.
 pub(crate) const PARTS: &[Part] = &[
     Part { name: "format", about: "rustfmt", levels: ALL, steps: format },
     Part { name: "lints", about: "clippy, warnings are errors", levels: ALL, steps: lints },
@@ -79,7 +78,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "simulation",
-        about: "kept seeds, mutants by their kept seeds, whole daemons in virtual time",
+        about: "stored seeds, mutants by their stored seeds, whole daemons in virtual time",
         levels: THOROUGH,
         steps: simulation,
     },
@@ -109,7 +108,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "instructions",
-        about: "instructions per operation, compared with the kept counts",
+        about: "instructions per operation, compared with the stored counts",
         levels: THOROUGH,
         steps: |_, _| vec![Step::Need(Tool::Valgrind), Step::CountInstructions],
     },
@@ -124,7 +123,7 @@ pub(crate) const PARTS: &[Part] = &[
 /// Profile of everything with the feature `simulation`.
 const SIMULATION_PROFILE: [&str; 2] = ["--profile", "sim"];
 
-/// Package that injects faults into real processes. It is a part of its own.
+/// Package that injects faults into real processes. It is a separate part.
 const CHAOS: &str = "leasehold-chaos";
 
 fn format(_: &Workspace, _: &Options) -> Vec<Step> {
@@ -256,7 +255,7 @@ fn select<'a>(packages: impl Iterator<Item = &'a Package>) -> impl Iterator<Item
     packages.flat_map(|package| ["--package".to_owned(), package.name.clone()])
 }
 
-/// The parts and their levels.
+/// Returns a table of the parts and their levels.
 pub(crate) fn table() -> String {
     let mut text = String::new();
     for part in PARTS {
@@ -267,7 +266,7 @@ pub(crate) fn table() -> String {
     text
 }
 
-/// Runs what was selected; true if all of it passed.
+/// Runs the selected parts. Returns true if all of them passed.
 #[allow(clippy::disallowed_methods, reason = "nothing but minutes depends on it")]
 pub(crate) fn run(options: &Options, workspace: &Workspace) -> Result<bool, String> {
     let mut report = Report::default();
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn simulation_is_tested_in_its_profile() {
+    fn simulation_is_tested_in_sim_profile() {
         let prefix = "RUST_LIB_BACKTRACE=0 cargo test --locked --profile sim";
         assert_eq!(
             commands("simulation", Level::Ci),
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_step_does_not_stop_the_next() {
+    fn failed_step_does_not_stop_next_step() {
         let (outcome, tally) =
             executed(&[sh("exit 3"), sh("echo 'test result: ok. 5 passed; 0 failed'")]);
         assert!(matches!(outcome, Outcome::Failed(why) if why.contains("exit 3")));

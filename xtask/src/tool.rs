@@ -4,29 +4,29 @@ use std::path::Path;
 
 use crate::run::Cmd;
 
-/// A program or a part of the toolchain.
+/// Program or part of the toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
-    /// A component of the toolchain: its name, and its cargo command.
+    /// Component of the toolchain: its name and its cargo command.
     Component(&'static str, &'static str),
-    /// The standard library for another target.
+    /// Standard library for another target.
     Target(&'static str),
     Valgrind,
-    /// Optional: without it, a part is skipped.
+    /// Optional: a part without it is skipped.
     CargoDeny,
 }
 
-/// Why a tool can't be used.
+/// Reason why a tool can't be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// It is required. What to do.
+    /// The tool is required. The text says how to install it.
     Missing(String),
-    /// It is optional.
+    /// The tool is optional, or not available on this platform.
     Optional(String),
 }
 
 impl Tool {
-    /// Installs it if it is not there.
+    /// Installs the tool if it is missing.
     pub(crate) fn ensure(self) -> Result<(), Unavailable> {
         let missing = |why: String| Unavailable::Missing(why);
         match self {
@@ -61,7 +61,7 @@ fn install(command: &Cmd) -> Result<(), String> {
 
 fn valgrind() -> Result<(), Unavailable> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-        let why = "instructions are counted on Linux on x86-64 only".to_owned();
+        let why = "instruction counts require Linux on x86-64".to_owned();
         return Err(Unavailable::Optional(why));
     }
     if Cmd::new("valgrind").arg("--version").succeeds() {

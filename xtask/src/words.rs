@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_read() {
+    fn sections_are_parsed() {
         let text =
             "# Target zero in prose.\na b|c\t→ d\n\n# Target zero in code: x.\n//! (What)\t→ e\n";
         let expected = [
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_this_workspace_are_read() {
+    fn patterns_of_this_workspace_are_parsed() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(FILE)).unwrap();
         let sections = parse(&text);

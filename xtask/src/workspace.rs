@@ -1,5 +1,5 @@
-//! The packages of this workspace, from `cargo metadata`. New crates join the
-//! checks without a change here.
+//! Packages of this workspace, from `cargo metadata`, so that new crates are
+//! checked without a change here.
 
 use std::{
     collections::BTreeSet,
@@ -14,22 +14,22 @@ use crate::run::Cmd;
 /// the product's crates.
 const SIMULATION: &str = "simulation";
 
-/// A package of the workspace.
+/// Package of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Whether it is built with the product's feature `simulation`.
+    /// True if it is built with the product's feature `simulation`.
     pub(crate) is_simulation: bool,
     pub(crate) features: Vec<String>,
     pub(crate) targets: Vec<Target>,
 }
 
-/// A target of a package.
+/// Target of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Whether it is only built with the feature `simulation`.
+    /// True if it is only built with the feature `simulation`.
     pub(crate) needs_simulation: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Reads the workspace from `cargo metadata`.
     pub(crate) fn load() -> Result<Self, String> {
         // The binary may be started in any directory of the workspace.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
@@ -58,10 +58,10 @@ impl Workspace {
             .output(root)?;
         let metadata =
             serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-        Self::of_metadata(&metadata).ok_or("cargo metadata has an unexpected form".to_owned())
+        Self::from_metadata(&metadata).ok_or("cargo metadata has an unexpected form".to_owned())
     }
 
-    fn of_metadata(metadata: &Value) -> Option<Self> {
+    fn from_metadata(metadata: &Value) -> Option<Self> {
         let list = metadata["packages"].as_array()?;
         let simulation = simulation_packages(list);
         let packages = list
@@ -101,7 +101,7 @@ impl Workspace {
         })
     }
 
-    /// Whether a product package has an integration test of this name.
+    /// Returns true if a product package has an integration test of this name.
     pub(crate) fn has_test(&self, name: &str) -> bool {
         let has = |target: &Target| target.kind == Kind::Test && target.name == name;
         self.product().any(|package| package.targets.iter().any(has))
@@ -124,8 +124,8 @@ fn target(target: &Value) -> Option<Target> {
 }
 
 /// Names of the packages that depend on a package with the feature `simulation`,
-/// or on such a package, or say so themselves with
-/// `package.metadata.leasehold.layer = "simulation"`.
+/// or on such a package, or that set `package.metadata.leasehold.layer` to
+/// `"simulation"`.
 fn simulation_packages(packages: &[Value]) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     loop {
@@ -162,7 +162,7 @@ pub(crate) mod tests {
         json!({"name": name, "path": format!("/w/{name}"), "features": features})
     }
 
-    /// A workspace with the kinds of packages that the parts tell apart.
+    /// Returns a workspace with each kind of package that the parts distinguish.
     pub(crate) fn example() -> Workspace {
         let lib = |name: &str| json!({"name": name, "kind": ["lib"]});
         let metadata = json!({
@@ -201,7 +201,7 @@ pub(crate) mod tests {
                 },
             ],
         });
-        Workspace::of_metadata(&metadata).unwrap()
+        Workspace::from_metadata(&metadata).unwrap()
     }
 
     fn names<'a>(packages: impl Iterator<Item = &'a Package>) -> Vec<&'a str> {

@@ -70,7 +70,7 @@ impl Address {
             (None, None) => Err(InvalidSetting::new("store", NO_ACCOUNT)),
             (None, Some(text)) => match settings.credential {
                 Credential::Auto | Credential::ConnectionString => {
-                    Self::of_connection_string(text.expose())
+                    Self::from_connection_string(text.expose())
                         .map_err(|problem| InvalidSetting::new("azure_connection_string", problem))
                 }
                 _ => Err(InvalidSetting::new(
@@ -79,11 +79,11 @@ impl Address {
                      its own credential",
                 )),
             },
-            (Some(url), None) => Self::of_url(settings, url),
+            (Some(url), None) => Self::from_url(settings, url),
         }
     }
 
-    fn of_url(settings: &AccountSettings, url: &str) -> Result<Self, InvalidSetting> {
+    fn from_url(settings: &AccountSettings, url: &str) -> Result<Self, InvalidSetting> {
         let (url, _) = parse_account_url(url)
             .map_err(|problem| InvalidSetting::new("azure_account_url", problem))?;
         if settings.sas.is_some() && settings.url_sas.is_some() {
@@ -120,7 +120,7 @@ impl Address {
     ///
     /// # Errors
     /// The problem, without quoting a value.
-    pub fn of_connection_string(text: &str) -> Result<Self, String> {
+    pub fn from_connection_string(text: &str) -> Result<Self, String> {
         let read = ConnectionString::parse_strict(text)?;
         let endpoint = read.endpoint(ServiceKind::Blob)?;
         let endpoint = endpoint.ok_or("has neither AccountName nor BlobEndpoint")?;
@@ -272,21 +272,21 @@ mod tests {
     #[test]
     fn connection_string_determines_auth_method() {
         let key = "AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:9/acme/";
-        let Address { url, auth } = Address::of_connection_string(key).unwrap();
+        let Address { url, auth } = Address::from_connection_string(key).unwrap();
         assert_eq!(url.as_str(), "http://127.0.0.1:9/acme");
         assert!(matches!(auth, AuthMethod::Key { account, .. } if account == "acme"));
         for sas in [
             "BlobEndpoint=https://acme.example;SharedAccessSignature=?sv=1&sig=x",
             "BlobEndpoint=https://acme.example/?sv=1&sig=x",
         ] {
-            let Address { url, auth } = Address::of_connection_string(sas).unwrap();
+            let Address { url, auth } = Address::from_connection_string(sas).unwrap();
             assert_eq!(url.as_str(), "https://acme.example/");
             assert!(matches!(auth, AuthMethod::Sas(sas) if sas.expose() == "sv=1&sig=x"));
         }
         let nameless = "AccountKey=a2V5;BlobEndpoint=https://locks.example";
-        assert_eq!(Address::of_connection_string(nameless).unwrap_err(), "has no AccountName");
+        assert_eq!(Address::from_connection_string(nameless).unwrap_err(), "has no AccountName");
         for text in ["", "AccountKey=mysecret"] {
-            let problem = Address::of_connection_string(text).unwrap_err();
+            let problem = Address::from_connection_string(text).unwrap_err();
             assert_eq!(problem, "has neither AccountName nor BlobEndpoint");
         }
     }
@@ -333,7 +333,7 @@ mod tests {
                 assert!(named || !format!("{read:?}").contains(SECRET), "{read:?}");
                 format!("{} {}", read.key.is_some(), read.sas.is_some())
             }));
-            record(Address::of_connection_string(&text).map(|address| check(&address)));
+            record(Address::from_connection_string(&text).map(|address| check(&address)));
             record(parse_account_url(&text).map(|(url, sas)| {
                 assert_eq!((url.query(), url.fragment(), url.password()), (None, None, None));
                 // A parsed URL parses to itself.

@@ -21,7 +21,7 @@ pub enum Credential {
     ClientSecret,
     /// Identity that Azure assigns to the machine.
     ManagedIdentity,
-    /// User who is logged in to the Azure CLI.
+    /// User of an `az login` in the Azure CLI.
     AzureCli,
 }
 
@@ -117,7 +117,7 @@ pub enum CredentialSource {
         /// Azure have one.
         announced: bool,
     },
-    /// User who is logged in to the Azure CLI.
+    /// User of an `az login` in the Azure CLI.
     AzureCli,
 }
 

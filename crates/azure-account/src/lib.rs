@@ -29,7 +29,7 @@ pub use auth_method::AuthMethod;
 /// Source of Entra ID access tokens. The credentials of the crate
 /// `azure_identity` implement it.
 pub use azure_core::credentials::TokenCredential;
-/// HTTP client for the calls. For programs that need their own certificates or
+/// HTTP client for the calls. A program can supply one with its own certificates or
 /// proxy.
 pub use azure_core::http::Transport;
 pub use connection_string::ConnectionString;

@@ -15,21 +15,21 @@ use leasehold_azure_account::{
 
 use crate::Settings;
 
-/// The account can't be called at all.
+/// Reason why the account can't be called at all.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The configuration does not say enough.
+    /// The configuration is incomplete or invalid.
     #[error(transparent)]
     Configuration(#[from] InvalidSetting),
-    /// The credential can't be used.
+    /// The credential is unusable.
     #[error(transparent)]
     Credential(#[from] InvalidCredential),
-    /// The client refused what it was given.
-    #[error("the storage client can't be set up: {0}")]
+    /// The SDK's client refused its parameters.
+    #[error("can't set up the storage client: {0}")]
     Client(String),
 }
 
-/// A storage account, and the container in it that has the locks.
+/// Storage account, and its container with the locks.
 pub struct Account {
     service: BlobServiceClient,
     container: BlobContainerClient,
@@ -37,12 +37,12 @@ pub struct Account {
 }
 
 impl Account {
-    /// Sets up the client. Nothing is sent yet.
+    /// Sets up the client, without a call.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         Self::over(transport(), settings)
     }
 
-    /// The same, for calls that go this way.
+    /// Sets up a client that uses this transport.
     pub fn over(transport: Transport, settings: &Settings) -> Result<Self, Error> {
         let Address { mut url, auth } = Address::of(&settings.account)?;
         let mut client_options = client_options(transport.clone());
@@ -70,7 +70,7 @@ impl Account {
         Ok(Self { service, container, auth })
     }
 
-    /// The container that has the locks.
+    /// Container with the locks.
     #[must_use]
     pub fn container(&self) -> &BlobContainerClient {
         &self.container
@@ -81,8 +81,8 @@ impl Account {
         &self.service
     }
 
-    /// Gets a token, if that is what calls are accompanied by: so that a
-    /// credential that is slow to give one is not taken for a slow account.
+    /// Fetches an access token if calls need one. A slow login is then not mistaken for
+    /// a slow account.
     pub(crate) async fn sign_in(&self) -> azure_core::Result<()> {
         if let AuthMethod::Token(tokens) = &self.auth {
             tokens.get_token(&[SCOPE], None).await?;
@@ -90,7 +90,7 @@ impl Account {
         Ok(())
     }
 
-    /// Where the container is, for people.
+    /// Human-readable location of the container.
     #[must_use]
     pub fn display(&self) -> String {
         let mut url = self.container.url().clone();
@@ -98,8 +98,8 @@ impl Account {
         url.to_string()
     }
 
-    /// What gives access to the account, for people. One of several ways to get
-    /// a token is known only when one has worked.
+    /// Human-readable name of the credential. If an access token can come from several
+    /// sources, the source is known only after one has succeeded.
     #[must_use]
     pub fn credential_name(&self) -> String {
         match &self.auth {

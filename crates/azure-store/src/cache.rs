@@ -16,11 +16,12 @@ const GENERATION_CAPACITY: usize = 1 << 16;
 /// Cached facts about a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedLock {
-    /// Version of the blob that was seen last, and its record.
+    /// Latest version of the blob that this process has read or written, and its
+    /// record.
     pub(crate) version: Option<(Etag, Record)>,
     /// Version at which the blob had no lease: its hold has ended.
     pub(crate) over: Option<Etag>,
-    /// Highest token that was ever seen with the lock.
+    /// Highest token that this process has seen with the lock.
     pub(crate) highest: u64,
     /// Leader's value at a version.
     pub(crate) value: Option<(Etag, Value)>,
@@ -29,8 +30,8 @@ pub(crate) struct CachedLock {
     pub(crate) written: Option<Etag>,
     /// Hold of this daemon, if there is one, and its first token.
     pub(crate) hold: Option<(LeaseId, u64)>,
-    /// Break that is still to be recorded with the lock.
-    pub(crate) unnoted: Option<Breaker>,
+    /// Break that is not recorded with the lock yet.
+    pub(crate) unrecorded: Option<Breaker>,
 }
 
 /// Cache of a limited number of locks. Evicts locks that were not used for long.

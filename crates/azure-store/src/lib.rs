@@ -113,13 +113,13 @@ impl AzureStore {
         store
     }
 
-    /// Detects that an unavailable account has recovered, also while no client
-    /// makes requests. Never ends.
+    /// Detects that an unavailable account has recovered, also without client requests.
+    /// Never ends.
     async fn watch_account(self) {
         let options = CallOptions { purpose: Purpose::Check, timeout: CHECK_INTERVAL };
         loop {
             sleep(CHECK_INTERVAL).await;
-            if self.shared.blobs.health.trouble().is_some() {
+            if self.shared.blobs.health.unavailability().is_some() {
                 _ = self.shared.blobs.reach(options).await;
             }
         }
@@ -207,7 +207,7 @@ impl LeaseStore for AzureStore {
     }
 
     fn unavailability(&self) -> Option<Error> {
-        let why = self.shared.blobs.health.trouble()?;
+        let why = self.shared.blobs.health.unavailability()?;
         Some(Error::Unavailable { why, retry_after: self.shared.blobs.limiter.throttled_for() })
     }
 

@@ -1,6 +1,6 @@
-//! Lease on the container, which protects it against accidental deletion. All
-//! daemons use the same lease ID, which follows from the container's name: an
-//! operator who wants to delete the container can name it.
+//! Lease on the container, which protects it against accidental deletion. All daemons
+//! use the same lease ID. It follows from the container's name, so that an operator who
+//! deletes the container on purpose can name it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,18 +9,19 @@ use azure_storage_blob::models::BlobContainerClientAcquireLeaseOptions;
 use crate::{account::Account, calls::fault::Fault};
 use leasehold_runtime::sleep;
 
+/// Duration of the lease on the container.
 pub(crate) const DURATION: Duration = Duration::from_secs(60);
 
-/// The id of the lease on a container of this name.
+/// Returns the ID of the lease on a container of this name.
 #[must_use]
 pub fn lease_id(container: &str) -> String {
-    // Any mapping will do that everybody computes alike.
+    // Any mapping is suitable if all daemons compute the same one.
     let check = crc32fast::hash(container.as_bytes());
     format!("1ea5e401-d000-4000-8000-0000{check:08x}")
 }
 
-/// Acquires the lease again and again: with the same id that renews it. Never
-/// ends; the lease runs out after the last daemon has.
+/// Acquires the lease repeatedly: under the same ID, that renews it. Never ends. The
+/// lease expires after the last daemon has stopped.
 pub(crate) async fn keep(account: Arc<Account>, name: String) {
     let mut failing = false;
     loop {
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_follows_from_the_name_and_is_a_guid() {
+    fn lease_id_follows_from_name_and_is_a_guid() {
         assert_eq!(lease_id("leasehold"), lease_id("leasehold"));
         assert_ne!(lease_id("leasehold"), lease_id("other"));
         let lengths: Vec<_> = lease_id("leasehold").split('-').map(str::len).collect();

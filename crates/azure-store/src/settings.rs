@@ -13,8 +13,8 @@ pub struct Settings {
     pub container: String,
     /// Prefix of the blobs' paths; may be empty.
     pub prefix: String,
-    /// Whether daemons hold a lease on the container, so that it is not deleted
-    /// by accident.
+    /// Makes daemons hold a lease on the container, so that it is not deleted by
+    /// accident.
     pub protect_container: bool,
     /// Time for which a lock must be idle before its blob is deleted; zero keeps
     /// all blobs.

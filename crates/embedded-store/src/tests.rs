@@ -55,7 +55,7 @@ async fn tokens_increase_across_clean_restarts_without_wait() {
 }
 
 #[tokio::test]
-async fn no_grant_after_crash_for_longest_ttl() {
+async fn no_grant_after_crash_for_max_ttl() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     store.persist_ttl(Duration::from_millis(300)).await.unwrap();
@@ -174,7 +174,7 @@ async fn moved_deleted_or_replaced_directory_stops_granting_for_good() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_into_directory_of_another_daemon() {
+async fn directory_of_another_daemon_is_not_written() {
     let parent = tempfile::tempdir().unwrap();
     let (path, moved) = (parent.path().join("data"), parent.path().join("moved"));
     let first = Embedded::open(&path).unwrap();
@@ -206,7 +206,7 @@ fn garbage_in_lock_file_is_explained() {
 }
 
 #[tokio::test]
-async fn last_break_is_shown_until_restart() {
+async fn last_break_is_reported_until_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path()).unwrap();
     let breaker = |by: &str| Breaker { by: by.into(), reason: "stuck".into() };

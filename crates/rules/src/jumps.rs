@@ -6,9 +6,8 @@ use leasehold_time::ClockPair;
 
 use crate::{carried_jump, clock_jump, rules::DRIFT};
 
-/// Minimum jump to report. A smaller one is an adjustment of the wall clock. The
-/// jumps that are not reported, and those that count as drift, must together fit
-/// into a lease's margin of at least 1 s.
+/// Minimum jump to report. A smaller one is an adjustment of the wall clock. Unreported
+/// jumps and tolerated drift must together fit into a lease's margin of at least 1 s.
 const MIN_JUMP: Duration = Duration::from_millis(900);
 
 /// Age of the reference reading after which drift is subtracted from small jumps.

@@ -28,7 +28,7 @@ impl Moment {
         }
         // Every supported system has the clock. If it can't be read, no deadline
         // can be trusted, so every deadline counts as passed.
-        suspend_proof::now().map_or(Self(u64::MAX), Self::from_boot)
+        Self(suspend_proof::now().unwrap_or(u64::MAX))
     }
 
     /// Creates the moment at this time after the start of the clock.
@@ -61,7 +61,7 @@ impl std::ops::Add<Duration> for Moment {
     type Output = Self;
 
     fn add(self, length: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(to_nanos(length)))
     }
 }
 
@@ -69,7 +69,7 @@ impl std::ops::Sub<Duration> for Moment {
     type Output = Self;
 
     fn sub(self, length: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_sub(to_nanos(length)))
     }
 }
 
@@ -121,13 +121,16 @@ const MAX_READS: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
     moment: Moment,
-    wall: SystemTime,
+    /// Wall clock in nanoseconds since 1970; 0 before that. Every event compares
+    /// pairs, and integers are compared faster than [`SystemTime`]s.
+    wall: u64,
 }
 
 impl ClockPair {
     /// Creates a pair from two readings of the same moment.
     #[must_use]
-    pub const fn new(moment: Moment, wall: SystemTime) -> Self {
+    pub fn new(moment: Moment, wall: SystemTime) -> Self {
+        let wall = wall.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         Self { moment, wall }
     }
 
@@ -154,34 +157,32 @@ impl ClockPair {
 
     /// Returns the reading of the wall clock.
     #[must_use]
-    pub const fn wall(&self) -> SystemTime {
-        self.wall
+    pub fn wall(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.wall)
     }
 
     /// Returns how far the wall clock advanced relative to the boot-time clock
     /// between this pair and `later`; zero if it fell behind.
     #[must_use]
     pub fn jump_until(&self, later: &Self) -> Duration {
-        let by_wall = later.wall.duration_since(self.wall).unwrap_or_default();
-        by_wall.saturating_sub(later.moment.since(self.moment))
+        let by_wall = later.wall.saturating_sub(self.wall);
+        Duration::from_nanos(by_wall.saturating_sub(later.moment.0.saturating_sub(self.moment.0)))
     }
 
     /// Returns how far the wall clock fell behind the boot-time clock between this
     /// pair and `later`; zero if it advanced.
     #[must_use]
     pub fn lag_until(&self, later: &Self) -> Duration {
-        let passed = later.moment.since(self.moment);
-        match later.wall.duration_since(self.wall) {
-            Ok(by_wall) => passed.saturating_sub(by_wall),
-            Err(set_back) => passed + set_back.duration(),
-        }
+        let passed = later.moment.0.saturating_sub(self.moment.0);
+        let expected = self.wall.saturating_add(passed);
+        Duration::from_nanos(expected.saturating_sub(later.wall))
     }
 
     /// Subtracts `jump` from the reading of the wall clock, so that a later
     /// comparison includes a jump of this length.
     #[must_use]
     pub fn with_wall_behind(self, jump: Duration) -> Self {
-        Self { wall: self.wall.checked_sub(jump).unwrap_or(self.wall), ..self }
+        Self { wall: self.wall.saturating_sub(to_nanos(jump)), ..self }
     }
 
     /// Creates a pair of clocks that are in sync, for tests.
@@ -194,8 +195,13 @@ impl ClockPair {
     /// Advances the reading of the wall clock, for tests.
     #[must_use]
     pub fn with_wall_ahead(self, by: Duration) -> Self {
-        Self { wall: self.wall + by, ..self }
+        Self { wall: self.wall.saturating_add(to_nanos(by)), ..self }
     }
+}
+
+/// Returns whole nanoseconds; the maximum after 584 years.
+fn to_nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -75,13 +75,20 @@ pub struct LockName(
 impl LockName {
     /// Creates a name from a namespace and a name within it.
     pub fn parse(namespace: &str, name: &str) -> Result<Self, InvalidName> {
-        Self::new(&Namespace::parse(namespace)?, name)
+        Namespace::check(namespace)?;
+        Self::check(name)?;
+        let namespace = if namespace.is_empty() { DEFAULT_NAMESPACE } else { namespace };
+        Ok(Self::join(namespace, name))
     }
 
     /// Creates a name within a namespace.
     pub fn new(namespace: &Namespace, name: &str) -> Result<Self, InvalidName> {
         Self::check(name)?;
-        Ok(Self(format!("{namespace}/{name}").into()))
+        Ok(Self::join(namespace.as_str(), name))
+    }
+
+    fn join(namespace: &str, name: &str) -> Self {
+        Self([namespace, "/", name].concat().into())
     }
 
     /// Checks a name within its namespace, without creating it.
@@ -89,7 +96,7 @@ impl LockName {
         if name.is_empty() {
             return Err(InvalidName {
                 field: "name",
-                problem: format!("it is empty; a name has 1 to {MAX_NAME_BYTES} bytes"),
+                problem: format!("is empty; use 1 to {MAX_NAME_BYTES} bytes"),
             });
         }
         check_text("name", name, MAX_NAME_BYTES)
@@ -99,7 +106,7 @@ impl LockName {
     /// `prefix`. It need not be the name of a lock.
     #[must_use]
     pub fn prefix_start(namespace: &str, prefix: &str) -> Self {
-        Self(format!("{namespace}/{prefix}").into())
+        Self::join(namespace, prefix)
     }
 
     /// Returns whether the lock is in this namespace and its name begins with
@@ -153,13 +160,17 @@ pub fn check_text(field: &'static str, text: &str, max_bytes: usize) -> Result<(
     if text.len() > max_bytes {
         return Err(InvalidName {
             field,
-            problem: format!("it has {} bytes; at most {max_bytes} are allowed", text.len()),
+            problem: format!("has {} bytes; at most {max_bytes} are allowed", text.len()),
         });
     }
-    if let Some(at) = text.chars().position(char::is_control) {
+    let is_printable_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_printable_ascii && let Some(at) = text.chars().position(char::is_control) {
         return Err(InvalidName {
             field,
-            problem: format!("it has a control character (character {}); none are allowed", at + 1),
+            problem: format!(
+                "has a control character (character {}), which is not allowed",
+                at + 1
+            ),
         });
     }
     Ok(())
@@ -191,15 +202,15 @@ mod tests {
     #[test]
     fn invalid_name_error_states_limit() {
         let problem = |name: &str| LockName::parse("", name).unwrap_err().to_string();
-        assert_eq!(problem(""), "name: it is empty; a name has 1 to 256 bytes");
-        assert_eq!(problem(&"x".repeat(257)), "name: it has 257 bytes; at most 256 are allowed");
+        assert_eq!(problem(""), "name: is empty; use 1 to 256 bytes");
+        assert_eq!(problem(&"x".repeat(257)), "name: has 257 bytes; at most 256 are allowed");
         assert_eq!(
             problem("a\u{7}b"),
-            "name: it has a control character (character 2); none are allowed"
+            "name: has a control character (character 2), which is not allowed"
         );
         assert_eq!(
             problem("a\u{85}"),
-            "name: it has a control character (character 2); none are allowed"
+            "name: has a control character (character 2), which is not allowed"
         );
     }
 

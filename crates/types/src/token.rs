@@ -91,7 +91,7 @@ impl TokenRange {
     /// Creates the range of all tokens of an epoch. Empty if the epoch exceeds 33
     /// bits.
     #[must_use]
-    pub const fn of_epoch(epoch: u64) -> Self {
+    pub const fn from_epoch(epoch: u64) -> Self {
         if epoch >= 1 << EPOCH_BITS {
             return Self::none();
         }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn epochs_are_adjacent_without_overlap() {
-        let (mut first, mut second) = (TokenRange::of_epoch(7), TokenRange::of_epoch(8));
+        let (mut first, mut second) = (TokenRange::from_epoch(7), TokenRange::from_epoch(8));
         assert_eq!(first.len(), 1 << 20);
         let last = std::iter::from_fn(|| first.take()).last().unwrap();
         assert_eq!(last.get() + 1, second.take().unwrap().get());
@@ -164,15 +164,15 @@ mod tests {
 
     #[test]
     fn tokens_are_exact_in_javascript() {
-        let mut last_epoch = TokenRange::of_epoch((1 << 33) - 1);
+        let mut last_epoch = TokenRange::from_epoch((1 << 33) - 1);
         let last = std::iter::from_fn(|| last_epoch.take()).last().unwrap();
         assert_eq!(last.get(), (1 << 53) - 1);
-        assert!(TokenRange::of_epoch(1 << 33).is_empty());
+        assert!(TokenRange::from_epoch(1 << 33).is_empty());
     }
 
     #[test]
     fn split_takes_lowest_tokens() {
-        let mut tokens = TokenRange::of_epoch(1);
+        let mut tokens = TokenRange::from_epoch(1);
         let taken = tokens.split(16);
         assert_eq!(taken.len(), 16);
         assert_eq!(tokens.len(), (1 << 20) - 16);

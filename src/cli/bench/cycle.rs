@@ -1,4 +1,4 @@
-//! `bench cycle`: lock + unlock against a daemon, beside the floor.
+//! `bench cycle`: lock and unlock with a daemon, compared with the floor.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -14,35 +14,35 @@ use leasehold_time::Moment;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Each round measures the daemon and the floor one after the other; the \
-table shows medians over the rounds. The floor is a server that answers the same messages on the \
+table has the medians of the rounds. The floor is a server that answers the same messages on the \
 same kind of stream and keeps no locks. A cycle is one lock and one unlock: two messages each way.
 
 Examples:
   leasehold bench cycle --spawn
   leasehold --endpoint unix:/run/leasehold.sock bench cycle --rounds 9")]
 pub(super) struct Cycle {
-    /// Start a daemon for this, instead of using the one at --endpoint
+    /// Start a daemon instead of using the one at --endpoint
     #[arg(long)]
     spawn: bool,
-    /// Threads of the daemon that is started
+    /// Threads of the started daemon
     #[arg(long, default_value_t = 1, requires = "spawn")]
     threads: usize,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
     rounds: u32,
-    /// How long each measurement takes
+    /// Duration of each measurement
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     length: Duration,
 }
 
-/// What one measurement found.
+/// Result of one measurement.
 #[derive(Clone, Default)]
 struct Found {
     cycles: u64,
     took: Duration,
-    /// Of single cycles, sorted.
+    /// Durations of single cycles, sorted.
     latencies: Vec<Duration>,
-    /// The most cycles of one worker, and the fewest.
+    /// Maximum and minimum number of cycles of a worker.
     spread: (u64, u64),
     cpu: Option<Duration>,
 }
@@ -67,10 +67,10 @@ impl Found {
     }
 }
 
-/// A server to be measured.
+/// Server that is measured.
 struct Target {
     endpoint: String,
-    /// Where it was started for this, so that its CPU time can be read.
+    /// Process of the server, if it was started here: its CPU time can be read.
     server: Option<Server>,
 }
 
@@ -106,8 +106,8 @@ impl Cycle {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Workers, each with a session of its own, lock and unlock for a while:
-    /// names of their own, or all the same one.
+    /// Runs workers that lock and unlock until the time is over, each with its own
+    /// session. They use different names, or all the same one if `shared`.
     async fn measure(
         &self,
         target: &Target,
@@ -176,7 +176,7 @@ fn report(output: Output, rows: &[(Vec<Found>, Vec<Found>); 3]) -> Result<(), Fa
     };
     let (p50, p50_floor) = (median(one, Found::median), median(one_floor, Found::median));
     let (rate, rate_floor) = (median(many, Found::rate), median(many_floor, Found::rate));
-    let (handovers, fairness) = (median(shared, Found::rate), median(shared, Found::fairness));
+    let (handoffs, fairness) = (median(shared, Found::rate), median(shared, Found::fairness));
     let (cpu, cpu_floor) = (cpu(many), cpu(many_floor));
     let cpu_ratio = cpu.zip(cpu_floor).map(|(ours, floor)| ours / floor);
     if output == Output::Json {
@@ -191,15 +191,15 @@ fn report(output: Output, rows: &[(Vec<Found>, Vec<Found>); 3]) -> Result<(), Fa
                 "cpu_us_per_cycle": cpu, "floor_cpu_us_per_cycle": cpu_floor,
                 "cpu_ratio": cpu_ratio,
             },
-            "contended_16": { "handovers_per_second": handovers, "most_by_fewest": fairness },
+            "contended_16": { "handoffs_per_second": handoffs, "max_by_min": fairness },
         }))?;
         return Ok(());
     }
-    let shown =
+    let text =
         |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
     let ratio = cpu_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-    let row = |what: &str, ours: &str, floor: &str, ratio: &str| {
-        line(format_args!("{what:<46}{ours:>12}{floor:>12}{ratio:>9}"))
+    let row = |name: &str, ours: &str, floor: &str, ratio: &str| {
+        line(format_args!("{name:<46}{ours:>12}{floor:>12}{ratio:>9}"))
     };
     row("", "leasehold", "floor", "ratio")?;
     row(
@@ -214,8 +214,8 @@ fn report(output: Output, rows: &[(Vec<Found>, Vec<Found>); 3]) -> Result<(), Fa
         &format!("{rate_floor:.0}"),
         &format!("{:.2}", rate / rate_floor),
     )?;
-    row("64 workers, own names: server CPU µs/cycle", &shown(cpu), &shown(cpu_floor), &ratio)?;
-    row("16 workers, one name: hand-overs/s", &format!("{handovers:.0}"), "-", "-")?;
-    row("16 workers, one name: most ÷ fewest", &format!("{fairness:.3}"), "-", "-")?;
+    row("64 workers, own names: server CPU µs/cycle", &text(cpu), &text(cpu_floor), &ratio)?;
+    row("16 workers, one name: handoffs/s", &format!("{handoffs:.0}"), "-", "-")?;
+    row("16 workers, one name: max ÷ min", &format!("{fairness:.3}"), "-", "-")?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `bench election`: how long until the next one leads, beside what is
-//! promised.
+//! `bench election`: time until the next candidate leads, compared with the documented
+//! bound.
 
 use std::{
     fs::{self, File},
@@ -20,76 +20,78 @@ use crate::cli::{exit::FAILED, exit::Failure, output::Output, output::line, outp
 use leasehold_runtime::sleep;
 use leasehold_time::Moment;
 
-/// What is promised beyond the ttl when a client dies.
-const NOTICE: Duration = Duration::from_millis(200);
+/// Time to detect a dead client, beyond its TTL.
+const DETECTION_TIME: Duration = Duration::from_millis(200);
 
-/// What is promised when a leader of the same daemon hands over.
-const HAND_OVER: Duration = Duration::from_millis(100);
+/// Bound of a handoff to a candidate of the same daemon.
+const HANDOFF_TIME: Duration = Duration::from_millis(100);
 
-/// The shortest leases, so that a dead daemon is noticed soonest.
+/// Minimum lease duration, so that a dead daemon is detected as early as possible.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// How long the worker may take to lead, and the candidate to be in its turn.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for the worker to lead, and for the candidate to be queued.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The worker's command, which is more than one process.
+/// Command of the worker, which starts a second process.
 const WORK: &str = "sleep 1000 & wait";
 
-/// As much of what a worker has written is told.
-const LONGEST_TAIL: usize = 1024;
+/// Maximum number of bytes of the worker's output in an error.
+const MAX_TAIL_BYTES: usize = 1024;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Starts two daemons, lets a worker (`leasehold elect`) lead at one, and a \
-candidate wait at the same or at the other, ends the leader in different ways, and measures the \
-time until the candidate leads. Arguments after -- are for the daemons. On a store that daemons do \
-not share, only one daemon is used.
+#[command(
+    after_help = "Starts two daemons. A worker (`leasehold elect`) leads at one daemon, and a \
+candidate waits at the same or at the other one. Ends the leader in different ways and measures the \
+time until the candidate leads. Arguments after -- are for the daemons. Uses only one daemon if the \
+store is not shared.
 
-Ends with 1 if something took longer than is promised.
+Exits with 1 if a time exceeds its bound.
 
 Examples:
   leasehold bench election
   LEASEHOLD_AZURE_CONNECTION_STRING=UseDevelopmentStorage=true \\
-    leasehold bench election -- --store azure")]
+    leasehold bench election -- --store azure"
+)]
 pub(super) struct Election {
-    /// How often each is measured
+    /// Number of measurements per case
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// The ttl of the leader's session
+    /// TTL of the leader's session
     #[arg(long, default_value = "3s", value_parser = humantime::parse_duration)]
     ttl: Duration,
-    /// The longest wait between two looks at another daemon's lease
+    /// Maximum interval between polls of a lease that a peer holds
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     poll_interval: Duration,
-    /// For the daemons
+    /// Arguments of the daemons
     #[arg(last = true, value_name = "ARGUMENT")]
     serve: Vec<String>,
 }
 
-/// How a leader ends.
+/// End of a leader.
 #[derive(Clone, Copy)]
 enum End {
-    /// Its process is killed; its daemon lives.
+    /// Its process is killed; its daemon continues.
     ClientKilled,
-    /// Its process is asked to stop.
+    /// Its process gets SIGTERM.
     ClientStopped,
     /// Its daemon is killed.
     DaemonKilled,
-    /// Its daemon is asked to stop.
+    /// Its daemon gets SIGTERM.
     DaemonStopped,
 }
 
-/// A way to lose a leader, where the candidate is, and how long it may take.
+/// End of a leader, place of the candidate, and bound of the time.
 struct Case {
-    what: &'static str,
+    name: &'static str,
     end: End,
-    elsewhere: bool,
-    promised: Duration,
+    at_peer: bool,
+    bound: Duration,
 }
 
-/// A worker that leads. Killed when this is dropped.
+/// Worker that leads. Killed on drop.
 struct Worker {
     child: Child,
-    /// What it has written to standard error.
+    /// File with its standard error.
     log: PathBuf,
 }
 
@@ -106,21 +108,20 @@ impl Worker {
             .map_err(|error| Failure::new(FAILED, "bench", error.to_string()))
     }
 
-    /// Waits until something is so, as long as the worker lives, and not for
-    /// ever.
+    /// Waits until a condition is met. Fails if the worker ends or the timeout expires.
     async fn until(
         &mut self,
-        what: &str,
-        mut is_so: impl AsyncFnMut() -> Result<bool, Failure>,
+        event: &str,
+        mut is_met: impl AsyncFnMut() -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let limit = Moment::now() + PATIENCE;
-        while !is_so().await? {
+        let deadline = Moment::now() + STEP_TIMEOUT;
+        while !is_met().await? {
             if let Some(ended) = self.child.try_wait()? {
-                return Err(self.failure(&format!("the worker ended ({ended}) before {what}")));
+                return Err(self.failure(&format!("the worker ended ({ended}) before {event}")));
             }
-            if limit.has_passed() {
-                let limit = humantime::format_duration(PATIENCE);
-                return Err(self.failure(&format!("waited {limit} in vain until {what}")));
+            if deadline.has_passed() {
+                let limit = humantime::format_duration(STEP_TIMEOUT);
+                return Err(self.failure(&format!("timed out after {limit} waiting until {event}")));
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -129,10 +130,10 @@ impl Worker {
 
     fn failure(&self, why: &str) -> Failure {
         let log = fs::read(&self.log).unwrap_or_default();
-        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LONGEST_TAIL)..]);
+        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(MAX_TAIL_BYTES)..]);
         let message = match tail.trim() {
-            "" => format!("{why}; the worker said nothing"),
-            tail => format!("{why}; the worker said: {tail}"),
+            "" => format!("{why}; the worker printed nothing"),
+            tail => format!("{why}; the worker printed: {tail}"),
         };
         Failure::new(FAILED, "bench", message)
     }
@@ -140,11 +141,11 @@ impl Worker {
 
 impl Election {
     pub(super) async fn run(self, output: Output) -> Result<ExitCode, Failure> {
-        let mut kept = true;
+        let mut is_within_bounds = true;
         if output == Output::Text {
             line(format_args!(
                 "{:<46}{:>10}{:>10}{:>10}",
-                "until the next one leads", "median", "longest", "promised"
+                "time until the next leader", "median", "maximum", "bound"
             ))?;
         }
         for case in self.cases(self.is_shared().await?) {
@@ -152,34 +153,35 @@ impl Election {
             for round in 0..self.rounds {
                 times.push(self.measure(&case, round).await?);
                 if output == Output::Text {
-                    note(format_args!("{}: {} of {}", case.what, round + 1, self.rounds));
+                    note(format_args!("{}: {} of {}", case.name, round + 1, self.rounds));
                 }
             }
             times.sort_unstable();
             let median = times.get(times.len() / 2).copied().unwrap_or_default();
-            let longest = times.last().copied().unwrap_or_default();
-            kept &= longest <= case.promised;
-            let (what, promised) = (case.what, case.promised);
+            let max = times.last().copied().unwrap_or_default();
+            is_within_bounds &= max <= case.bound;
+            let (name, bound) = (case.name, case.bound);
             match output {
                 Output::Text => line(format_args!(
-                    "{what:<46}{:>8.2} s{:>8.2} s{:>8.2} s",
+                    "{name:<46}{:>8.2} s{:>8.2} s{:>8.2} s",
                     median.as_secs_f64(),
-                    longest.as_secs_f64(),
-                    promised.as_secs_f64()
+                    max.as_secs_f64(),
+                    bound.as_secs_f64()
                 ))?,
                 Output::Json => line(json!({
-                    "what": what, "median_ms": median.as_millis() as u64,
-                    "longest_ms": longest.as_millis() as u64,
-                    "promised_ms": promised.as_millis() as u64,
+                    "case": name, "median_ms": median.as_millis() as u64,
+                    "max_ms": max.as_millis() as u64,
+                    "bound_ms": bound.as_millis() as u64,
                 }))?,
             }
         }
-        Ok(ExitCode::from(if kept { 0 } else { FAILED }))
+        Ok(ExitCode::from(if is_within_bounds { 0 } else { FAILED }))
     }
 
-    /// Whether the daemons share a store, however they are told to.
+    /// Returns whether the daemons share a store, regardless of the source of that
+    /// setting.
     async fn is_shared(&self) -> Result<bool, Failure> {
-        let daemon = self.daemon("asked")?;
+        let daemon = self.daemon("inspected")?;
         let client = Client::connect(&daemon.endpoint).await?;
         let stored = client.inspect_stored("bench").await?;
         client.close().await;
@@ -187,28 +189,28 @@ impl Election {
     }
 
     fn cases(&self, is_shared: bool) -> Vec<Case> {
-        let case = |what, end, elsewhere, promised| Case { what, end, elsewhere, promised };
+        let case = |name, end, at_peer, bound| Case { name, end, at_peer, bound };
         let mut cases = vec![
-            case("leader killed, same daemon", End::ClientKilled, false, self.ttl + NOTICE),
-            case("leader stopped, same daemon", End::ClientStopped, false, HAND_OVER),
+            case("leader killed, same daemon", End::ClientKilled, false, self.ttl + DETECTION_TIME),
+            case("leader stopped, same daemon", End::ClientStopped, false, HANDOFF_TIME),
         ];
         if is_shared {
             let poll = self.poll_interval;
-            // A margin of a second or 5 % is within the duration already.
+            // The lease duration includes the margin of a second or 5 %.
             let expired = DURATION + poll + Duration::from_secs(1);
             cases.extend([
                 case(
                     "leader killed, other daemon",
                     End::ClientKilled,
                     true,
-                    self.ttl + NOTICE + poll,
+                    self.ttl + DETECTION_TIME + poll,
                 ),
-                case("leader stopped, other daemon", End::ClientStopped, true, poll + HAND_OVER),
+                case("leader stopped, other daemon", End::ClientStopped, true, poll + HANDOFF_TIME),
                 case(
                     "its daemon stopped, other daemon",
                     End::DaemonStopped,
                     true,
-                    poll + HAND_OVER,
+                    poll + HANDOFF_TIME,
                 ),
                 case("its daemon killed, other daemon", End::DaemonKilled, true, expired),
             ]);
@@ -224,11 +226,11 @@ impl Election {
         Server::daemon(name, false, &arguments)
     }
 
-    /// From the end of the leader to the candidate's lead.
+    /// Measures the time from the end of the leader until the candidate leads.
     async fn measure(&self, case: &Case, round: usize) -> Result<Duration, Failure> {
-        let name = format!("bench-{}-{}-{round}", std::process::id(), case.what.replace(' ', "-"));
+        let name = format!("bench-{}-{}-{round}", std::process::id(), case.name.replace(' ', "-"));
         let leaders = self.daemon("leaders")?;
-        let others = if case.elsewhere { Some(self.daemon("others")?) } else { None };
+        let others = if case.at_peer { Some(self.daemon("others")?) } else { None };
         let mut worker = self.worker(&leaders, &name)?;
         let candidates = others.as_ref().unwrap_or(&leaders);
         let client = Client::connect(&candidates.endpoint).await?;
@@ -238,7 +240,7 @@ impl Election {
         worker
             .until("the candidate waits", async || Ok(election.leader().await?.candidates > 0))
             .await?;
-        // As late as it gets: the waits between polls have grown by then.
+        // Worst case: the delays between polls have reached their maximum.
         sleep(self.poll_interval * 3).await;
 
         let from = Moment::now();
@@ -256,7 +258,7 @@ impl Election {
         Ok(took)
     }
 
-    /// A process that leads until it is ended.
+    /// Starts a process that leads until it is ended.
     fn worker(&self, daemon: &Server, name: &str) -> Result<Worker, Failure> {
         let ttl = humantime::format_duration(self.ttl).to_string();
         let log = daemon.dir().join("worker.log");

@@ -1,5 +1,5 @@
-//! The floor: the same server, stream and messages as the daemon's, with no
-//! locks behind them. What the daemon takes beyond this is its own.
+//! The floor: a server with the same stream and messages as the daemon, but without
+//! locks. The difference is the cost of the locks.
 
 use std::{
     pin::Pin,
@@ -22,12 +22,12 @@ use crate::{
     rpc,
 };
 use leasehold_protocol::v1::{
-    self as pb, attach_request::Message as Ask, attach_response::Message as Tell,
+    self as pb, attach_request::Message as ToDaemon, attach_response::Message as ToClient,
 };
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Floor {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long)]
     listen: String,
 }
@@ -69,22 +69,22 @@ impl Stream for Echo {
     type Item = Result<pb::AttachResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(asked) = ready!(Pin::new(&mut self.0).poll_next(cx)) else {
+        let Some(request) = ready!(Pin::new(&mut self.0).poll_next(cx)) else {
             return Poll::Ready(None);
         };
-        let message = match asked?.message {
-            Some(Ask::Open(_)) => Some(Tell::Opened(pb::Opened::default())),
-            Some(Ask::Acquire(acquire)) => Some(Tell::Granted(pb::Granted {
+        let message = match request?.message {
+            Some(ToDaemon::Open(_)) => Some(ToClient::Opened(pb::Opened::default())),
+            Some(ToDaemon::Acquire(acquire)) => Some(ToClient::Granted(pb::Granted {
                 request: acquire.request,
                 token: 1 << 50,
                 handle: vec![7; 16].into(),
                 keep_alive_number: 0,
                 valid_for_ms: 10_000,
             })),
-            Some(Ask::Release(release)) => {
-                Some(Tell::Released(pb::Released { request: release.request }))
+            Some(ToDaemon::Release(release)) => {
+                Some(ToClient::Released(pb::Released { request: release.request }))
             }
-            Some(Ask::KeepAlive(keep_alive)) => Some(Tell::KeptAlive(pb::KeptAlive {
+            Some(ToDaemon::KeepAlive(keep_alive)) => Some(ToClient::KeptAlive(pb::KeptAlive {
                 keep_alive_number: keep_alive.keep_alive_number,
                 ..Default::default()
             })),

@@ -1,4 +1,4 @@
-//! `bench hold`: what held locks and living sessions cost.
+//! `bench hold`: memory and CPU time of held locks and live sessions.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -13,37 +13,39 @@ use crate::cli::{exit::FAILED, exit::Failure, output::Output, output::line};
 use leasehold_runtime::{sleep, sleep_until};
 use leasehold_time::Moment;
 
-/// The ttl of the sessions.
+/// TTL of the sessions.
 const TTL: Duration = Duration::from_secs(15);
 
-/// How many sessions share a connection.
+/// Number of sessions per connection.
 const PER_CONNECTION: usize = 100;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Starts daemons of its own, one per measurement, so that what is idle is \
-known. Memory is what is resident beyond the idle daemon. CPU is that of the daemon while all \
-sessions are kept alive at a third of their ttl of 15 s.
+#[command(
+    after_help = "Starts one daemon per measurement, so that the memory of an idle daemon is \
+known. Memory is the resident memory beyond that of the idle daemon. CPU is the daemon's CPU time \
+while all sessions are kept alive, every third of their TTL of 15 s.
 
 Examples:
   leasehold bench hold
-  leasehold bench hold --locks 1000000 --sessions 0")]
+  leasehold bench hold --locks 1000000 --sessions 0"
+)]
 pub(super) struct Hold {
-    /// How many locks one session holds
+    /// Number of locks that one session holds
     #[arg(long, default_value_t = 10_000)]
     locks: usize,
-    /// How many sessions hold a lock each
+    /// Number of sessions that hold one lock each
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// How long they are kept alive
+    /// Time for which the sessions are kept alive
     #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
     length: Duration,
 }
 
-/// What one measurement found.
+/// Result of one measurement.
 struct Found {
     held: usize,
     memory: u64,
-    /// Parts of one core.
+    /// Share of one core.
     cpu: f64,
     keep_alives: u64,
     lost: u64,
@@ -51,16 +53,16 @@ struct Found {
 
 impl Hold {
     pub(super) async fn run(self, output: Output) -> Result<ExitCode, Failure> {
-        let row = |what: String, found: &Found| {
+        let row = |name: String, found: &Found| {
             let Found { held, memory, cpu, keep_alives, lost } = found;
             match output {
                 Output::Json => line(json!({
-                    "what": what, "held": held, "memory_bytes": memory,
+                    "case": name, "held": held, "memory_bytes": memory,
                     "bytes_each": memory / (*held as u64).max(1), "cpu_share": cpu,
                     "keep_alives": keep_alives, "lost": lost,
                 })),
                 Output::Text => line(format_args!(
-                    "{what:<34}{:>11.2} MiB{:>9.2} KiB{:>9.2} %{keep_alives:>12}{lost:>7}",
+                    "{name:<34}{:>11.2} MiB{:>9.2} KiB{:>9.2} %{keep_alives:>12}{lost:>7}",
                     *memory as f64 / 1048576.0,
                     *memory as f64 / 1024.0 / (*held as f64).max(1.0),
                     cpu * 100.0,
@@ -83,11 +85,11 @@ impl Hold {
     }
 
     fn daemon(&self, name: &str) -> Result<Server, Failure> {
-        let most = |what: &str, count: usize| [format!("--max-{what}"), (count + 10).to_string()];
+        let max = |limit: &str, count: usize| [format!("--max-{limit}"), (count + 10).to_string()];
         let mut arguments = Vec::new();
-        arguments.extend(most("locks", self.locks.max(self.sessions)));
-        arguments.extend(most("locks-per-session", self.locks));
-        arguments.extend(most("sessions", self.sessions));
+        arguments.extend(max("locks", self.locks.max(self.sessions)));
+        arguments.extend(max("locks-per-session", self.locks));
+        arguments.extend(max("sessions", self.sessions));
         Server::daemon(name, false, &arguments)
     }
 
@@ -123,7 +125,7 @@ impl Hold {
         self.watch(&server, idle, self.sessions, streams).await
     }
 
-    /// Keeps all sessions alive, evenly spread, and measures meanwhile.
+    /// Keeps all sessions alive, evenly spread over time, and measures the daemon.
     async fn watch(
         &self,
         server: &Server,

@@ -1,4 +1,4 @@
-//! Benchmarks that print what they compare side by side.
+//! Benchmarks. Each prints the measured and the expected values in one table.
 
 mod cycle;
 mod election;
@@ -17,16 +17,16 @@ use super::{
     options::{EndpointOption, OutputOption},
 };
 
-/// Measures a daemon. Machines are noisy: look at the ratios.
+/// Measures a daemon. Absolute numbers depend on the machine: compare the ratios.
 #[derive(Debug, clap::Args)]
 pub(super) struct Bench {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Lock + unlock, beside an echo on the same kind of stream
+enum Benchmark {
+    /// Lock and unlock, compared with an echo on the same kind of stream
     Cycle(OnDaemon<cycle::Cycle>),
     /// Memory and CPU of many held locks and many sessions
     Hold(Reported<hold::Hold>),
@@ -61,12 +61,12 @@ struct OnDaemon<T: clap::Args> {
 
 impl Bench {
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
-        match self.what {
-            What::Cycle(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
-            What::Hold(on) => on.bench.run(on.output.output).await,
-            What::Storage(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
-            What::Election(on) => on.bench.run(on.output.output).await,
-            What::Floor(floor) => floor.run().await,
+        match self.benchmark {
+            Benchmark::Cycle(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
+            Benchmark::Hold(on) => on.bench.run(on.output.output).await,
+            Benchmark::Storage(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,
+            Benchmark::Election(on) => on.bench.run(on.output.output).await,
+            Benchmark::Floor(floor) => floor.run().await,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Servers started for a benchmark, and what they cost: read from /proc, so
-//! only on Linux.
+//! Servers that are started for a benchmark, with their memory and CPU time. These are
+//! read from /proc, so that only Linux is supported.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use nix::{
 
 use crate::cli::exit::{FAILED, Failure};
 
-/// The kernel counts CPU time in hundredths of a second.
+/// Unit of CPU time in /proc: hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process of this program. Ends when this is dropped.
+/// Process of this program. Dropping it kills the process.
 pub(super) struct Server {
     child: Child,
     pub(super) endpoint: String,
@@ -27,7 +27,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A daemon with a data directory of its own.
+    /// Starts a daemon with a new data directory.
     pub(super) fn daemon(name: &str, unix: bool, arguments: &[String]) -> Result<Self, Failure> {
         Self::start(name, unix, |command, dir, listen| {
             command.arg("serve").arg("--data-dir").arg(dir.join("data"));
@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    /// The floor.
+    /// Starts the floor.
     pub(super) fn floor(unix: bool) -> Result<Self, Failure> {
         Self::start("floor", unix, |command, _, listen| {
             command.args(["bench", "floor", "--listen", listen]);
@@ -58,24 +58,24 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         arguments(&mut command, &dir, &listen);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut said = String::new();
+        let mut first_line = String::new();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut said)?;
+            BufReader::new(output).read_line(&mut first_line)?;
         }
         let mut server = Self { child, endpoint: String::new(), dir };
-        let Some(address) = said.trim().strip_prefix("listening on ") else {
+        let Some(address) = first_line.trim().strip_prefix("listening on ") else {
             return Err(Failure::new(FAILED, "bench", format!("{name} did not start")));
         };
         server.endpoint = if unix { address.to_owned() } else { format!("http://{address}") };
         Ok(server)
     }
 
-    /// A directory that is gone with it.
+    /// Returns the directory of the server, which is removed with it.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Memory that is its own or shared, resident, in bytes.
+    /// Returns the resident memory, including shared memory, in bytes.
     pub(super) fn memory(&self) -> Result<u64, Failure> {
         let status = self.read("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -83,10 +83,10 @@ impl Server {
         kib.map(|kib: u64| kib * 1024).ok_or_else(|| unreadable("status"))
     }
 
-    /// CPU time used so far.
+    /// Returns the CPU time used so far.
     pub(super) fn cpu(&self) -> Result<Duration, Failure> {
         let stat = self.read("stat")?;
-        // The name in parentheses may hold anything; fields are counted after it.
+        // The name in parentheses may contain any character; fields are counted after it.
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
         let mut times = fields.split(' ').skip(11).map(str::parse::<u32>);
         match (times.next(), times.next()) {
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), Failure> {
         kill(Pid::from_raw(self.child.id() as i32), signal)
             .map_err(|error| Failure::new(FAILED, "bench", error.to_string()))

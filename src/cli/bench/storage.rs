@@ -1,5 +1,4 @@
-//! `bench storage`: what locks cost in calls to the storage, and whether many
-//! leases are kept.
+//! `bench storage`: number of storage calls of locks, and renewal of many leases.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,48 +11,48 @@ use crate::cli::{
     output::{Output, line, note},
 };
 use leasehold_protocol::v1::{
-    self as pb, attach_request::Message as Ask, attach_response::Message as Tell,
+    self as pb, attach_request::Message as ToDaemon, attach_response::Message as ToClient,
     lock_service_client::LockServiceClient,
 };
 use leasehold_runtime::sleep_until;
 use leasehold_time::Moment;
 
-/// The ttl of the sessions.
+/// TTL of the sessions.
 const TTL: Duration = Duration::from_secs(30);
 
-/// How often they are kept alive.
-const PING: Duration = Duration::from_secs(3);
+/// Interval of keep-alives.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(3);
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Uses the daemon at --endpoint, which should have nothing else to do: calls \
-are counted for the whole daemon. First, single grants, hand-overs and releases, one after the \
-other; then many locks are held by one session, and their leases renewed by the daemon. A renewal \
-is due after a quarter to a third of the lease's duration. Ends with 1 if a lock was lost.
+    after_help = "Uses the daemon at --endpoint, which should have no other clients, because \
+    calls are counted for the whole daemon. First measures single grants, handoffs and releases one \
+    after the other. Then one session holds many locks, whose leases the daemon renews. A renewal is \
+    due after a quarter to a third of the lease duration. Exits with 1 if a lock was lost.
 
 Examples:
   leasehold bench storage
   leasehold bench storage --locks 2000 --length 2m --lease-duration 15s"
 )]
 pub(super) struct Storage {
-    /// How many locks are held at once
+    /// Number of locks held at once
     #[arg(long, default_value_t = 2000)]
     locks: u64,
-    /// How long they are held
+    /// Time for which the locks are held
     #[arg(long, default_value = "2m", value_parser = humantime::parse_duration)]
     length: Duration,
-    /// The duration of their leases
+    /// Duration of the leases
     #[arg(long, default_value = "15s", value_parser = humantime::parse_duration)]
     lease_duration: Duration,
-    /// How many single cycles are measured
+    /// Number of single cycles
     #[arg(long, default_value_t = 50)]
     cycles: u32,
 }
 
-/// Counters of calls to the storage, by operation and purpose.
+/// Counters of storage calls, by operation and purpose.
 type Calls = Vec<(String, String, u64)>;
 
-/// What holding many locks showed.
+/// Result of holding many locks.
 #[derive(Default)]
 struct Held {
     granted: u64,
@@ -81,8 +80,8 @@ impl Storage {
         Ok(ExitCode::from(if held.lost == 0 { 0 } else { FAILED }))
     }
 
-    /// One after the other: a grant on a lock that was used before, a hand-over
-    /// to another session of this daemon, a release.
+    /// Measures, one after the other: grants of locks that were used before, handoffs
+    /// to another session of the same daemon, and releases.
     async fn single(&self, output: Output, channel: &Channel) -> Result<(), Failure> {
         let ttl = TTL.as_millis() as u32;
         let mut one = Stream::open(channel, ttl).await?;
@@ -109,7 +108,7 @@ impl Storage {
 
         let mut next = Vec::new();
         for (name, handle) in names.iter().zip(handles) {
-            let request = other.ask(name);
+            let request = other.send_acquire(name);
             other.queued().await?;
             let from = Moment::now();
             one.release(handle).await?;
@@ -117,7 +116,7 @@ impl Storage {
             times.push(Moment::now().since(from));
         }
         let (_, handed) = calls(channel).await?;
-        rows.push(("hand-over, local", difference(&granted, &handed), median(&mut times)));
+        rows.push(("handoff, local", difference(&granted, &handed), median(&mut times)));
 
         for handle in next {
             let from = Moment::now();
@@ -139,15 +138,15 @@ impl Storage {
         if output == Output::Text {
             line(format_args!("\n{:<20}{:>14}{:>14}", "", "calls each", "median"))?;
         }
-        for (what, calls, time) in rows {
+        for (name, calls, time) in rows {
             let each = total(calls) as f64 / f64::from(self.cycles);
             match output {
                 Output::Text => {
                     let time = time.as_secs_f64() * 1e3;
-                    line(format_args!("{what:<20}{each:>14.2}{time:>11.2} ms"))?;
+                    line(format_args!("{name:<20}{each:>14.2}{time:>11.2} ms"))?;
                 }
                 Output::Json => line(json!({
-                    "what": what, "calls_each": each, "median_us": time.as_micros() as u64,
+                    "case": name, "calls_each": each, "median_us": time.as_micros() as u64,
                     "calls": calls_json(calls),
                 }))?,
             }
@@ -161,7 +160,7 @@ impl Storage {
         let start = Moment::now();
         for number in 0..self.locks {
             let lock = pb::LockRef { namespace: String::new(), name: format!("held-{number:06}") };
-            stream.send(Ask::Acquire(pb::Acquire {
+            stream.send(ToDaemon::Acquire(pb::Acquire {
                 request: number + 1,
                 lock: Some(lock),
                 lease_duration_ms: Some(self.lease_duration.as_millis() as u32),
@@ -173,13 +172,13 @@ impl Storage {
         loop {
             if Moment::now() >= keep_alive_at {
                 keep_alives += 1;
-                stream.send(Ask::KeepAlive(pb::KeepAlive { keep_alive_number: keep_alives }));
-                keep_alive_at = keep_alive_at + PING;
+                stream.send(ToDaemon::KeepAlive(pb::KeepAlive { keep_alive_number: keep_alives }));
+                keep_alive_at = keep_alive_at + KEEP_ALIVE_INTERVAL;
             }
             if held.granted == self.locks && end.is_none() {
                 held.acquired_in = Moment::now().since(start);
                 if output == Output::Text {
-                    note(format_args!("{} locks are held", self.locks));
+                    note(format_args!("holding {} locks", self.locks));
                 }
                 before = Some(calls(channel).await?.1);
                 end = Some(Moment::now() + self.length);
@@ -193,30 +192,30 @@ impl Storage {
                 () = sleep_until(until) => continue,
             };
             match message {
-                Tell::Granted(_) => held.granted += 1,
-                Tell::Queued(_) => {}
-                Tell::AtRisk(_) => held.at_risk += 1,
-                Tell::Lost(_) => held.lost += 1,
-                Tell::KeptAlive(_) => held.keep_alives += 1,
+                ToClient::Granted(_) => held.granted += 1,
+                ToClient::Queued(_) => {}
+                ToClient::AtRisk(_) => held.at_risk += 1,
+                ToClient::Lost(_) => held.lost += 1,
+                ToClient::KeptAlive(_) => held.keep_alives += 1,
                 other => return Err(unexpected(&other)),
             }
         }
         held.calls = difference(&before.unwrap_or_default(), &calls(channel).await?.1);
-        stream.send(Ask::Close(pb::Close {}));
+        stream.send(ToDaemon::Close(pb::Close {}));
         Ok(held)
     }
 
     fn report(&self, output: Output, held: &Held) -> Result<(), Failure> {
         let renewals = held.calls.iter().filter(|(operation, ..)| operation == "renew");
         let renewals: u64 = renewals.map(|(.., count)| count).sum();
-        // Each waits three quarters to the whole of a third.
-        let turns = |wait: Duration| {
+        // A renewal is due after three quarters to the whole of a third of the duration.
+        let renewals_per = |wait: Duration| {
             (self.length.as_secs_f64() / wait.as_secs_f64() * self.locks as f64) as u64
         };
-        let due = (turns(self.lease_duration / 3), turns(self.lease_duration / 4));
+        let due = (renewals_per(self.lease_duration / 3), renewals_per(self.lease_duration / 4));
         if output == Output::Json {
             line(json!({
-                "what": "hold", "locks": self.locks, "length_s": self.length.as_secs(),
+                "case": "hold", "locks": self.locks, "length_s": self.length.as_secs(),
                 "lease_duration_s": self.lease_duration.as_secs(),
                 "acquired_in_ms": held.acquired_in.as_millis() as u64,
                 "renewals": renewals, "renewals_due": [due.0, due.1],
@@ -235,7 +234,7 @@ impl Storage {
         line(format_args!("  renewals               {renewals:>10}   {share:.0} per second"))?;
         line(format_args!("  renewals due           {:>10}   to {}", due.0, due.1))?;
         line(format_args!("  keep-alives            {:>10}", held.keep_alives))?;
-        line(format_args!("  warned of a late one   {:>10}", held.at_risk))?;
+        line(format_args!("  at-risk warnings       {:>10}", held.at_risk))?;
         line(format_args!("  lost                   {:>10}", held.lost))?;
         for (operation, purpose, count) in &held.calls {
             line(format_args!("  calls: {:<15} {count:>10}", format!("{operation} ({purpose})")))?;
@@ -255,7 +254,7 @@ async fn calls(channel: &Channel) -> Result<(String, Calls), Failure> {
     Ok((store.description, calls.collect()))
 }
 
-/// Without those that come of looking at the counters.
+/// Returns the calls between two readings, except for reads of the counters.
 fn difference(before: &Calls, after: &Calls) -> Calls {
     let earlier = |operation: &str, purpose: &str| {
         let same = before.iter().find(|calls| calls.0 == operation && calls.1 == purpose);
@@ -264,7 +263,7 @@ fn difference(before: &Calls, after: &Calls) -> Calls {
     let all = after.iter().map(|(operation, purpose, count)| {
         (operation.clone(), purpose.clone(), count - earlier(operation, purpose).min(*count))
     });
-    all.filter(|(_, purpose, count)| *count > 0 && purpose != "look").collect()
+    all.filter(|(_, purpose, count)| *count > 0 && purpose != "inspect").collect()
 }
 
 fn total(calls: &Calls) -> u64 {

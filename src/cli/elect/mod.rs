@@ -48,7 +48,7 @@ early, and SIGKILL shortly before another candidate could lead, also if `elect` 
 killed. Then `elect` campaigns again, after 0.1s to 5s.
   An operator asks for a step-down (`leasehold step-down`), or the daemon shuts down: the group gets \
 SIGTERM immediately, and SIGKILL at the end of the announced time. Then `elect` resigns and campaigns \
-again; after a step-down, 5s later at the earliest, so that other candidates can lead.
+again; after a step-down, at least 5s later, so that other candidates can lead.
   The command is unhealthy (--probe-…) or stuck (--progress-timeout): the group gets SIGTERM, and \
 SIGKILL after --drain-timeout. Then `elect` resigns, and campaigns again after 5s to 1m, because no \
 probe can succeed before the command runs again.
@@ -61,7 +61,7 @@ Processes that the command leaves in its process group are killed before `elect`
 Exit codes:
   the command's own; 128 + N if it died of signal N, or signal N ended the wait
   0    --once: stepped down on request, or because the daemon shut down
-  1    --progress-timeout: the file can't be created (TMPDIR says where); or another failure
+  1    --progress-timeout: the file can't be created (see TMPDIR); or another failure
   64   usage error
   65   invalid NAME, --value, --ttl or other value
   69   daemon unreachable at the start
@@ -165,8 +165,8 @@ impl Elect {
         }
     }
 
-    /// One term: runs the command, and resigns. Also tells whether a signal
-    /// has asked us to end.
+    /// Runs one term: the command, and the resignation. Also returns whether a signal
+    /// asked this process to exit.
     async fn lead(
         &self,
         leadership: Leadership,

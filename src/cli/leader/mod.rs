@@ -95,7 +95,7 @@ impl Observe {
 #[command(
     after_help = "The leader is notified immediately, finishes its work and resigns; then the next \
 candidate leads. A leader that has not resigned when the timeout expires loses the leadership. \
-`leasehold elect` sends SIGTERM to its command and campaigns again after 5s at the earliest. The \
+`leasehold elect` sends SIGTERM to its command and campaigns again after at least 5s. The \
 reason and the operator (user@host) are sent to the leader and logged by the daemon.
 
 If the leader is a client of another daemon, the request is forwarded to that daemon, if it can be \

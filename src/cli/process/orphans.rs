@@ -51,9 +51,9 @@ fn tracked() -> MutexGuard<'static, BTreeSet<u32>> {
     TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes orphaned descendants children of this process, instead of the first
-/// process of the system. This process can then tell when a group is empty, because
-/// it reaps all members itself.
+/// Makes orphaned descendants children of this process, instead of the first process of
+/// the system. This process can then detect an empty group, because it reaps all
+/// members itself.
 pub(in crate::cli) fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }

@@ -18,7 +18,7 @@ pub(super) struct Job {
 impl Job {
     /// Creates the job of a command that has not been started yet.
     pub(super) fn of(group: Group) -> Self {
-        Self { group, terminal: Terminal::of_session(), is_started: false, is_stopped: false }
+        Self { group, terminal: Terminal::open(), is_started: false, is_stopped: false }
     }
 
     pub(super) const fn group(&self) -> Group {

@@ -47,7 +47,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of characters of the command in the client's name.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Client name, as shown with the holder.
+/// Client name, which is printed with the holder.
 pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
     let program = command.first().map(Path::new).and_then(Path::file_name);
     let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -88,7 +88,7 @@ pub(super) async fn release(
         let released = grant.release().await;
         is_answered = true;
         if let Err(error) = released {
-            // The client's message says when the lock expires.
+            // The client's message contains the time at which the lock expires.
             let why = match &error {
                 Error::Unavailable { .. } => "no response from the daemon".to_owned(),
                 error => error.to_string(),

@@ -31,7 +31,8 @@ impl fmt::Display for Message {
             Self::Group(leader) => writeln!(f, "group {leader}"),
             Self::KillAt { at, known } => {
                 let since_boot = |moment: Moment| moment.since(Moment::from_boot(Duration::ZERO));
-                // A wall clock before 1970 is read as 1970: a later jump looks longer.
+                // A wall clock before 1970 is read as 1970. A later jump then appears
+                // longer.
                 let wall = known.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let (at, boot) = (since_boot(*at).as_nanos(), since_boot(known.at()).as_nanos());
                 writeln!(f, "kill-at {at} {boot} {}", wall.as_nanos())

@@ -132,7 +132,7 @@ pub const SETTINGS: &[Setting] = &[
                       \"UseDevelopmentStorage=true\" for Azurite on its default port",
             field: |config| &mut config.azure.connection_string,
             parse: |text| {
-                leasehold_azure_account::Address::of_connection_string(text)?;
+                leasehold_azure_account::Address::from_connection_string(text)?;
                 Ok(SecretText::new(text))
             },
         },

@@ -25,10 +25,10 @@ use leasehold_embedded_store::Embedded;
 use leasehold_store::Breaker;
 use leasehold_time::Entropy;
 
-/// How many streams a script has.
+/// Number of streams of a script.
 pub(super) const STREAMS: usize = 3;
 
-/// Longer than any script takes, so that nothing expires in the middle of one.
+/// Longer than any script takes, so that nothing expires during a script.
 const LONG: u64 = 60_000;
 
 pub(super) struct Daemon {
@@ -58,8 +58,8 @@ impl Daemon {
         Self { runtime, driver, _dir: dir }
     }
 
-    /// Plays a script, ends what it has left, and sees whether a client that
-    /// does nothing special is still served.
+    /// Runs a script, ends its sessions, and checks that an ordinary client is still
+    /// served.
     pub(super) fn play(&mut self, script: &[u8]) -> String {
         let driver = &self.driver;
         self.runtime.block_on(async {
@@ -67,24 +67,24 @@ impl Daemon {
             for field in wire::read(script).0 {
                 play.step(field.number, field.value).await;
             }
-            play.model.all_is_answered();
+            play.model.check_all_answered();
             play.end();
-            assert_eq!(driver.counts(), (0, 0), "sessions or locks are left");
+            assert_eq!(driver.counts(), (0, 0), "sessions or locks are left behind");
             let mut ordinary = Play::new(driver);
             for message in [open(false), acquire(1, "orders", Some(0)), release(2, 0)] {
                 ordinary.send(0, Ok(message));
             }
             assert_eq!(ordinary.model.released(), 1, "an ordinary client is not served");
             ordinary.end();
-            // The store's own tasks get their turn.
+            // Runs the store's own tasks.
             tokio::task::yield_now().await;
-            play.model.said()
+            play.model.coverage()
         })
     }
 }
 
-/// What a client has sent and the daemon has not read yet. The end of a stream
-/// is the end of the one that reads it.
+/// Messages of a client that the daemon has not read yet. Dropping the reader ends the
+/// stream.
 #[derive(Clone, Default)]
 struct Inbox(Arc<Mutex<VecDeque<Result<pb::AttachRequest, Status>>>>);
 
@@ -116,7 +116,7 @@ impl<'a> Play<'a> {
                         self.send(stream, Ok(message));
                     }
                     Ok(pb::AttachRequest { message: None }) => self.send(stream, Err(None)),
-                    // As the codec puts it.
+                    // The error that the codec returns.
                     Err(error) => {
                         self.send(stream, Err(Some(Status::internal(error.to_string()))));
                     }
@@ -128,23 +128,23 @@ impl<'a> Play<'a> {
                     self.model.cut(stream);
                 }
             }
-            (what @ (BREAK | STEP_DOWN), Value::Bytes(bytes)) => {
+            (event @ (BREAK | STEP_DOWN), Value::Bytes(bytes)) => {
                 let lock = pb::LockRef::decode(&*bytes).unwrap_or_default();
                 let Ok(name) = decode::lock(Some(lock)) else { return };
                 let breaker = Breaker { by: "ops".into(), reason: "fuzz".into() };
-                if what == BREAK {
+                if event == BREAK {
                     self.driver.break_lock(name, breaker).await.unwrap();
                 } else {
-                    let within = Duration::from_millis(LONG);
-                    self.driver.step_down(name, breaker, within).await.unwrap();
+                    let timeout = Duration::from_millis(LONG);
+                    self.driver.step_down(name, breaker, timeout).await.unwrap();
                 }
             }
             _ => return,
         }
-        self.listen();
+        self.receive();
     }
 
-    /// Sends a message, or what is none, and hears what comes of it.
+    /// Sends a message, an empty one or an invalid one, and receives the responses.
     fn send(&mut self, stream: usize, message: Result<Message, Option<Status>>) {
         let message = message.map(|message| self.filled_in(message));
         self.put(stream, message);
@@ -167,18 +167,18 @@ impl<'a> Play<'a> {
         if let Some((_, inbox)) = &self.streams[stream] {
             inbox.0.lock().unwrap().push_back(message);
         }
-        self.listen();
+        self.receive();
     }
 
-    /// A single byte stands for one of the secrets that were told. Times that
-    /// could pass before the script is over are made longer.
+    /// Replaces a single byte by a secret that the daemon has sent. Extends times that
+    /// could pass before the end of the script.
     fn filled_in(&self, mut message: Message) -> Message {
         let longer = |ms: u64| if ms >= 1000 { ms.max(LONG) } else { ms };
         match &mut message {
             Message::Open(open) if (1000..=60_000).contains(&open.ttl_ms) => open.ttl_ms = 60_000,
             Message::Resume(resume) => {
                 self.model.fill_in_secret(&mut resume.resume_secret);
-                // The clean-up needs a greater one.
+                // The cleanup needs a higher number.
                 resume.keep_alive_number = resume.keep_alive_number.min(u64::MAX - 1);
             }
             Message::KeepAlive(keep_alive) => {
@@ -195,17 +195,17 @@ impl<'a> Play<'a> {
         message
     }
 
-    /// Hears what the daemon says on all streams.
-    fn listen(&mut self) {
+    /// Receives the messages of the daemon on all streams.
+    fn receive(&mut self) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         for (number, slot) in self.streams.iter_mut().enumerate() {
             while let Some((attached, inbox)) = slot {
                 match Pin::new(attached).poll_next(&mut cx) {
                     Poll::Ready(Some(Ok(response))) => {
-                        // What it says, clients can read.
+                        // Clients can decode every message.
                         let bytes = response.encode_to_vec();
                         assert_eq!(pb::AttachResponse::decode(&*bytes).as_ref(), Ok(&response));
-                        self.model.hears(number, response.message.unwrap());
+                        self.model.receives(number, response.message.unwrap());
                     }
                     Poll::Ready(Some(Err(status))) => {
                         assert_ne!(status.code(), Code::Unknown, "{status:?}");
@@ -218,7 +218,7 @@ impl<'a> Play<'a> {
                         *slot = None;
                     }
                     Poll::Pending => {
-                        assert!(inbox.0.lock().unwrap().is_empty(), "a message is not read");
+                        assert!(inbox.0.lock().unwrap().is_empty(), "a message was not read");
                         break;
                     }
                 }
@@ -226,14 +226,14 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Ends all sessions, as their clients could.
+    /// Ends all sessions, as their clients could do.
     fn end(&mut self) {
         for stream in 0..STREAMS {
             if self.streams[stream].take().is_some() {
                 self.model.cut(stream);
             }
         }
-        self.listen();
+        self.receive();
         while let Some((resume_secret, keep_alive_number)) = self.model.next_session() {
             let resume = pb::Resume {
                 protocol_version: 1,
@@ -243,7 +243,7 @@ impl<'a> Play<'a> {
             };
             self.put(0, Ok(Message::Resume(resume)));
             self.put(0, Ok(Message::Close(pb::Close {})));
-            assert!(self.streams[0].is_none(), "a closed session's stream goes on");
+            assert!(self.streams[0].is_none(), "the stream of a closed session continues");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever clients send: as single messages, and as streams of them.
+//! Fuzz targets for the messages of clients: single ones, and streams of them.
 
 mod daemon;
 mod model;
@@ -97,7 +97,7 @@ fn encoded(message: Message) -> Vec<u8> {
 }
 
 #[test]
-fn every_message_is_taken_or_refused_in_words() {
+fn every_message_is_accepted_or_refused_with_a_reason() {
     let seeds = [
         open(true),
         resume(1, 5),
@@ -118,12 +118,12 @@ fn every_message_is_taken_or_refused_in_words() {
                 format!("open {} {labels} labels {}", open.fenced, open.holder.pid() > 0)
             }
             Ok(First::Resume(_, keep_alive_number)) => format!("resume {}", keep_alive_number > 0),
-            Err(problem) => told(&problem),
+            Err(problem) => checked_message(&problem),
         };
         let later = match decode::request(message) {
             Ok(Request::Malformed { request, problem }) => {
                 assert!(request > 0 && problem.reason == Reason::Invalid, "{problem:?}");
-                told(&problem)
+                checked_message(&problem)
             }
             Ok(Request::Acquire {
                 request, wait, max_hold_time, lease_duration, value, ..
@@ -139,14 +139,14 @@ fn every_message_is_taken_or_refused_in_words() {
             Ok(Request::KeepAlive { .. } | Request::Cancel { .. } | Request::Close) => {
                 "plain".to_owned()
             }
-            Err(problem) => told(&problem),
+            Err(problem) => checked_message(&problem),
         };
         format!("{first}|{later}")
     });
 }
 
-/// A problem names its field, and fits on a screen that obeys nothing.
-fn told(problem: &RequestError) -> String {
+/// Checks that an error names its field, and that its message is printable.
+fn checked_message(problem: &RequestError) -> String {
     let RequestError { reason, message, field, .. } = problem;
     assert_eq!(field.is_some(), *reason == Reason::Invalid, "{problem:?}");
     assert!(message.starts_with(field.unwrap_or_default()), "{problem:?}");
@@ -155,7 +155,7 @@ fn told(problem: &RequestError) -> String {
     message.clone()
 }
 
-/// What a script has beside messages, which have the number of their stream.
+/// Events of a script other than messages, which have the number of their stream.
 const CUT: u32 = 4;
 const BREAK: u32 = 5;
 const STEP_DOWN: u32 = 6;
@@ -167,13 +167,13 @@ fn script(steps: impl IntoIterator<Item = (u32, Message)>) -> Vec<u8> {
 
 fn scripts() -> Vec<Vec<u8>> {
     let cut = |stream| wire::write(&[Field::varint(CUT, stream)]);
-    let operator = |what, name| {
-        wire::write(&[Field::bytes(what, lock(name).unwrap_or_default().encode_to_vec())])
+    let operator = |event, name| {
+        wire::write(&[Field::bytes(event, lock(name).unwrap_or_default().encode_to_vec())])
     };
     let close = || Message::Close(pb::Close {});
     vec![
         script([(1, open(false)), (1, acquire(1, "a", None)), (1, release(2, 0)), (1, close())]),
-        // A queue of two, with a release, a cancel and a number used again.
+        // A queue of two, with a release, a cancel and a reused number.
         script([
             (1, open(false)),
             (2, open(true)),
@@ -199,8 +199,8 @@ fn scripts() -> Vec<Vec<u8>> {
             script([(3, release(8, 0)), (1, keep_alive(11)), (2, keep_alive(11))]),
         ]
         .concat(),
-        // Acquires repeated after a resume: the holder's, the waiter's, one with
-        // the number of another lock. Then numbers that do not increase.
+        // Acquires repeated after a resume: that of the holder, that of the waiter, and one
+        // with the number of another lock. Then numbers that do not increase.
         [
             script([(1, open(false)), (1, acquire(1, "a", None)), (2, open(false))]),
             script([(2, acquire(3, "a", None)), (2, acquire(4, "b", None))]),
@@ -212,7 +212,7 @@ fn scripts() -> Vec<Vec<u8>> {
             script([(1, keep_alive(2)), (1, keep_alive(2))]),
         ]
         .concat(),
-        // A leader that is asked to hand over, and one that is broken.
+        // A leader that is asked to step down, and one whose lock is broken.
         [
             script([(1, open(false)), (1, campaign(1, "e")), (1, proclaim(2, 0))]),
             script([(2, open(true)), (2, campaign(1, "e")), (2, keep_alive(1))]),
@@ -227,7 +227,7 @@ fn scripts() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_stream_is_answered_as_the_protocol_says() {
+fn every_stream_is_answered_as_the_protocol_requires() {
     let mut daemon = Daemon::start();
     let fuzz = Fuzz::new("session-stream").nested().seeds(scripts());
     fuzz.run(|input| daemon.play(input));

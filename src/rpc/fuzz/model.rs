@@ -1,4 +1,4 @@
-//! What the protocol promises, held against what the daemon says.
+//! Model of the protocol, which checks every message of the daemon.
 
 use prost::bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,12 +7,12 @@ use tonic::Status;
 
 use super::daemon::STREAMS;
 use crate::{
-    rpc::pb::attach_response::Message as Heard,
+    rpc::pb::attach_response::Message as Received,
     rpc::{decode, pb, pb::attach_request::Message},
 };
 use leasehold_core::session::Request;
 
-/// A request that has not been answered.
+/// Request without a response.
 #[derive(Debug)]
 enum Owed {
     Acquire { name: (String, String), queued: bool },
@@ -24,7 +24,7 @@ enum Owed {
 struct Grant {
     name: (String, String),
     token: u64,
-    /// Number of its acquire.
+    /// Number of the acquire.
     request: u64,
     lost: bool,
 }
@@ -34,39 +34,39 @@ struct Session {
     secret: Bytes,
     fenced: bool,
     keep_alive_number: u64,
-    /// Highest request number, on any stream and on this one.
+    /// Highest request number on any stream, and on the current one.
     highest: u64,
     last: u64,
-    /// By the number of the request.
+    /// Requests without a response, by number.
     owed: BTreeMap<u64, Vec<Owed>>,
-    /// By handle. A lost one stays until it is released.
+    /// Grants by handle. A lost grant stays until it is released.
     grants: BTreeMap<Bytes, Grant>,
-    /// The list after a resume is under way.
+    /// True during the list after a resume.
     restoring: bool,
-    /// It was closed, or its stream ended and it is fenced.
+    /// True if the session was closed, or if it is fenced and its stream ended.
     over: bool,
 }
 
-/// What a stream was begun with, and which session it carries.
+/// First message of a stream, and the session that it carries.
 #[derive(Debug, Default)]
 struct Carried {
     begun: Option<Message>,
     session: Option<usize>,
-    /// The client violated the protocol: the daemon ends the stream.
+    /// The client violated the protocol, so that the daemon must end the stream.
     must_end: bool,
 }
 
-/// All clients, and what they know.
+/// State of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     sessions: Vec<Session>,
     streams: [Carried; STREAMS],
     handles: Vec<Bytes>,
-    /// The greatest token of each lock.
+    /// Highest token of each lock.
     tokens: BTreeMap<(String, String), u64>,
-    said: BTreeSet<String>,
+    coverage: BTreeSet<String>,
     sent: usize,
-    heard: usize,
+    received: usize,
     released: usize,
 }
 
@@ -91,11 +91,11 @@ impl Model {
         self.released
     }
 
-    pub(super) fn said(&self) -> String {
-        self.said.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+    pub(super) fn coverage(&self) -> String {
+        self.coverage.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    /// A session that is not over.
+    /// Returns a session that has not ended.
     pub(super) fn next_session(&self) -> Option<(Bytes, u64)> {
         let session = self.sessions.iter().find(|session| !session.over)?;
         Some((session.secret.clone(), session.keep_alive_number))
@@ -137,7 +137,7 @@ impl Model {
             }
             Message::Cancel(_) | Message::Open(_) | Message::Resume(_) => return,
         };
-        // Without a higher number there is no answer: the stream ends.
+        // Without a higher number, the stream ends instead of an answer.
         if request <= session.last {
             carried.must_end = true;
             return;
@@ -152,71 +152,73 @@ impl Model {
             && let Some(first) = session.lock_of(request)
         {
             carried.must_end = first != name;
-            self.said.insert(format!("repeated{}", carried.must_end));
+            self.coverage.insert(format!("repeated{}", carried.must_end));
             return;
         }
         session.owed.entry(request).or_default().push(owed);
     }
 
-    pub(super) fn hears(&mut self, stream: usize, heard: Heard) {
-        self.heard += 1;
-        assert!(self.heard <= (self.sent + 4) * (self.sent + 4), "it says more and more");
-        if let Heard::Opened(opened) = heard {
+    pub(super) fn receives(&mut self, stream: usize, received: Received) {
+        self.received += 1;
+        assert!(self.received <= (self.sent + 4) * (self.sent + 4), "too many messages");
+        if let Received::Opened(opened) = received {
             return self.opened(stream, opened);
         }
         assert!(!self.streams[stream].must_end, "the stream goes on after a violation");
-        let number = self.streams[stream].session.expect("it was opened first");
+        let number = self.streams[stream].session.expect("no session was opened");
         let session = &mut self.sessions[number];
-        match heard {
-            Heard::Opened(_) => {}
-            Heard::KeptAlive(kept) => {
+        match received {
+            Received::Opened(_) => {}
+            Received::KeptAlive(kept) => {
                 assert_eq!(kept.keep_alive_number, session.keep_alive_number);
                 assert!(kept.limits.iter().all(|limit| session.grants.contains_key(&limit.handle)));
-                self.said.insert(format!("kept{}", kept.limits.len().min(1)));
+                self.coverage.insert(format!("kept{}", kept.limits.len().min(1)));
             }
-            Heard::Granted(granted) => self.granted(number, granted),
-            Heard::Refused(refused) => self.refused(number, &refused),
-            Heard::Queued(queued) => {
+            Received::Granted(granted) => self.granted(number, granted),
+            Received::Refused(refused) => self.refused(number, &refused),
+            Received::Queued(queued) => {
                 assert!(queued.position > 0, "{queued:?}");
                 let owed = session.owed.get_mut(&queued.request).into_iter().flatten();
                 let mut waiting = owed.filter_map(|owed| match owed {
                     Owed::Acquire { queued, .. } => Some(queued),
                     _ => None,
                 });
-                *waiting.next().expect("nobody else waits") = true;
-                self.said.insert(format!("queued{}", queued.position.min(3)));
+                *waiting.next().expect("no other acquire waits") = true;
+                self.coverage.insert(format!("queued{}", queued.position.min(3)));
             }
-            Heard::AtRisk(at_risk) => {
+            Received::AtRisk(at_risk) => {
                 assert!(session.grants.contains_key(&at_risk.handle));
-                self.said.insert(format!("risk{:?}", at_risk.reason()));
+                self.coverage.insert(format!("risk{:?}", at_risk.reason()));
             }
-            Heard::Lost(lost) => {
-                session.grants.get_mut(&lost.handle).expect("it was granted").lost = true;
-                self.said.insert(format!("lost{:?}", lost.reason()));
+            Received::Lost(lost) => {
+                session.grants.get_mut(&lost.handle).expect("lost without a grant").lost = true;
+                self.coverage.insert(format!("lost{:?}", lost.reason()));
             }
-            Heard::Released(released) => {
+            Received::Released(released) => {
                 let owed =
                     session.answer(released.request, |owed| matches!(owed, Owed::Release { .. }));
-                let Some(Owed::Release { handle }) = owed else { panic!("nothing is released") };
-                assert!(session.grants.remove(&handle).is_some(), "it was not held");
+                let Some(Owed::Release { handle }) = owed else {
+                    panic!("response without a release")
+                };
+                assert!(session.grants.remove(&handle).is_some(), "released without a grant");
                 self.released += 1;
-                self.said.insert("released".to_owned());
+                self.coverage.insert("released".to_owned());
             }
-            Heard::Proclaimed(proclaimed) => {
+            Received::Proclaimed(proclaimed) => {
                 let owed =
                     session.answer(proclaimed.request, |owed| matches!(owed, Owed::Proclaim));
-                assert!(owed.is_some(), "nothing was proclaimed");
-                self.said.insert("proclaimed".to_owned());
+                assert!(owed.is_some(), "response without a proclaim");
+                self.coverage.insert("proclaimed".to_owned());
             }
-            Heard::Restored(_) => {
+            Received::Restored(_) => {
                 assert!(std::mem::take(&mut session.restoring));
-                self.said.insert("restored".to_owned());
+                self.coverage.insert("restored".to_owned());
             }
         }
     }
 
     fn opened(&mut self, stream: usize, opened: pb::Opened) {
-        assert_eq!(self.streams[stream].session, None, "it is opened twice");
+        assert_eq!(self.streams[stream].session, None, "the session was opened twice");
         assert!(opened.valid_for_ms < u64::from(opened.ttl_ms), "{opened:?}");
         let session = match &self.streams[stream].begun {
             Some(Message::Open(open)) => {
@@ -229,12 +231,12 @@ impl Model {
                 assert!(opened.resumed && opened.resume_secret.is_empty());
                 let mut sessions = self.sessions.iter();
                 let number = sessions.position(|session| session.secret == resume.resume_secret);
-                let number = number.expect("a secret that nobody was told");
+                let number = number.expect("resumed with an unknown secret");
                 let session = &mut self.sessions[number];
-                assert!(!session.over, "a session that is over is resumed");
+                assert!(!session.over, "an ended session was resumed");
                 assert!(
                     resume.keep_alive_number > session.keep_alive_number,
-                    "a keep-alive is used twice"
+                    "a keep-alive number was reused"
                 );
                 (session.keep_alive_number, session.restoring) = (resume.keep_alive_number, true);
                 session.last = 0;
@@ -246,7 +248,7 @@ impl Model {
             other => panic!("opened by {other:?}"),
         };
         self.streams[stream].session = Some(session);
-        self.said.insert(format!("opened{}", opened.resumed));
+        self.coverage.insert(format!("opened{}", opened.resumed));
     }
 
     fn refused(&mut self, number: usize, refused: &pb::Refused) {
@@ -258,12 +260,12 @@ impl Model {
         let owed = session
             .answer(refused.request, |owed| !matches!(owed, Owed::Acquire { queued: true, .. }));
         let owed = owed.or_else(|| session.answer(refused.request, |_| true));
-        let kind = match owed.expect("nothing is refused that was not asked for") {
+        let kind = match owed.expect("refused without a request") {
             Owed::Acquire { queued, .. } => format!("acquire{queued}"),
             Owed::Release { .. } => "release".to_owned(),
             Owed::Proclaim => "proclaim".to_owned(),
         };
-        self.said.insert(format!("{kind}-{reason:?}{}", refused.field));
+        self.coverage.insert(format!("{kind}-{reason:?}{}", refused.field));
     }
 
     fn granted(&mut self, number: usize, granted: pb::Granted) {
@@ -271,31 +273,40 @@ impl Model {
         let session = &mut self.sessions[number];
         assert_eq!((handle.len(), keep_alive_number), (16, session.keep_alive_number));
         if let Some(grant) = session.grants.get(&handle) {
-            // Listed after a resume, or the answer to a repeated acquire.
+            // Listed after a resume, or the response to a repeated acquire.
             assert_eq!((grant.request, grant.token), (request, token));
-            self.said.insert(format!("listed{}", session.restoring));
+            self.coverage.insert(format!("listed{}", session.restoring));
             return;
         }
         let owed = session.answer(request, |owed| matches!(owed, Owed::Acquire { .. }));
-        let Some(Owed::Acquire { name, queued }) = owed else { panic!("it was not asked for") };
+        let Some(Owed::Acquire { name, queued }) = owed else {
+            panic!("granted without an acquire")
+        };
         let grant = Grant { name: name.clone(), token, request, lost: false };
         session.grants.insert(handle.clone(), grant);
         let holders = self.sessions.iter().flat_map(|session| session.grants.values());
-        assert_eq!(holders.filter(|grant| grant.name == name).count(), 1, "two hold {name:?}");
+        assert_eq!(
+            holders.filter(|grant| grant.name == name).count(),
+            1,
+            "two sessions hold {name:?}"
+        );
         let before = self.tokens.insert(name, token);
-        assert!(before < Some(token) && token < 1 << 53, "a token falls: {before:?}, {token}");
+        assert!(
+            before < Some(token) && token < 1 << 53,
+            "the token did not increase: {before:?}, {token}"
+        );
         self.handles.push(handle);
-        self.said.insert(format!("granted{queued}"));
+        self.coverage.insert(format!("granted{queued}"));
     }
 
-    /// The daemon ended the stream.
+    /// Records that the daemon ended the stream.
     pub(super) fn ends(&mut self, stream: usize, with: Option<&Status>) {
         let code = with.map(Status::code);
-        self.said.insert(format!("end{code:?}"));
+        self.coverage.insert(format!("end{code:?}"));
         self.cut(stream);
     }
 
-    /// The stream is gone.
+    /// Records the end of a stream.
     pub(super) fn cut(&mut self, stream: usize) {
         let Carried { session, .. } = std::mem::take(&mut self.streams[stream]);
         let Some(session) = session.map(|session| &mut self.sessions[session]) else { return };
@@ -307,8 +318,8 @@ impl Model {
         }
     }
 
-    /// Only who waits in a queue, and was told so, may be without an answer.
-    pub(super) fn all_is_answered(&self) {
+    /// Checks that only queued acquires are without a response.
+    pub(super) fn check_all_answered(&self) {
         for session in &self.sessions {
             for (request, owed) in &session.owed {
                 let waits = |owed: &Owed| matches!(owed, Owed::Acquire { queued: true, .. });
@@ -318,14 +329,14 @@ impl Model {
     }
 }
 
-/// Whether the daemon takes an acquire as one, and does not refuse it unread.
+/// Returns whether the daemon accepts a message as an acquire.
 fn is_well_formed(message: &Message) -> bool {
     let message = pb::AttachRequest { message: Some(message.clone()) };
     matches!(decode::request(message), Ok(Request::Acquire { .. }))
 }
 
 impl Session {
-    /// The lock that an acquire of this number waits for or was granted.
+    /// Returns the lock that an acquire with this number waits for or was granted.
     fn lock_of(&self, request: u64) -> Option<&(String, String)> {
         let waiting = self.owed.get(&request).into_iter().flatten();
         let waiting = waiting.filter_map(|owed| match owed {
@@ -337,7 +348,7 @@ impl Session {
         waiting.chain(granted).next()
     }
 
-    /// Takes what is answered, of the latest that were asked for.
+    /// Removes the latest request with this number that matches.
     fn answer(&mut self, request: u64, which: impl Fn(&Owed) -> bool) -> Option<Owed> {
         let owed = self.owed.get_mut(&request)?;
         let at = owed.iter().rposition(which)?;

@@ -1,4 +1,4 @@
-//! `leasehold get --verbose` shows the same counts as the proxy.
+//! Counts of storage calls in `leasehold get --verbose`, compared with the proxy.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,9 @@ fn counters(daemon: &Daemon) -> Counts {
     let calls = lock["calls"].as_array().unwrap().iter();
     let text = |call: &Value, key: &str| call[key].as_str().unwrap().to_owned();
     calls
-        .map(|call| ((text(call, "kind"), text(call, "cause")), call["count"].as_u64().unwrap()))
+        .map(|call| {
+            ((text(call, "operation"), text(call, "purpose")), call["count"].as_u64().unwrap())
+        })
         .collect()
 }
 
@@ -70,10 +72,10 @@ pub(crate) async fn counters_match_proxy_record() {
     assert_eq!(count("read", "grant"), 2);
     assert_eq!(count("release", "release"), 3);
     assert_eq!(count("renew", "renew"), recorded["renew"]);
-    assert_eq!(count("read", "poll"), recorded["read"] - 2 - count("read", "look"));
+    assert_eq!(count("read", "poll"), recorded["read"] - 2 - count("read", "inspect"));
     assert!(count("read", "poll") >= 1);
-    assert_eq!(count("read", "look"), 1);
-    assert_eq!(count("list", "look"), 1);
+    assert_eq!(count("read", "inspect"), 1);
+    assert_eq!(count("list", "inspect"), 1);
     let output = daemon.run(&["get", "a", "--verbose"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("locks/default/a"), "the blob's path: {text}");

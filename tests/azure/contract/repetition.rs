@@ -7,7 +7,7 @@ async fn repeated_call_outcomes() {
     let blob = container("repetition").await.blob("locks/default/x");
     let create = blob.put().metadata("token", "0").if_none_match("*");
     create.clone().await.ok();
-    // The response does not show which client created the blob.
+    // The response does not identify the client that created the blob.
     assert_eq!(create.await.is(), (409, "BlobAlreadyExists"));
 
     let acquire = blob.acquire(A, 60);

@@ -15,7 +15,7 @@ async fn blob_deleted_while_free_is_recreated_with_higher_token() {
         highest = token;
         fixture.blob("a").delete().await.ok();
     }
-    // The same for a daemon that has not seen the lock.
+    // The token is also higher at a daemon without a cached record.
     wait_for_storage_clock().await;
     let other = fixture.daemon(&[]);
     assert!(use_once(&fixture, &connect(&other).await, "a").await > highest);

@@ -42,9 +42,9 @@ async fn invalid_record_freezes_lock_until_repaired() {
     let blob = fixture.blob("a");
     for (key, value, expected) in [
         ("token", None, "has no token"),
-        ("token", Some("12x"), "its token is \"12x\", which is none"),
-        ("token", Some("-5"), "its token is \"-5\", which is none"),
-        ("token", Some("99999999999999999999"), "which is none"),
+        ("token", Some("12x"), "its token is \"12x\", which is not a token"),
+        ("token", Some("-5"), "its token is \"-5\", which is not a token"),
+        ("token", Some("99999999999999999999"), "which is not a token"),
         ("nonce", None, "has no nonce"),
         ("nonce", Some("?"), "its nonce is not a number"),
     ] {
@@ -187,7 +187,7 @@ pub(crate) async fn record_corrupted_while_held_loses_then_freezes_lock() {
     }
 }
 
-/// Waiters for a lock that can't be granted are refused.
+/// Waiters for a frozen lock are refused.
 pub(crate) async fn waiters_at_peer_are_refused_when_lock_freezes() {
     let fixture = Fixture::new().await;
     let peer = fixture.daemon_direct(&[]);

@@ -50,7 +50,7 @@ async fn contended_locks_stay_exclusive_when_daemon_is_killed() {
         }
     }
 
-    // Halfway through, kill a daemon that has a holder.
+    // Halfway through, kill a daemon with a holder.
     let [_a, _b, c] = daemons;
     let victim = client(&c, "victim").await;
     let halfway = async || {

@@ -45,7 +45,7 @@ async fn shutdown_hands_off_locks_and_leaves_no_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unresponsive_holder_keeps_lease_until_its_deadline() {
+async fn unresponsive_holder_keeps_lease_until_deadline() {
     let (cluster, history) = (Cluster::new("unresponsive"), History::default());
     let (mut a, b) = (cluster.daemon_with(&["--drain-timeout", "200ms"]), cluster.daemon());
     let holder = client(&a, "unresponsive").await;

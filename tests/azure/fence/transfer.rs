@@ -146,7 +146,7 @@ fn cli_derives_lock_names() {
     assert_eq!((code, lock.as_str()), (Some(0), "azure/acme/queue/jobs"));
     let (code, _, error) = output(&["lock", "--share", "team"]);
     assert_eq!(code, Some(64));
-    assert!(error.contains("give --account"), "{error}");
+    assert!(error.contains("use --account"), "{error}");
     let (code, _, error) = output(&["lock", "--container", "Reports", "--account", "acme"]);
     assert_eq!(code, Some(65));
     assert!(error.contains("lowercase letters"), "{error}");

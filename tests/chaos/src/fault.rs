@@ -105,7 +105,7 @@ impl Fault {
             Self::Calls { fault, .. } => return format!("call: {}", call_fault_name(fault)),
             Self::Link { passage, .. } => match passage {
                 Passage::Closed => "clients ↔ daemon: connections refused",
-                Passage::Frozen | Passage::Open => "clients ↔ daemon: silent in both directions",
+                Passage::Stalled | Passage::Open => "clients ↔ daemon: silent in both directions",
                 Passage::ToDaemon => "clients ↔ daemon: answers lost",
                 Passage::ToClients => "clients ↔ daemon: requests lost",
             },

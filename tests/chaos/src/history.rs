@@ -30,11 +30,11 @@ fn bounds() -> Bounds {
         // Includes the safety margin of a lease.
         takeover: nanos(LEASE + POLL + second + 8 * second),
         expiry: nanos(LONG_TTL + POLL + 6 * second),
-        local_handover: nanos(4 * second),
-        remote_handover: nanos(2 * POLL + 5 * second),
+        local_handoff: nanos(4 * second),
+        remote_handoff: nanos(2 * POLL + 5 * second),
         // Leases in the storage are not recorded.
         orphan: 0,
-        vain: 0,
+        unwanted: 0,
         recovery: nanos(RECOVERY),
         // Elections are not recorded.
         visibility: 0,

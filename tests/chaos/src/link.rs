@@ -25,7 +25,7 @@ pub(crate) enum Passage {
     /// Connections are closed immediately.
     Closed,
     /// No data passes, not even the end of a connection.
-    Frozen,
+    Stalled,
     /// Only data from the daemon passes.
     ToClients,
     /// Only data from clients passes.

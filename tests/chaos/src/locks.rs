@@ -27,7 +27,7 @@ pub(crate) fn name(lock: u32) -> &'static str {
 }
 
 /// Returns the lock of a blob.
-pub(crate) fn of_blob(path: &str) -> Option<u32> {
+pub(crate) fn from_blob(path: &str) -> Option<u32> {
     let name = path.strip_prefix("locks/default/")?;
     NAMES.iter().position(|known| *known == name).map(|index| index as u32)
 }

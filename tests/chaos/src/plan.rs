@@ -113,7 +113,7 @@ const CYCLE: [(FaultKind, usize); 21] = [
     (FaultKind::Outage, 1),
     (FaultKind::Calls, 11),
     (FaultKind::Link(Passage::Closed), 2),
-    (FaultKind::Link(Passage::Frozen), 1),
+    (FaultKind::Link(Passage::Stalled), 1),
     (FaultKind::Link(Passage::ToDaemon), 1),
     (FaultKind::Link(Passage::ToClients), 1),
     (FaultKind::Break, 1),

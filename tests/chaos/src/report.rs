@@ -21,7 +21,7 @@ pub(crate) struct Report {
     moves: u32,
     /// Grants after the death of a holder or its daemon.
     takeovers: u32,
-    longest_takeover: Nanos,
+    max_takeover: Nanos,
     max_recovery: Duration,
     pub(crate) figures: Stats,
     /// Number of checked entries.
@@ -121,7 +121,7 @@ impl Report {
                         self.moves += u32::from(before.daemon != daemon);
                         if let Some(died) = before.died {
                             self.takeovers += 1;
-                            self.longest_takeover = self.longest_takeover.max(at - died);
+                            self.max_takeover = self.max_takeover.max(at - died);
                         }
                     }
                 }
@@ -222,14 +222,14 @@ impl fmt::Display for Report {
         }
         writeln!(f, "  {:40} {:>7}", "grants at another daemon than before", self.moves)?;
         writeln!(f, "  {:40} {:>7}", "takeovers after a death", self.takeovers)?;
-        let Stats { calm, longest_takeover, longest_wait, .. } = self.figures;
+        let Stats { calm, max_takeover, max_wait, .. } = self.figures;
         for (what, length) in [
-            ("longest takeover, faults included", self.longest_takeover),
-            ("longest takeover in calm", longest_takeover),
-            ("longest handoff in calm, same daemon", self.figures.longest_local_handover),
-            ("longest handoff in calm, other daemon", self.figures.longest_remote_handover),
+            ("longest takeover, faults included", self.max_takeover),
+            ("longest takeover in calm", max_takeover),
+            ("longest handoff in calm, same daemon", self.figures.max_local_handoff),
+            ("longest handoff in calm, other daemon", self.figures.max_remote_handoff),
             ("longest recovery of all locks", self.max_recovery.as_nanos() as Nanos),
-            ("longest wait before a grant", longest_wait),
+            ("longest wait before a grant", max_wait),
             ("calm", calm),
         ] {
             let seconds = Duration::from_nanos(length).as_secs_f64();

@@ -202,7 +202,7 @@ impl World {
         };
         let mut stored = Vec::new();
         for (slot, call) in &calls {
-            let lock = locks::of_blob(&call.blob);
+            let lock = locks::from_blob(&call.blob);
             let lock = lock.filter(|_| matches!(call.kind, Kind::Write | Kind::Create));
             // A new blob has no token.
             let token = call.token.filter(|token| *token > 0);

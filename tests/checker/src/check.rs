@@ -1,5 +1,5 @@
-//! The checks, by groups. Each is a pass or a sort over the history: it is done
-//! a hundred thousand times.
+//! Checks, one module per group. Each check is a pass or a sort over the history, because
+//! the test suites check a hundred thousand histories.
 
 mod election;
 pub(crate) mod linearizable;
@@ -14,11 +14,13 @@ mod validity;
 
 use crate::{History, Violation, index::Index, report::Report};
 
-/// What happened in a history and must not. Twenty at most are told, the first
-/// of each kind before the others.
+/// Returns the violations of a history: at most 20, the first of each kind before the
+/// others.
 ///
-/// If entries are out of order, that is all that is told: nothing else could be
-/// relied on.
+/// If entries are out of order, returns only violations of kind [`Malformed`], because the
+/// other checks rely on the order.
+///
+/// [`Malformed`]: crate::Kind::Malformed
 pub fn check(history: &History) -> Vec<Violation> {
     let mut report = Report::default();
     let index = Index::new(history, &mut report);
@@ -26,7 +28,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         tokens::check(&index, &mut report);
         validity::check(&index, &mut report);
         nested::check(&index, &mut report);
-        // I1 to I4 say more precisely what is wrong with a lock.
+        // I1 to I4 describe an error of the same lock more precisely.
         for lock in report.trusted(&index.locks) {
             linearizable::check(&index, lock, &mut report);
         }

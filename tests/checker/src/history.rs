@@ -1,81 +1,83 @@
-//! What is recorded.
+//! Recorded histories: entries, events and the kinds of violations.
 
 use serde::{Deserialize, Serialize};
 
-/// True time, in nanoseconds since the beginning of the history. In a history
-/// of real processes: the clock of the machine that they all run on.
+/// True time, in nanoseconds since the beginning of the history. A history of real
+/// processes uses the clock of the machine that runs all of them.
 pub type Nanos = u64;
 
-/// What happened, in the order in which it happened.
+/// Recorded run: its bounds and its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// What may be expected.
+    /// Time limits that the liveness checks apply.
     pub bounds: Bounds,
-    /// Ordered by time; of the same time, in the order in which they happened.
+    /// Entries ordered by time; entries with the same time are in the order in which they
+    /// happened.
     pub entries: Vec<Entry>,
 }
 
-/// How long things may take while nothing is disturbed, in nanoseconds. Zero:
-/// not checked.
+/// Maximum durations while nothing is disturbed, in nanoseconds. Zero disables a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bounds {
-    /// L1: from the death of a holder's daemon to the next grant, if somebody
-    /// waits: the lease's duration, a poll, the margin and some round trips.
+    /// L1: maximum time from the death of a holder's daemon to the next grant, if a client
+    /// waits. Covers the lease duration, a poll, the margin and some round trips.
     pub takeover: Nanos,
-    /// L1: the same from the death of a holder whose daemon is alive: the
-    /// session's ttl, a poll if the next one waits elsewhere, and some round trips.
+    /// L1: maximum time from the death of a holder, whose daemon is alive, to the next
+    /// grant. Covers the session TTL, a poll if the next waiter uses another daemon, and
+    /// some round trips.
     pub expiry: Nanos,
-    /// L2: from a release to the next grant at the same daemon.
-    pub local_handover: Nanos,
-    /// L2: from a release to the next grant at another daemon.
-    pub remote_handover: Nanos,
-    /// L4: for how long a lease may outlast the last who held or wanted the lock
-    /// at its daemon, or the daemon itself.
+    /// L2: maximum time from a release to the next grant at the same daemon.
+    #[serde(rename = "local_handover")]
+    pub local_handoff: Nanos,
+    /// L2: maximum time from a release to the next grant at another daemon.
+    #[serde(rename = "remote_handover")]
+    pub remote_handoff: Nanos,
+    /// L4: maximum time of a lease after the last holder or waiter of its daemon has gone,
+    /// or after the daemon has died.
     pub orphan: Nanos,
-    /// L4: for how long a lease may last that was taken when nobody held or wanted
-    /// the lock at its daemon any more.
-    pub vain: Nanos,
-    /// L5: from the end of all disturbances until an acquire that waits is
-    /// granted or refused, if nobody holds the lock meanwhile; and until nobody is
-    /// refused for want of service any more.
+    /// L4: maximum time of a lease that its daemon acquired when it had no holder and no
+    /// waiter any more.
+    #[serde(rename = "vain")]
+    pub unwanted: Nanos,
+    /// L5: maximum time from the end of all disturbances until a waiting acquire is granted
+    /// or refused, if no client holds the lock. After the same time, no acquire is refused
+    /// because of a fault of the service.
     pub recovery: Nanos,
-    /// E3: from the acknowledgment of a proclaim until every open observer stream
-    /// shows its value or a newer one: two polls and some round trips.
+    /// E3: maximum time from the acknowledgment of a proclaim until every open observer
+    /// stream reports its value or a newer one: two polls and some round trips.
     pub visibility: Nanos,
-    /// How much two entries of the same moment may be out of order: zero in
-    /// simulation, a little where several processes record.
+    /// Maximum error in the order of two entries with about the same time: zero in
+    /// simulation, more if several processes record.
     pub skew: Nanos,
 }
 
-/// Something that happened.
+/// Event with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When.
+    /// Time of the event.
     pub at: Nanos,
-    /// What.
+    /// Event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// What can happen. Clients, daemons and locks are numbered from 0; operations
-/// have numbers that are never used again. A client that was restarted is
-/// another client; so is one that opened a new session.
+/// Recorded event. Clients, daemons and locks are numbered from 0. Operation numbers are
+/// never reused. A restarted client, or one with a new session, counts as a new client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the variants say what their fields are")]
+#[allow(missing_docs, reason = "the variants describe their fields")]
 pub enum Event {
-    /// A client asks for a lock through a daemon.
+    /// A client requests a lock from a daemon.
     Acquire { op: u64, client: u32, daemon: u32, lock: u32 },
-    /// The client was told that its acquire waits in the daemon's queue.
+    /// The daemon notified the client that its acquire waits in the queue.
     Queued { op: u64 },
-    /// The client was granted the lock. From here on it may act, until its grant
-    /// ends.
+    /// The client received its grant. It may act until the grant ends.
     Granted { op: u64, token: u64 },
-    /// The acquire failed, or the client gave it up: it will not be granted.
-    /// `faulty` if that is neither the client's doing nor because of another
-    /// holder: the service could not serve it. `canceled` if its client withdrew it:
-    /// the daemon may have granted it by then, and received the release after that.
+    /// The acquire failed, or the client stopped waiting: it will not be granted. `faulty`
+    /// if the service could not serve it, so that neither the client nor another holder is
+    /// the cause. `canceled` if the client withdrew it. The daemon may have granted it by
+    /// then, and have received the release after that.
     Refused {
         op: u64,
         why: String,
@@ -84,33 +86,34 @@ pub enum Event {
         #[serde(default)]
         canceled: bool,
     },
-    /// The client counts on its grant until this moment, unless it hears
-    /// something else. Follows `Granted`, and again whenever that changes.
+    /// The client relies on its grant until this time, unless a later event changes that.
+    /// Follows `Granted`, and is recorded again at every change.
     Valid { client: u32, lock: u32, token: u64, until: Nanos },
-    /// The client lets go: it does not act any more. Also of what it has lost.
+    /// The client releases its grant and stops acting. Also recorded for a lost grant.
     Release { op: u64, client: u32, lock: u32, token: u64 },
-    /// The client was told that the release is done.
+    /// The client received the response to its release.
     Released { op: u64 },
-    /// The client learnt that its grant is lost, or its own clock told it so: it
-    /// does not act any more.
+    /// The client received the loss of its grant, or its own clock passed the deadline. It
+    /// stops acting.
     Lost { client: u32, lock: u32, token: u64 },
-    /// The client waited for the loss of its grant, while its clocks ran evenly, and
-    /// was told of it now. Its deadline must not have passed before.
-    Told { client: u32, lock: u32, token: u64 },
+    /// A client that waited for the loss of its grant, without a pause or a clock jump, was
+    /// notified now. The deadline must not have passed before.
+    #[serde(rename = "told")]
+    LossNotified { client: u32, lock: u32, token: u64 },
     /// The client lost its grant because its daemon did not list it when the session was
     /// resumed; but the daemon has the grant, and neither lost nor released it.
     StillGranted { client: u32, lock: u32, token: u64 },
-    /// The client did something to the resource that the lock protects: with its
-    /// token if `fenced`. What the resource made of it.
+    /// The client used the resource that the lock protects, with its token if `fenced`.
+    /// `accepted` is the decision of the resource.
     Used { client: u32, lock: u32, token: u64, fenced: bool, accepted: bool },
-    /// A daemon saw the end of the client's stream: who waits is passed over until it is
-    /// back.
+    /// A daemon detected the end of the client's stream. It skips the client's acquires
+    /// until the client is back.
     Detached { client: u32 },
-    /// The stream of a fenced session ended, as its daemon sees it, and with it goes
-    /// this grant: it is given to others from here on, whatever the client still
-    /// counts on until it hears of it. Perhaps before it has heard of the grant.
+    /// The daemon detected the end of the stream of a fenced session and ended this grant.
+    /// Other clients may be granted the lock from now on, regardless of the validity that
+    /// the client still has. May precede the `Granted` of the client.
     Freed { client: u32, lock: u32, token: u64 },
-    /// A client's process ended without a word. Its session is not closed.
+    /// A client's process ended without closing its session.
     ClientDied { client: u32 },
 
     /// The acquire is a campaign: the store publishes this value with the token of its
@@ -118,21 +121,21 @@ pub enum Event {
     Campaign { op: u64, value: String },
     /// The client asks its daemon to publish another value under the token of its grant.
     Proclaim { op: u64, client: u32, lock: u32, token: u64, value: String },
-    /// The daemon acknowledged the proclaim: every later read of the storage sees this
+    /// The daemon acknowledged the proclaim: every later read of the storage returns this
     /// value or a newer one.
     Proclaimed { op: u64 },
     /// The proclaim failed. Observers may have seen its value or may still see it, until
     /// the next leader's value is published.
     NotProclaimed { op: u64 },
-    /// An observer asks a daemon for the current leader. Answered by one `Observed`, or
-    /// not at all if the daemon fails.
+    /// An observer asks a daemon for the current leader. One `Observed` follows, or none if
+    /// the daemon fails.
     ReadLeader { op: u64, daemon: u32, lock: u32 },
-    /// An observer opens a stream of leaders at a daemon. Answered by any number of
-    /// `Observed`, each with a new state.
+    /// An observer opens a stream of leaders at a daemon. Any number of `Observed` follow,
+    /// each with a new state.
     Observe { op: u64, daemon: u32, lock: u32 },
-    /// The daemon shows an observer this leader: its token and its value, if it has one.
-    /// Neither if there is no leader. `ending` if its grant is lost, but its client may not
-    /// have noticed yet.
+    /// The daemon reports this leader to an observer: its token, and its value if it has
+    /// one. Neither is set if there is no leader. `ending` if the grant is lost, but the
+    /// leader may not have noticed yet.
     Observed {
         op: u64,
         token: Option<u64>,
@@ -143,115 +146,115 @@ pub enum Event {
     /// The observer's stream ended. The death of its daemon ends it as well.
     ObserveEnded { op: u64 },
 
-    /// A daemon counts on its lease of a lock, with tokens from `first` to
-    /// `last`, until this moment. Again whenever that changes.
+    /// A daemon relies on its lease of a lock, with tokens from `first` to `last`, until
+    /// this time. Recorded again at every change.
     Holds { daemon: u32, lock: u32, first: u64, last: u64, until: Nanos },
-    /// A daemon does not count on a lease of the lock any more.
-    LetGo { daemon: u32, lock: u32 },
-    /// A daemon's process ended without a word. A restarted one has another
+    /// The daemon no longer relies on a lease of the lock.
+    #[serde(rename = "let_go")]
+    HoldEnded { daemon: u32, lock: u32 },
+    /// A daemon's process ended without a clean shutdown. A restarted daemon has a new
     /// number.
     DaemonDied { daemon: u32 },
 
-    /// The storage has a lease for this daemon on the lock's blob, until this
-    /// moment unless it is renewed. Again whenever that changes.
+    /// The storage has a lease for this daemon on the lock's blob, until this time unless
+    /// it is renewed. Recorded again at every change.
     Leased { daemon: u32, lock: u32, until: Nanos },
-    /// The storage has no lease on the lock's blob any more: it was released,
-    /// broken, or has expired, or the blob is gone.
+    /// The lock's blob has no lease any more: it was released, broken, or has expired, or
+    /// the blob was deleted.
     Unleased { lock: u32 },
-    /// A record was stored with the lock's blob: a hold's first token, and by
-    /// which daemon.
+    /// This daemon stored a record with the lock's blob: the first token of a hold.
     Stored { daemon: u32, lock: u32, token: u64 },
-    /// The lock's blob was deleted, by an operator or as idle.
+    /// The lock's blob was deleted, by an operator or because it was idle.
     Deleted { lock: u32 },
-    /// An operator changed the blob or restored an old one. What it says now is no
-    /// daemon's fault; but what daemons store after that must still rise.
+    /// An operator changed the blob or restored an old one. Its current content is not an
+    /// error of a daemon; but the tokens that daemons store after that must still increase.
     Tampered { lock: u32 },
 
-    /// An operator took the lease away in the storage itself, behind the daemons'
-    /// backs. Whoever held the lock up to here may believe in it until its
-    /// deadline, and its daemon may hand it on: I2 and I3 are not expected between
-    /// holds from before and holds from after this. I6 is: what was taken away
-    /// is not renewed. By `until` the lease would have run out by itself: so long
-    /// this excuses. If leases are recorded, there must have been one.
+    /// An operator broke the lease in the storage itself, which the daemons can't detect at
+    /// once. The holder up to here may rely on the lock until its deadline, and its daemon
+    /// may hand it off. I2 and I3 therefore do not apply between holds from before and holds
+    /// from after this, and I6 excuses the early end until `until`, the regular expiry of
+    /// the lease. I6 does apply to renewals: a broken lease can't be renewed. If leases are
+    /// recorded, there must have been one.
     Overruled { lock: u32, until: Nanos },
 
-    /// A daemon's data directory durably reserves all tokens up to `last`.
-    /// Before that, the daemon issues none of them.
+    /// A daemon's data directory durably reserves all tokens up to `last`. Before that, the
+    /// daemon issues none of them.
     Reserved { daemon: u32, last: u64 },
-    /// The next daemon starts without the record of the one before, because an
-    /// operator moved, deleted or restored its data directory. Holds with tokens
-    /// up to `upto` may last until `until`, whatever the next daemon grants: I3
-    /// is not expected between them and later ones.
+    /// The next daemon starts without the record of its predecessor, because an operator
+    /// moved, deleted or restored its data directory. Holds with tokens up to `upto` may
+    /// last until `until`, regardless of the grants of the next daemon. I3 does not apply
+    /// between them and later holds.
     Forgotten { upto: u64, until: Nanos },
 
-    /// Something disturbs a client, a daemon, the storage or the ways between
-    /// them; `what` names it, and the same name ends it.
+    /// A fault begins that affects a client, a daemon, the storage or a connection between
+    /// them. `what` names it, and the same name ends it.
     Disturbed { what: String },
-    /// The disturbance of this name is over.
+    /// The fault of this name has ended.
     Undisturbed { what: String },
-    /// This client's clock, or that of its daemon, is beyond what the guarantees
-    /// assume: I2, I3 and I6 are not expected of the client's grants from here on.
+    /// The clock of this client, or that of its daemon, violates the assumptions of the
+    /// guarantees. I2, I3 and I6 do not apply to the client's grants from here on.
     ClockBroken { client: u32 },
 }
 
-/// What is checked.
+/// Guarantee that a violation breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// A token belongs to one acquire, nobody else uses it, and what a fenced
-    /// resource accepts never falls.
+    /// A token belongs to one acquire, no other client uses it, and the tokens that a fenced
+    /// resource accepts never decrease.
     I1,
-    /// A grant returned before another acquire was invoked has the lower token.
+    /// If a grant was returned before another acquire was invoked, it has the lower token.
     I2,
-    /// Validity intervals are disjoint in true time.
+    /// Validity intervals of a lock are disjoint in true time.
     I3,
-    /// After lost, released or run out, never valid again; and whoever waits for the
-    /// loss is told by the deadline.
+    /// A grant that was lost, released or has expired is never valid again. A client that
+    /// waits for the loss is notified by the deadline.
     I4,
-    /// A token is issued only after it is durable, stored by the daemon that issues
-    /// it.
+    /// A token is issued only after it is durable, stored by the daemon that issues it.
     I5,
-    /// Client's deadline ≤ daemon's deadline ≤ storage's expiry, and no lease ends
-    /// before those who count on it have stopped.
+    /// Client's deadline ≤ daemon's deadline ≤ storage's expiry, and no lease ends before
+    /// the clients and the daemon that rely on it have stopped.
     I6,
-    /// The stored token never falls.
+    /// The stored token never decreases.
     I7,
     /// A dead holder's lock is granted in time.
     L1,
-    /// A lock that was released, or lost and let go, is granted in time.
+    /// A lock is granted in time after a release, also after the release of a lost grant.
     L2,
-    /// Who was queued first is served first.
+    /// The acquire that was queued first is granted first.
     L3,
-    /// No lease without anybody who wants it.
+    /// A lease without a holder or a waiter ends in time.
     L4,
-    /// Recovery from any outage.
+    /// The service recovers from any outage.
     L5,
-    /// A grant that its daemon has survives the end of its stream: the client is told of it
-    /// when it resumes its session.
+    /// A grant that its daemon has survives the end of its stream: the daemon lists it when
+    /// the client resumes its session.
     L6,
     /// An observed value belongs to the leader whose token it carries: the acquire that
     /// was granted this token campaigned with the value, or its client proclaimed the
-    /// value under this token. If no client was told of the token, the value is that of a
-    /// campaign whose client was told of no token or of a higher one.
+    /// value under this token. If no client received the token, the value is that of a
+    /// campaign whose client received no token or a higher one.
     E1,
     /// The states of one observer stream do not go back: neither to a lower token nor to
     /// an earlier value of the same token. Values are ordered by the proclaims of their
-    /// client, after the campaign's own. Streams at different daemons are not compared,
-    /// because each daemon polls for itself.
+    /// client, after the value of the campaign. Streams at different daemons are not
+    /// compared, because each daemon polls for itself.
     E2,
     /// An acknowledged proclaim is visible. A read sent after the acknowledgment, at any
-    /// daemon, does not show an earlier value of the same token. While nothing is
-    /// disturbed and the grant is valid, each open stream shows the value, a later one or
+    /// daemon, does not return an earlier value of the same token. While nothing is
+    /// disturbed and the grant is valid, each open stream reports the value, a later one or
     /// a later leader within `Bounds::visibility`.
     E3,
-    /// A former leader is not shown after a newer one, at any daemon. A newer leader
-    /// counts from the moment at which the storage has it: its proclaim was acknowledged,
-    /// an observer at another daemon than its own was shown it, or another daemon stored
-    /// the record of a newer hold. A read that is sent after that shows no lower token,
-    /// unless as a leader whose grant is lost. The leader's own daemon shows it earlier, before its value is published.
+    /// A former leader is not reported after a newer one, at any daemon. A newer leader
+    /// counts from the time at which the storage has it: its proclaim was acknowledged, a
+    /// daemon other than its own reported it to an observer, or another daemon stored the
+    /// record of a newer hold. A read sent after that returns no lower token, unless as a
+    /// leader whose grant is lost. The leader's own daemon reports it earlier, before its
+    /// value is published.
     E4,
     /// The fenced mutex is linearizable. It is not reentrant: a client that holds it waits
     /// like any other.
     Linearizable,
-    /// The history contradicts itself: whoever recorded it made a mistake.
+    /// The history contradicts itself, because of an error in the recorder.
     Malformed,
 }

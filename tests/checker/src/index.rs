@@ -1,16 +1,16 @@
-//! What belongs together in a history: which acquire was granted when, until
-//! when a grant was valid, who waited where, and when it was calm. Made in one
-//! pass; the checks then look nothing up by number any more.
+//! Index of a history: acquires with their grants, validity intervals, waiters by daemon
+//! and the *calm* spans, which have no active fault. Built in one pass, so that the checks
+//! use indices instead of searching by number.
 
 mod build;
 
 use crate::{Bounds, Entry, Nanos};
 
-/// An entry's place in the history.
+/// Position of an entry in the history.
 pub(crate) type Pos = usize;
 
-/// A moment: of entries with the same time, the earlier one is less. What is not
-/// an entry (a deadline) comes before the entries of its time.
+/// Instant in a history. Entries with the same time are ordered by position. A deadline,
+/// which is no entry, comes before the entries of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
     pub(crate) at: Nanos,
@@ -18,21 +18,22 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// After everything.
+    /// Instant after every entry and deadline.
     pub(crate) const NEVER: Self = Self { at: Nanos::MAX, pos: Pos::MAX };
 
-    /// The end of what lasts until this time, and not longer.
+    /// Returns the end of a validity that excludes this time.
     pub(crate) fn deadline(at: Nanos) -> Self {
         Self { at, pos: 0 }
     }
 
-    /// Certainly before the other, if clocks of recorders differ by this much.
+    /// Returns true if this instant precedes the other even if the recorders' clocks differ
+    /// by `skew`.
     pub(crate) fn certainly_before(self, other: Self, skew: Nanos) -> bool {
         if skew == 0 { self < other } else { self.at.saturating_add(skew) < other.at }
     }
 }
 
-/// From `from` on, before `to`.
+/// Time interval that includes `from` and excludes `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Nanos,
@@ -49,10 +50,10 @@ impl Span {
     }
 }
 
-/// What an entry is about: indices into the lists of [`Index`].
+/// Subject of an entry, as indices into the lists of [`Index`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About {
-    /// Nothing that is looked up, or something malformed.
+    /// Entry without an index, or malformed entry.
     Nothing,
     Acquire(usize),
     Hold(usize),
@@ -64,7 +65,7 @@ pub(crate) enum About {
     Lock(usize),
 }
 
-/// An acquire and what became of it.
+/// Acquire with its outcome.
 #[derive(Debug)]
 pub(crate) struct Acquire<'h> {
     pub(crate) client: u32,
@@ -73,11 +74,11 @@ pub(crate) struct Acquire<'h> {
     pub(crate) invoked: Point,
     pub(crate) queued: Option<Point>,
     pub(crate) answer: Option<Answer>,
-    /// Its client or its daemon died before the answer.
+    /// Death of its client or its daemon before the answer.
     pub(crate) gone: Option<Gone>,
-    /// When its daemon knew that its client, which was dead, has no stream any more.
+    /// Time at which its daemon detected the end of the stream of its dead client.
     pub(crate) absent: Option<Point>,
-    /// The value that it campaigns with, if it does.
+    /// Value of a campaign, and the time of its entry.
     pub(crate) campaign: Option<(&'h str, Point)>,
 }
 
@@ -87,7 +88,7 @@ pub(crate) enum Answer {
         point: Point,
         hold: usize,
     },
-    /// `faulty`: the service could not serve it. `canceled`: its client withdrew it.
+    /// Refusal. `faulty`: the service could not serve it. `canceled`: its client withdrew it.
     Refused {
         point: Point,
         faulty: bool,
@@ -102,8 +103,8 @@ pub(crate) struct Gone {
 }
 
 impl Acquire<'_> {
-    /// When it did not wait any more.
-    pub(crate) fn over(&self) -> Option<Point> {
+    /// Returns the time at which it stopped waiting.
+    pub(crate) fn ended_at(&self) -> Option<Point> {
         let answered = self.answer.map(|answer| match answer {
             Answer::Granted { point, .. } | Answer::Refused { point, .. } => point,
         });
@@ -111,24 +112,24 @@ impl Acquire<'_> {
         answered.into_iter().chain(gone).min()
     }
 
-    /// Whether its daemon may have taken the lease within this span: if leases are
-    /// recorded, that is known.
+    /// Returns true if its daemon may have had the lease within this span. Exact if leases
+    /// are recorded.
     pub(crate) fn may_have_leased(&self, index: &Index<'_>, span: Span) -> bool {
         let leases = &index.places[self.place].leases;
         !index.has_leases || leases.iter().any(|lease| lease.span.and(span).length() > 0)
     }
 
-    /// Whether its client withdrew it while its daemon had the lease: then it may have
-    /// been granted the lock and have released it.
-    pub(crate) fn may_have_crossed(&self, index: &Index<'_>, gave_up: Nanos) -> bool {
-        let to = gave_up.saturating_add(index.bounds.local_handover);
+    /// Returns true if its client withdrew it while its daemon had the lease. The daemon may
+    /// then have granted the lock and have received its release.
+    pub(crate) fn may_have_crossed(&self, index: &Index<'_>, withdrawn_at: Nanos) -> bool {
+        let to = withdrawn_at.saturating_add(index.bounds.local_handoff);
         matches!(self.answer, Some(Answer::Refused { canceled: true, .. }))
             && self.may_have_leased(index, Span { from: self.invoked.at, to })
     }
 
-    /// Whether its daemon took the lease while it waited, or right after it gave up.
-    pub(crate) fn leased_anew(&self, index: &Index<'_>, gave_up: Nanos) -> bool {
-        let to = gave_up.saturating_add(index.bounds.local_handover);
+    /// Returns true if its daemon acquired the lease while it waited or right after that.
+    pub(crate) fn caused_lease(&self, index: &Index<'_>, ended_at: Nanos) -> bool {
+        let to = ended_at.saturating_add(index.bounds.local_handoff);
         let leases = &index.places[self.place].leases;
         leases.iter().any(|lease| (self.invoked.at..to).contains(&lease.span.from))
     }
@@ -145,7 +146,7 @@ impl Acquire<'_> {
     }
 }
 
-/// Grant of an acquire: a client's hold of a lock under one token.
+/// Grant of an acquire, as its client sees it: a lock under one token.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) client: u32,
@@ -153,24 +154,24 @@ pub(crate) struct Hold {
     pub(crate) token: u64,
     pub(crate) acquire: usize,
     pub(crate) granted: Point,
-    /// When its acquire was invoked.
+    /// Time at which its acquire was invoked.
     pub(crate) invoked: Point,
-    /// Up to `end`.
+    /// Recorded deadlines up to `end`.
     pub(crate) valid: Vec<Valid>,
-    /// The first of release, loss, death and the end of a fenced session's stream.
+    /// First of release, loss, death and the end of a fenced session's stream.
     pub(crate) end: Option<End>,
-    /// The client let go, after it had been lost.
-    pub(crate) let_go: Option<Point>,
-    /// The client was told that its release is done.
+    /// Release after the loss.
+    pub(crate) late_release: Option<Point>,
+    /// Response to the release.
     pub(crate) released: Option<Point>,
-    /// The client died, before or after its hold had ended.
+    /// Death of the client, before or after the end of the hold.
     pub(crate) died: Option<Point>,
-    /// From here on its clock is wrong.
+    /// Start of a clock fault of the client.
     pub(crate) broken: Option<Point>,
-    /// When it was valid: usually one span.
+    /// Validity intervals, usually one.
     pub(crate) segments: Vec<Segment>,
-    /// The end of the last time that it was valid.
-    pub(crate) over: Point,
+    /// End of the last validity interval.
+    pub(crate) valid_to: Point,
     /// Another acquire's hold with the same token.
     same_token: Option<usize>,
 }
@@ -184,19 +185,19 @@ pub(crate) struct Valid {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     pub(crate) point: Point,
-    pub(crate) how: How,
+    pub(crate) cause: EndCause,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum EndCause {
     Released,
     Lost,
     Died,
-    /// With the stream of its fenced session. Its client may not know yet.
+    /// Ended with the stream of its fenced session. Its client may not know yet.
     Freed,
 }
 
-/// A client counted on its hold through this time.
+/// Interval in which a client relied on its hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) from: Point,
@@ -204,26 +205,26 @@ pub(crate) struct Segment {
 }
 
 impl Hold {
-    /// The entry that ended it, unless it had run out before.
+    /// Returns the entry that ended it, unless it had expired before.
     pub(crate) fn ended_by(&self) -> Option<End> {
-        self.end.filter(|end| end.point <= self.over)
+        self.end.filter(|end| end.point <= self.valid_to)
     }
 
-    /// Whether it was freed with its session's stream before this entry: whatever its
-    /// client says of it after that is no fault.
+    /// Returns true if the end of a fenced session's stream freed it before this entry.
+    /// Later entries of its client about it are then no violation.
     pub(crate) fn is_freed(&self, pos: Pos) -> bool {
-        self.end.is_some_and(|end| end.how == How::Freed && end.point.pos < pos)
+        self.end.is_some_and(|end| end.cause == EndCause::Freed && end.point.pos < pos)
     }
 
-    /// What the client counted on at this moment.
+    /// Returns the deadline that the client relied on at this instant.
     pub(crate) fn valid_at(&self, point: Point) -> Option<Valid> {
         let next = self.valid.partition_point(|valid| valid.point <= point);
-        // Before the first of them, that one counts: it follows the grant.
+        // The first deadline also applies before its entry, because it follows the grant.
         self.valid.get(next.saturating_sub(1)).copied()
     }
 
-    /// Between its grant and the first `Valid` a client counts on what that
-    /// says; if there is none, on everything until it hears otherwise.
+    /// Computes the validity intervals. The first `Valid` applies from the grant on. Without
+    /// any `Valid`, the hold is valid until its end.
     fn find_segments(&mut self) {
         let cap = self.end.map_or(Point::NEVER, |end| end.point);
         let mut segment = Segment { from: self.granted, to: Point::NEVER };
@@ -244,7 +245,7 @@ impl Hold {
         if segment.from < segment.to {
             self.segments.push(segment);
         }
-        self.over = self.segments.last().map_or(self.granted, |last| last.to);
+        self.valid_to = self.segments.last().map_or(self.granted, |last| last.to);
     }
 }
 
@@ -256,30 +257,31 @@ pub(crate) struct Lock {
     /// In the order in which they were granted.
     pub(crate) holds: Vec<usize>,
     pub(crate) places: Vec<usize>,
-    /// The greatest token that there could be so far.
-    greatest: u64,
-    /// The same whenever an operator took the lease away, and when it would have
-    /// run out by itself.
+    /// Highest token that can exist so far.
+    highest: u64,
+    /// For each lease that an operator broke: the highest token by then, and the regular
+    /// expiry of the lease.
     overruled: Vec<(u64, Nanos)>,
-    /// Highest token of holds that a new daemon did not know of, and how long
-    /// they may have lasted.
+    /// For each daemon that started without the record of its predecessor: the highest
+    /// token of the earlier holds, and the time until which they may have lasted.
     forgotten: Vec<(u64, Nanos)>,
 }
 
 impl Lock {
-    /// Whether an operator took the lease of the lower token away before there
-    /// was the greater one, and it would have lasted until then.
-    pub(crate) fn is_overruled(&self, lower: u64, greater: u64, at: Nanos) -> bool {
-        let excuses =
-            |&(upto, until): &(u64, Nanos)| lower <= upto && upto < greater && at <= until;
-        self.is_taken_away(lower, greater, at) || self.forgotten.iter().any(excuses)
+    /// Returns true if an operator broke the lease of the lower token, or a new daemon
+    /// started without its record, before the higher token existed. At `at`, that lease
+    /// would not have expired yet.
+    pub(crate) fn is_overruled(&self, lower: u64, higher: u64, at: Nanos) -> bool {
+        let excuses = |&(upto, until): &(u64, Nanos)| lower <= upto && upto < higher && at <= until;
+        self.is_lease_broken(lower, higher, at) || self.forgotten.iter().any(excuses)
     }
 
-    /// The same, but not because a new daemon did not know of the lower one: that
-    /// one may go on, but no later acquire may be granted a token like it.
-    pub(crate) fn is_taken_away(&self, lower: u64, greater: u64, at: Nanos) -> bool {
+    /// Returns true if an operator broke the lease, as in [`Lock::is_overruled`]. Ignores a
+    /// missing record: the earlier hold may then remain valid, but a later acquire must not
+    /// be granted such a low token.
+    pub(crate) fn is_lease_broken(&self, lower: u64, higher: u64, at: Nanos) -> bool {
         let mut overruled = self.overruled.iter();
-        overruled.any(|&(upto, until)| lower <= upto && upto < greater && at <= until)
+        overruled.any(|&(upto, until)| lower <= upto && upto < higher && at <= until)
     }
 }
 
@@ -287,33 +289,33 @@ impl Lock {
 pub(crate) struct Daemon {
     pub(crate) id: u32,
     pub(crate) died: Option<Point>,
-    /// From here on its clock may be wrong: that of one of its clients is.
+    /// Start of a clock fault of one of its clients, which may share its clock.
     pub(crate) broken: Option<Point>,
     acquires: Vec<usize>,
 }
 
-/// A lock at a daemon.
+/// Pair of a lock and a daemon.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) lock: usize,
     pub(crate) daemon: usize,
     /// In the order in which they were invoked.
     pub(crate) acquires: Vec<usize>,
-    /// When the storage had a lease for it.
+    /// Leases of the storage for this daemon.
     pub(crate) leases: Vec<Lease>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub(crate) span: Span,
-    /// The first `Leased`.
+    /// First `Leased`.
     pub(crate) began: Pos,
-    /// The latest `Leased`, and the `Unleased` if there is one.
+    /// Latest `Leased`, and the `Unleased` if there is one.
     pub(crate) leased: Pos,
     pub(crate) unleased: Option<Pos>,
 }
 
-/// A leader's request to publish a value.
+/// Leader's request to publish a value.
 #[derive(Debug)]
 pub(crate) struct Proclaim<'h> {
     pub(crate) hold: usize,
@@ -322,30 +324,30 @@ pub(crate) struct Proclaim<'h> {
     pub(crate) acknowledged: Option<Point>,
 }
 
-/// A stream of leaders, or a single read.
+/// Stream of leaders, or a single read.
 #[derive(Debug)]
 pub(crate) struct Observer<'h> {
     pub(crate) place: usize,
     pub(crate) is_stream: bool,
     pub(crate) opened: Point,
     pub(crate) ended: Option<Point>,
-    pub(crate) shown: Vec<Shown<'h>>,
+    pub(crate) states: Vec<ObservedState<'h>>,
 }
 
-/// A state that an observer was shown.
+/// State that an observer received.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown<'h> {
+pub(crate) struct ObservedState<'h> {
     pub(crate) point: Point,
     pub(crate) token: Option<u64>,
     pub(crate) value: Option<&'h str>,
     pub(crate) ending: bool,
 }
 
-/// A history, sorted out.
+/// Index of a history.
 pub(crate) struct Index<'h> {
     pub(crate) bounds: &'h Bounds,
     pub(crate) entries: &'h [Entry],
-    /// For each entry.
+    /// Subject of each entry.
     pub(crate) about: Vec<About>,
     pub(crate) acquires: Vec<Acquire<'h>>,
     pub(crate) holds: Vec<Hold>,
@@ -353,27 +355,28 @@ pub(crate) struct Index<'h> {
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) places: Vec<Place>,
     /// Pairs of holds with the same lock and token.
-    pub(crate) twins: Vec<(usize, usize)>,
+    pub(crate) duplicates: Vec<(usize, usize)>,
     /// In the order in which they were invoked.
     pub(crate) proclaims: Vec<Proclaim<'h>>,
     /// In the order in which they were opened.
     pub(crate) observers: Vec<Observer<'h>>,
-    /// Whether there is anything about elections.
+    /// True if the history has events of elections.
     pub(crate) has_elections: bool,
-    /// When nothing was disturbed.
+    /// Spans without an active fault.
     pub(crate) calm: Vec<Span>,
-    /// For each of them: the end of the last disturbance before, if there was one.
+    /// For each calm span, the entry that ended the last fault before it, if there was one.
     pub(crate) calmed: Vec<Option<Pos>>,
     pub(crate) disturbances: usize,
     pub(crate) clients: usize,
-    /// Whether it is recorded at all what daemons count on, what the storage
-    /// leases, and what is stored there.
+    /// True if the history records the holds of daemons.
     pub(crate) has_holds: bool,
+    /// True if the history records the leases of the storage.
     pub(crate) has_leases: bool,
+    /// True if the history records the stored tokens.
     pub(crate) has_stored: bool,
-    /// The time of the last entry.
+    /// Time of the last entry.
     pub(crate) end: Nanos,
-    /// Some entry is earlier than the one before it.
+    /// True if an entry is earlier than its predecessor.
     pub(crate) disordered: bool,
 }
 
@@ -382,30 +385,29 @@ impl Index<'_> {
         &self.daemons[self.places[self.acquires[acquire].place].daemon]
     }
 
-    /// When the calm began that there is at a moment; the moment itself, if there
-    /// is none.
+    /// Returns the start of the calm span that contains a time, or the time itself if none
+    /// contains it.
     pub(crate) fn calm_since(&self, at: Nanos) -> Nanos {
         let calm = self.calm.get(self.calm.partition_point(|calm| calm.to <= at));
         calm.map_or(at, |calm| calm.from.min(at))
     }
 
-    /// What ended the last disturbance, if the calm that there is at a moment began
-    /// then.
+    /// Returns the entry that ended the last fault, if a calm span began at this time.
     pub(crate) fn calmed_at(&self, at: Nanos) -> Option<Pos> {
         let next = self.calm.partition_point(|calm| calm.from < at);
         self.calmed.get(next).copied().flatten().filter(|&pos| self.entries[pos].at == at)
     }
 
-    /// The calm spans that overlap with a span, cut to it.
+    /// Returns the intersections of the calm spans with a span.
     pub(crate) fn calm_in(&self, span: Span) -> impl Iterator<Item = Span> + '_ {
         let first = self.calm.partition_point(|calm| calm.to <= span.from);
-        let there = self.calm[first..].iter().take_while(move |calm| calm.from < span.to);
-        there.map(move |calm| calm.and(span))
+        let overlapping = self.calm[first..].iter().take_while(move |calm| calm.from < span.to);
+        overlapping.map(move |calm| calm.and(span))
     }
 
-    /// Calls `early` for each entry in order, and `late` for each entry when all
-    /// that may have happened before it or together with it, given the skew,
-    /// has been seen by `early`. With no skew that is right after it.
+    /// Calls `early` for each entry in order. Calls `late` for an entry after `early` has
+    /// received all entries that, given the skew, may have happened before it or at the same
+    /// time. Without a skew, `late` follows `early` immediately.
     pub(crate) fn replay<S>(
         &self,
         state: &mut S,

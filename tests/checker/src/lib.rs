@@ -1,10 +1,10 @@
-//! Checks recorded histories of Leasehold against what it guarantees.
+//! Checker of recorded histories: verifies that a run kept the guarantees of Leasehold.
 //!
-//! A [`History`] is what clients asked for and were told, what daemons and the
-//! storage believed, and what was done to them. The simulation records it in
-//! true time; the harness with real processes on one machine's clock.
-//! [`check`] says what in it must not have happened. `leasehold-check FILE` does
-//! the same for a file that [`write()`] wrote.
+//! A [`History`] contains the requests and responses of clients, the leases of daemons and
+//! of the storage, and the injected faults. The simulation records it in true time; the
+//! fault-injection harness with real processes uses the clock of its machine. [`check`]
+//! returns the violations. `leasehold-check FILE` does the same for a file that
+//! [`write()`] wrote.
 
 mod check;
 mod format;

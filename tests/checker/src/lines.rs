@@ -1,31 +1,31 @@
-//! Histories as files: JSON lines, the bounds first, then one entry per line.
+//! File format of histories: JSON lines, first the bounds, then one entry per line.
 
 use std::io::{self, BufRead, Write};
 
 use crate::{Bounds, Entry, History};
 
-/// Why a file could not be read.
+/// Error of [`read`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It could not be read at all.
-    #[error("the history can't be read: {0}")]
+    /// The input can't be read.
+    #[error("can't read the history: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// A line has an invalid format.
     #[error("line {line} is not {expected}: {why}")]
     Line {
-        /// Which line, counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What should be there.
+        /// Expected content: the bounds or an entry.
         expected: &'static str,
-        /// What the parser says.
+        /// Error of the parser.
         why: serde_json::Error,
     },
-    /// There is nothing in it, not even bounds.
-    #[error("the history is empty: its first line should hold the bounds, `{{}}` for none")]
+    /// The input has no bounds.
+    #[error("the history is empty: the first line must contain the bounds, `{{}}` for none")]
     Empty,
 }
 
-/// Reads a history that [`write()`] wrote. Empty lines are passed over.
+/// Reads a history that [`write()`] wrote. Skips empty lines.
 pub fn read(from: impl BufRead) -> Result<History, ReadError> {
     let mut bounds = None;
     let mut entries = Vec::new();

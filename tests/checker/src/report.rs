@@ -1,4 +1,4 @@
-//! What is found, and how much of it is told.
+//! Collection of violations, limited to [`MAX_VIOLATIONS`].
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use crate::{
     index::{Lock, Pos},
 };
 
-/// How many violations of one history are told.
-const MOST: usize = 20;
+/// Maximum number of reported violations of one history.
+const MAX_VIOLATIONS: usize = 20;
 
-/// Something that must not happen, and did.
+/// Violation of a guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which guarantee was broken.
+    /// Guarantee that was broken.
     pub kind: Kind,
-    /// When it was.
+    /// Time of the violation.
     pub at: Nanos,
-    /// What happened, in a sentence.
+    /// Description in one sentence.
     pub what: String,
-    /// The few entries that show it.
+    /// Entries that prove the violation.
     pub excerpt: Vec<Entry>,
 }
 
@@ -34,11 +34,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What has been found so far. Of each kind, the earliest are kept.
+/// Violations found so far. Keeps the earliest ones of each kind.
 #[derive(Default)]
 pub(crate) struct Report {
     found: Vec<Found>,
-    /// Locks for which I1 to I4 found something.
+    /// Locks with a violation of I1 to I4.
     unsafe_locks: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ struct Found {
 }
 
 impl Report {
-    /// `what` is only called if this is one of those that are told.
+    /// Adds a violation. Calls `what` only if the violation is kept.
     pub(crate) fn add(
         &mut self,
         kind: Kind,
@@ -59,7 +59,7 @@ impl Report {
         what: impl FnOnce() -> String,
     ) {
         let same = || self.found.iter().enumerate().filter(|(_, found)| found.kind == kind);
-        let room = if same().count() < MOST {
+        let slot = if same().count() < MAX_VIOLATIONS {
             self.found.len()
         } else {
             match same().max_by_key(|(_, found)| found.at) {
@@ -71,18 +71,18 @@ impl Report {
         excerpt.sort_unstable();
         excerpt.dedup();
         let found = Found { kind, at, what: what(), excerpt };
-        match self.found.get_mut(room) {
-            Some(place) => *place = found,
+        match self.found.get_mut(slot) {
+            Some(later) => *later = found,
             None => self.found.push(found),
         }
     }
 
-    /// I1 to I4 found something for this lock.
+    /// Records a violation of I1 to I4 for this lock.
     pub(crate) fn distrust(&mut self, lock: usize) {
         self.unsafe_locks.push(lock);
     }
 
-    /// The locks for which I1 to I4 found nothing.
+    /// Returns the locks without a violation of I1 to I4.
     pub(crate) fn trusted<'i>(&self, locks: &'i [Lock]) -> impl Iterator<Item = usize> + use<'i> {
         let mut trusted = vec![true; locks.len()];
         for &lock in &self.unsafe_locks {
@@ -91,7 +91,7 @@ impl Report {
         (0..locks.len()).filter(move |&lock| trusted[lock])
     }
 
-    /// The first of each kind first, then the others, each by time.
+    /// Returns the first violation of each kind, then the others; both parts by time.
     pub(crate) fn violations(mut self, entries: &[Entry]) -> Vec<Violation> {
         self.found.sort_by_key(|found| (found.at, found.kind));
         let mut seen = Vec::new();
@@ -105,7 +105,7 @@ impl Report {
             to.push(Violation { kind, at, what, excerpt });
         }
         first.append(&mut rest);
-        first.truncate(MOST);
+        first.truncate(MAX_VIOLATIONS);
         first
     }
 }

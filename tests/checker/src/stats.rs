@@ -1,4 +1,4 @@
-//! Figures of a history.
+//! Statistics of a history.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign};
 
@@ -6,57 +6,60 @@ use crate::{
     History, Nanos,
     check::liveness::{Cause, vacancies},
     format::Seconds,
-    index::{Answer, How, Index},
+    index::{Answer, EndCause, Index},
     report::Report,
 };
 
-/// Figures of a history, or of many that were added up.
+/// Statistics of one history, or the sum over several histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// How many histories.
+    /// Number of histories.
     pub histories: usize,
-    /// Entries by the name of the event.
+    /// Number of entries by the name of the event.
     pub entries: BTreeMap<&'static str, usize>,
-    /// Clients that did something.
+    /// Number of clients with at least one event.
     pub clients: usize,
-    /// Daemons.
+    /// Number of daemons.
     pub daemons: usize,
-    /// Locks.
+    /// Number of locks.
     pub locks: usize,
-    /// Acquires.
+    /// Number of acquires.
     pub acquires: usize,
-    /// Acquires that were granted.
+    /// Number of granted acquires.
     pub grants: usize,
-    /// Holds: one for each grant.
+    /// Number of holds, one for each grant.
     pub holds: usize,
-    /// Acquires that were refused or given up.
+    /// Number of refused or canceled acquires.
     pub refused: usize,
-    /// Holds that ended with a release.
+    /// Number of holds that ended with a release.
     pub released: usize,
-    /// Holds that were known to be lost.
+    /// Number of holds that ended with a loss that the client noticed.
     pub lost: usize,
-    /// Holds that ended with the death of the client.
+    /// Number of holds that ended with the death of the client.
     pub died: usize,
-    /// Times that the lock passed from one daemon to another.
+    /// Number of times that a lock passed from one daemon to another.
     pub moves: usize,
-    /// Disturbances.
+    /// Number of faults.
     pub disturbances: usize,
-    /// How long it all took, in nanoseconds.
+    /// Duration of the history, in nanoseconds.
     pub length: Nanos,
-    /// How much of that was calm.
+    /// Total time without an active fault, in nanoseconds.
     pub calm: Nanos,
-    /// From an acquire to its grant, in calm or not.
-    pub longest_wait: Nanos,
-    /// In calm, from the death of a holder to the grant of one who waited.
-    pub longest_takeover: Nanos,
-    /// In calm, from a release to the grant of one who waited at the same daemon.
-    pub longest_local_handover: Nanos,
-    /// The same, at another daemon.
-    pub longest_remote_handover: Nanos,
+    /// Maximum time from an acquire to its grant, with or without faults, in nanoseconds.
+    pub max_wait: Nanos,
+    /// Maximum time from the death of a holder to the grant of a waiter, without an active
+    /// fault, in nanoseconds.
+    pub max_takeover: Nanos,
+    /// Maximum time from a release to the grant of a waiter at the same daemon, without an
+    /// active fault, in nanoseconds.
+    pub max_local_handoff: Nanos,
+    /// Maximum time from a release to the grant of a waiter at another daemon, without an
+    /// active fault, in nanoseconds.
+    pub max_remote_handoff: Nanos,
 }
 
 impl Stats {
-    /// The figures of one history.
+    /// Computes the statistics of one history.
     pub fn of(history: &History) -> Self {
         let index = Index::new(history, &mut Report::default());
         let mut stats = Self {
@@ -79,25 +82,25 @@ impl Stats {
                 Some(Answer::Granted { point, .. }) => {
                     stats.grants += 1;
                     let wait = point.at.saturating_sub(acquire.invoked.at);
-                    stats.longest_wait = stats.longest_wait.max(wait);
+                    stats.max_wait = stats.max_wait.max(wait);
                 }
                 Some(Answer::Refused { .. }) => stats.refused += 1,
                 None => {}
             }
         }
         for hold in &index.holds {
-            match hold.ended_by().map(|end| end.how) {
-                Some(How::Released) => stats.released += 1,
-                Some(How::Lost | How::Freed) => stats.lost += 1,
-                Some(How::Died) => stats.died += 1,
+            match hold.ended_by().map(|end| end.cause) {
+                Some(EndCause::Released) => stats.released += 1,
+                Some(EndCause::Lost | EndCause::Freed) => stats.lost += 1,
+                Some(EndCause::Died) => stats.died += 1,
                 None => {}
             }
         }
-        (0..index.locks.len()).for_each(|lock| stats.hand_overs(&index, lock));
+        (0..index.locks.len()).for_each(|lock| stats.add_handoffs(&index, lock));
         stats
     }
 
-    fn hand_overs(&mut self, index: &Index<'_>, lock: usize) {
+    fn add_handoffs(&mut self, index: &Index<'_>, lock: usize) {
         let place = |hold: &usize| index.acquires[index.holds[*hold].acquire].place;
         let holds = &index.locks[lock].holds;
         self.moves += holds.windows(2).filter(|pair| place(&pair[0]) != place(&pair[1])).count();
@@ -109,13 +112,13 @@ impl Stats {
             let Some(calm) = took else { continue };
             let invoked = index.acquires[index.holds[next].acquire].invoked.at;
             let took = calm.to.saturating_sub(calm.from.max(invoked));
-            let longest = match stretch.cause {
-                Cause::Died { .. } => &mut self.longest_takeover,
-                Cause::Released(at) if at == Some(place(&next)) => &mut self.longest_local_handover,
-                Cause::Released(_) => &mut self.longest_remote_handover,
-                Cause::Unclear => continue,
+            let maximum = match stretch.cause {
+                Cause::Died { .. } => &mut self.max_takeover,
+                Cause::Released(at) if at == Some(place(&next)) => &mut self.max_local_handoff,
+                Cause::Released(_) => &mut self.max_remote_handoff,
+                Cause::Unknown => continue,
             };
-            *longest = took.max(*longest);
+            *maximum = took.max(*maximum);
         }
     }
 }
@@ -140,11 +143,10 @@ impl AddAssign for Stats {
         self.disturbances += other.disturbances;
         self.length = self.length.saturating_add(other.length);
         self.calm = self.calm.saturating_add(other.calm);
-        self.longest_wait = self.longest_wait.max(other.longest_wait);
-        self.longest_takeover = self.longest_takeover.max(other.longest_takeover);
-        self.longest_local_handover = self.longest_local_handover.max(other.longest_local_handover);
-        self.longest_remote_handover =
-            self.longest_remote_handover.max(other.longest_remote_handover);
+        self.max_wait = self.max_wait.max(other.max_wait);
+        self.max_takeover = self.max_takeover.max(other.max_takeover);
+        self.max_local_handoff = self.max_local_handoff.max(other.max_local_handoff);
+        self.max_remote_handoff = self.max_remote_handoff.max(other.max_remote_handoff);
     }
 }
 
@@ -162,7 +164,7 @@ impl fmt::Display for Stats {
         line("locks", &self.locks)?;
         line("acquires", &self.acquires)?;
         line("  granted", &self.grants)?;
-        line("  refused or given up", &self.refused)?;
+        line("  refused or canceled", &self.refused)?;
         line("holds", &self.holds)?;
         line("  released", &self.released)?;
         line("  lost", &self.lost)?;
@@ -172,9 +174,9 @@ impl fmt::Display for Stats {
         let mut time = |name, time| line(name, &Seconds(time).to_string());
         time("length", self.length)?;
         time("  calm", self.calm)?;
-        time("longest wait", self.longest_wait)?;
-        time("longest calm takeover", self.longest_takeover)?;
-        time("longest calm local handover", self.longest_local_handover)?;
-        time("longest calm remote handover", self.longest_remote_handover)
+        time("longest wait", self.max_wait)?;
+        time("longest calm takeover", self.max_takeover)?;
+        time("longest calm local handoff", self.max_local_handoff)?;
+        time("longest calm remote handoff", self.max_remote_handoff)
     }
 }

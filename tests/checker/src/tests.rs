@@ -1,4 +1,4 @@
-//! For each kind: what must be found, and a near twin in which nothing is wrong.
+//! Tests of each check: a history with a violation, and a similar one without.
 
 mod anything;
 mod corrupted;

@@ -4,19 +4,31 @@ use std::fmt::Write;
 
 use leasehold::config::{Config, SETTINGS};
 
-use super::{cell, compare, head, sentence};
+use super::{compare, escaped, head, sentence};
 
 const PAGE: &str = "docs/reference/configuration.md";
 
 const READER: &str = "\
 For operators who configure a daemon.
 
-Settings come from a TOML file (`--config FILE` or `LEASEHOLD_CONFIG`), from the environment and
-from flags, in increasing precedence. `leasehold serve --check` validates them and prints each
-effective value with its source; all errors are reported at once. An unknown key of the file is an
-error. An unknown `LEASEHOLD_…` variable is a warning that names the closest setting. Lists are
-separated by commas in a variable, and their flags are repeatable. Give secrets by variable or
-file: other users of the machine can see flags. Secrets are never printed or logged.
+Each setting has a key in a TOML file, an environment variable and a flag. The file is named by
+`--config FILE` or `LEASEHOLD_CONFIG`. A variable overrides the file, and a flag overrides both:
+
+```toml
+listen = [\"127.0.0.1:7420\", \"unix:/run/leasehold.sock\"]
+store = \"azure\"
+azure_account_url = \"https://ACCOUNT.blob.core.windows.net\"
+lease_duration = \"20s\"
+max_locks = 100000
+```
+
+- `leasehold serve --check` validates the settings and prints each value with its source. All errors
+  are reported at once.
+- An unknown key of the file is an error. An unknown variable `LEASEHOLD_…` is a warning, with the
+  closest name.
+- Separate the elements of a list by commas in a variable, and repeat its flag.
+- Give secrets by variable or file, because other users of the machine can read flags. Secrets are
+  never printed or logged.
 ";
 
 /// Returns the heading under which the help of `serve` lists a setting.
@@ -44,14 +56,14 @@ fn page() -> String {
         let flag = setting.flag();
         let flag =
             if setting.is_switch() { format!("`--{flag}`") } else { format!("`--{flag} VALUE`") };
-        let secret = if setting.is_secret() { " Secret." } else { "" };
+        let secret = if setting.is_secret() { " This is a secret." } else { "" };
         _ = write!(
             page,
-            "\n### `{}`\n\n{}{secret}\n\n| Values | Default | Flag | Environment variable |\n\
-             |---|---|---|---|\n| {} | {default} | {flag} | `{}` |\n",
+            "\n### `{}`\n\n{}{secret}\n\n- Values: {}\n- Default: {default}\n- Flag: {flag}\n\
+             - Variable: `{}`\n",
             setting.key,
-            sentence(setting.about),
-            cell(&setting.allowed()),
+            sentence(&escaped(setting.about)),
+            escaped(&setting.allowed()),
             setting.variable(),
         );
     }

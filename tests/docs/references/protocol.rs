@@ -17,8 +17,26 @@ const FILES: [&str; 3] = ["session", "lock", "election"];
 const READER: &str = "\
 For authors of clients in languages without a client library.
 
-Every client speaks this protocol, package `leasehold.v1`, over gRPC. The files are in
-[proto/leasehold/v1](../../proto/leasehold/v1).
+Every client uses this protocol, package `leasehold.v1`, over gRPC. The files are in
+[proto/leasehold/v1](../../proto/leasehold/v1). A client that holds locks works as follows:
+
+1. Call [SessionService.Attach](#sessionserviceattach) and send [`open`](#open). Remember the time of
+   each sending; an `open` is keep-alive number 0.
+2. After [`opened`](#opened), send a [`keep_alive`](#keepalive) every `keep_alive_interval_ms`, with
+   increasing numbers.
+3. Send an [`acquire`](#acquire) per lock. [`granted`](#granted) has the token, a handle, and a
+   validity. The grant's deadline is the time at which you sent the keep-alive that the message
+   names, plus `valid_for_ms`.
+4. Each [`kept_alive`](#keptalive) extends the deadlines in the same way. If none arrives, stop the
+   protected work before the deadline.
+5. Pass the token with each write to the protected resource.
+6. Send a [`release`](#release) with the handle when the work is done, and after [`lost`](#lost) when
+   the work has stopped.
+7. If the stream ends, the table of [SessionService.Attach](#sessionserviceattach) has the next step.
+   [`resume`](#resume) continues the session with its grants on a new stream.
+
+Measure times with a clock that does not stop while the machine sleeps, for example
+`CLOCK_BOOTTIME` on Linux. Calls for inspection and operators need no session.
 ";
 
 /// Comment of the element at a path of a file.

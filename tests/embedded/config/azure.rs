@@ -1,34 +1,35 @@
-//! What belongs to the Azure store, and that no secret is shown.
+//! Settings of the Azure store, and the redaction of secrets.
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, process::Command, time::Duration};
 
 use leasehold::config::{ConfigErrors, Credential, Effective, Layer, Store, load};
 
-use super::{environment, file, flags, mistake, mistakes};
+use super::{config_error, config_errors, environment, file, flags};
 
-/// Parts of secrets: none of them may ever be seen.
-const KEY: &str = "aHVzaC1odXNo";
-const SAS: &str = "sv=2024-01-01&sig=hush-hush";
-const CONNECTION_STRING: &str = "AccountName=acme;AccountKey=aHVzaC1odXNo";
+/// Account key. No output may contain it.
+const KEY: &str = "dG9wc2VjcmV0";
+/// Shared access signature. No output may contain its signature.
+const SAS: &str = "sv=2024-01-01&sig=topsecret";
+const CONNECTION_STRING: &str = "AccountName=acme;AccountKey=dG9wc2VjcmV0";
 const URL: &str = "https://acme.blob.core.windows.net";
 
 #[track_caller]
-fn discreet(text: &str) {
-    for part in ["aHVzaC1odXNo", "hush-hush", "hush\u{fffd}"] {
+fn assert_no_secret(text: &str) {
+    for part in ["dG9wc2VjcmV0", "topsecret"] {
         assert!(!text.contains(part), "{text}");
     }
 }
 
-/// With `store = "azure"`.
+/// Loads the configuration with `store = "azure"`.
 fn azure(variables: &[(&str, &str)]) -> Result<Effective, ConfigErrors> {
     load(vec![environment(variables), flags(&[("store", "azure")])])
 }
 
-/// The one mistake, which shows no secret.
-fn azure_mistake(variables: &[(&str, &str)]) -> String {
+/// Returns the only error, and checks that it has no secret.
+fn azure_error(variables: &[(&str, &str)]) -> String {
     let result = azure(variables);
-    discreet(&format!("{result:?}"));
-    let found = mistakes(result);
+    assert_no_secret(&format!("{result:?}"));
+    let found = config_errors(result);
     assert_eq!(found.len(), 1, "{found:#?}");
     found.into_iter().next().unwrap()
 }
@@ -40,18 +41,18 @@ const AZURE_CONNECTION_STRING: &str = "LEASEHOLD_AZURE_CONNECTION_STRING";
 const CREDENTIAL: &str = "LEASEHOLD_AZURE_CREDENTIAL";
 
 #[test]
-fn the_azure_store_takes_an_account_in_many_ways() {
+fn azure_store_accepts_each_way_to_name_account() {
     for variables in [
         &[(ACCOUNT_URL, URL)][..],
         &[(ACCOUNT_URL, URL), (ACCOUNT_KEY, KEY)],
         &[(ACCOUNT_URL, URL), (AZURE_SAS, SAS)],
-        &[(ACCOUNT_URL, URL), (AZURE_SAS, "?sig=hush-hush"), (CREDENTIAL, "sas")],
-        &[(ACCOUNT_URL, "https://acme.example/?sig=hush-hush")],
+        &[(ACCOUNT_URL, URL), (AZURE_SAS, "?sig=topsecret"), (CREDENTIAL, "sas")],
+        &[(ACCOUNT_URL, "https://acme.example/?sig=topsecret")],
         &[(ACCOUNT_URL, "http://127.0.0.1:10000/devstoreaccount1/"), (ACCOUNT_KEY, KEY)],
         &[(ACCOUNT_URL, "http://azurite:10000/devstoreaccount1"), (AZURE_SAS, SAS)],
         &[(ACCOUNT_URL, URL), (CREDENTIAL, "managed-identity")],
         &[(ACCOUNT_URL, URL), (CREDENTIAL, "azure-cli")],
-        // A forced credential is used also if others are given.
+        // An explicit `azure_credential` has priority over the other credentials.
         &[(ACCOUNT_URL, URL), (ACCOUNT_KEY, KEY), (CREDENTIAL, "azure-cli")],
         &[(AZURE_CONNECTION_STRING, "UseDevelopmentStorage=true")],
         &[(AZURE_CONNECTION_STRING, CONNECTION_STRING)],
@@ -68,7 +69,7 @@ fn the_azure_store_takes_an_account_in_many_ways() {
             (CREDENTIAL, "client-secret"),
             ("AZURE_TENANT_ID", "t"),
             ("AZURE_CLIENT_ID", "c"),
-            ("AZURE_CLIENT_SECRET", "hush-hush"),
+            ("AZURE_CLIENT_SECRET", "topsecret"),
         ],
     ] {
         let effective = azure(variables).unwrap();
@@ -77,8 +78,8 @@ fn the_azure_store_takes_an_account_in_many_ways() {
 }
 
 #[test]
-fn what_the_azure_store_lacks_is_named_with_its_source_and_remedy() {
-    for (variables, start, remedy) in [
+fn missing_azure_setting_is_reported_with_source_and_fix() {
+    for (variables, start, fix) in [
         (&[][..], "store = \"azure\" (flag --store)", "LEASEHOLD_AZURE_ACCOUNT_URL"),
         (&[(ACCOUNT_KEY, KEY)], "store = \"azure\"", "azure_account_url"),
         (
@@ -88,7 +89,7 @@ fn what_the_azure_store_lacks_is_named_with_its_source_and_remedy() {
             "leave one of them out",
         ),
         (
-            &[(ACCOUNT_URL, "https://acme.example?sig=hush-hush"), (AZURE_SAS, SAS)],
+            &[(ACCOUNT_URL, "https://acme.example?sig=topsecret"), (AZURE_SAS, SAS)],
             "azure_sas = \"REDACTED\" (environment variable LEASEHOLD_AZURE_SAS)",
             "leave one of them out",
         ),
@@ -138,74 +139,74 @@ fn what_the_azure_store_lacks_is_named_with_its_source_and_remedy() {
                 (ACCOUNT_URL, URL),
                 (CREDENTIAL, "client-secret"),
                 ("AZURE_CLIENT_ID", "c"),
-                ("AZURE_CLIENT_SECRET", "hush-hush"),
+                ("AZURE_CLIENT_SECRET", "topsecret"),
             ],
             "azure_credential",
             "variable AZURE_TENANT_ID, which is not set",
         ),
     ] {
-        let message = azure_mistake(variables);
+        let message = azure_error(variables);
         assert!(message.starts_with(start), "{message}");
-        assert!(message.contains(remedy), "{message}");
+        assert!(message.contains(fix), "{message}");
     }
 }
 
 #[test]
-fn a_mistake_in_a_secret_does_not_quote_it() {
+fn error_in_secret_does_not_quote_secret() {
     for (key, word, hint) in [
-        ("azure_account_key", "hush-hush!", "base64"),
+        ("azure_account_key", "topsecret!", "base64"),
         ("azure_account_key", "REDACTED", "give the secret"),
-        ("azure_sas", "sv=hush-hush", "no sig="),
-        ("azure_connection_string", "hush-hush", "Name=value"),
-        ("azure_connection_string", "AccountName=acme;AccountKey=hush-hush!", "base64"),
+        ("azure_sas", "sv=topsecret", "no sig="),
+        ("azure_connection_string", "topsecret", "Name=value"),
+        ("azure_connection_string", "AccountName=acme;AccountKey=topsecret!", "base64"),
         ("azure_connection_string", "AccountName=acme", "azure_account_url"),
-        ("azure_connection_string", "BlobEndpoint=hush-hush;AccountKey=aHVzaC1odXNo", "not a URL"),
-        ("azure_account_url", "ftp://acme.example?sig=hush-hush", "https://"),
-        ("azure_account_url", "https://me:hush-hush@acme.example", "password"),
-        ("azure_account_url", "https://acme.example?hush-hush", "no sig="),
+        ("azure_connection_string", "BlobEndpoint=topsecret;AccountKey=dG9wc2VjcmV0", "not a URL"),
+        ("azure_account_url", "ftp://acme.example?sig=topsecret", "https://"),
+        ("azure_account_url", "https://me:topsecret@acme.example", "password"),
+        ("azure_account_url", "https://acme.example?topsecret", "no sig="),
         ("azure_account_url", CONNECTION_STRING, "not a URL"),
     ] {
-        let message = mistake(key, word);
+        let message = config_error(key, word);
         assert!(message.starts_with(&format!("{key} = ")), "{message}");
         assert!(message.contains(hint), "{message}");
         assert!(message.contains("REDACTED"), "{message}");
-        discreet(&message);
+        assert_no_secret(&message);
     }
 }
 
 #[test]
-fn a_file_with_mistakes_is_not_quoted_where_a_secret_may_be() {
+fn error_in_file_does_not_quote_possible_secrets() {
     for (text, hint) in [
-        ("azure_acount_key = \"hush-hush\"", "azure_account_key?"),
-        ("storage_password = \"hush-hush\"", "unknown setting"),
-        ("pin = \"hush-hush\"", "unknown setting"),
-        ("lisen = [\"hush-hush\"]", "did you mean listen?"),
-        ("[store.azure]\nwhatever = \"hush-hush\"", "must be"),
-        ("[[listen]]\nwhatever = \"hush-hush\"", "must be"),
-        ("[vault]\nwhatever = \"hush-hush\"", "unknown setting"),
-        ("azure_account_key = 5\nazure_sas = [\"hush-hush\"]", "must be"),
-        ("log = \"info\"\nazure_account_key = hush-hush", "line 2"),
+        ("azure_acount_key = \"topsecret\"", "azure_account_key?"),
+        ("storage_password = \"topsecret\"", "unknown setting"),
+        ("pin = \"topsecret\"", "unknown setting"),
+        ("lisen = [\"topsecret\"]", "did you mean listen?"),
+        ("[store.azure]\nunknown = \"topsecret\"", "must be"),
+        ("[[listen]]\nunknown = \"topsecret\"", "must be"),
+        ("[vault]\nunknown = \"topsecret\"", "unknown setting"),
+        ("azure_account_key = 5\nazure_sas = [\"topsecret\"]", "must be"),
+        ("log = \"info\"\nazure_account_key = topsecret", "line 2"),
     ] {
         let (_file, layer) = file(text);
-        discreet(&format!("{layer:?}"));
-        let found = mistakes(load(vec![layer])).join("\n");
+        assert_no_secret(&format!("{layer:?}"));
+        let found = config_errors(load(vec![layer])).join("\n");
         assert!(found.contains(hint), "{found}");
-        discreet(&found);
+        assert_no_secret(&found);
     }
-    let bytes = b"hush\xff".to_vec();
+    let bytes = b"topsecret\xff".to_vec();
     let layer =
         Layer::environment(|name| (name == ACCOUNT_KEY).then(|| OsString::from_vec(bytes.clone())));
-    let found = mistakes(load(vec![layer])).join("\n");
+    let found = config_errors(load(vec![layer])).join("\n");
     assert!(found.contains("is not UTF-8"), "{found}");
-    discreet(&found);
+    assert_no_secret(&found);
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn secrets_are_redacted_in_effective_configuration() {
     let secrets = [
-        (ACCOUNT_URL, "https://acme.blob.core.windows.net/?sig=hush-hush"),
+        (ACCOUNT_URL, "https://acme.blob.core.windows.net/?sig=topsecret"),
         (ACCOUNT_KEY, KEY),
-        ("AZURE_CLIENT_SECRET", "hush-hush"),
+        ("AZURE_CLIENT_SECRET", "topsecret"),
     ];
     let effective = azure(&secrets).unwrap();
     let toml = effective.to_toml();
@@ -216,38 +217,38 @@ fn secrets_are_not_shown() {
     assert!(toml.contains(url), "{toml}");
     let json = effective.to_json();
     assert_eq!(json["config"]["azure_account_key"], "REDACTED");
-    let shown = format!("{effective:?}");
-    for text in [toml, json.to_string(), shown, format!("{:?}", environment(&secrets))] {
-        discreet(&text);
+    let debug = format!("{effective:?}");
+    for text in [toml, json.to_string(), debug, format!("{:?}", environment(&secrets))] {
+        assert_no_secret(&text);
     }
 }
 
 #[test]
-fn the_program_does_not_show_secrets_either() {
-    for output in ["text", "json"] {
-        for (url, code) in [(URL, 0), ("https://acme.example?hush-hush", 78)] {
+fn program_output_has_no_secret() {
+    for format in ["text", "json"] {
+        for (url, code) in [(URL, 0), ("https://acme.example?topsecret", 78)] {
             let run = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-                .args(["serve", "--check", "--output", output, "--store", "azure"])
+                .args(["serve", "--check", "--output", format, "--store", "azure"])
                 .args(["--azure-account-url", url, "--azure-sas", SAS])
                 .env(ACCOUNT_KEY, KEY)
                 .env("RUST_BACKTRACE", "1")
                 .output()
                 .unwrap();
-            let said = format!(
+            let output = format!(
                 "{}{}",
                 String::from_utf8_lossy(&run.stdout),
                 String::from_utf8_lossy(&run.stderr)
             );
-            assert_eq!(run.status.code(), Some(code), "{said}");
-            assert!(said.contains("azure_account_url"), "{said}");
-            assert!(said.contains("REDACTED"), "{said}");
-            discreet(&said);
+            assert_eq!(run.status.code(), Some(code), "{output}");
+            assert!(output.contains("azure_account_url"), "{output}");
+            assert!(output.contains("REDACTED"), "{output}");
+            assert_no_secret(&output);
         }
     }
 }
 
 #[test]
-fn what_belongs_to_azure_does_not_disturb_the_embedded_store() {
+fn azure_settings_do_not_affect_embedded_store() {
     let layer = environment(&[(ACCOUNT_KEY, KEY), (CREDENTIAL, "sas"), (ACCOUNT_URL, URL)]);
     let config = load(vec![layer]).unwrap().config;
     assert_eq!(config.store, Store::Embedded);
@@ -255,7 +256,7 @@ fn what_belongs_to_azure_does_not_disturb_the_embedded_store() {
 }
 
 #[test]
-fn collecting_is_off_or_takes_its_time() {
+fn gc_is_disabled_or_has_minimum_age() {
     for (word, length) in [("0s", 0), ("1h", 3600), ("3650d", 3650 * 86_400)] {
         let config = load(vec![flags(&[("gc_after", word)])]).unwrap().config;
         assert_eq!(config.azure.gc_after, Duration::from_secs(length));

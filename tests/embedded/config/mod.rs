@@ -1,4 +1,5 @@
-//! Configuration as a whole: layers, precedence, and mistakes.
+//! Configuration as a whole: layers, precedence and errors.
+
 mod azure;
 
 use std::{collections::HashMap, ffi::OsString, io::Write, path::PathBuf, time::Duration};
@@ -26,42 +27,42 @@ fn flags(given: &[(&str, &str)]) -> Layer {
     )
 }
 
-fn mistakes(result: Result<Effective, ConfigErrors>) -> Vec<String> {
+fn config_errors(result: Result<Effective, ConfigErrors>) -> Vec<String> {
     result.unwrap_err().all().iter().map(ToString::to_string).collect()
 }
 
-/// The one mistake of one flag.
-fn mistake(key: &str, word: &str) -> String {
-    let found = mistakes(load(vec![flags(&[(key, word)])]));
+/// Returns the only error of a configuration with one flag.
+fn config_error(key: &str, word: &str) -> String {
+    let found = config_errors(load(vec![flags(&[(key, word)])]));
     assert_eq!(found.len(), 1, "{found:?}");
     found.into_iter().next().unwrap()
 }
 
 #[test]
-fn nothing_given_means_the_defaults() {
+fn empty_configuration_has_defaults() {
     let effective = load(vec![]).unwrap();
     assert_eq!(effective.config, Config::default());
     assert!(SETTINGS.iter().all(|setting| *effective.source(setting.key) == Source::Default));
 }
 
 #[test]
-fn every_default_is_allowed() {
+fn every_default_is_accepted() {
     let default = Config::default();
     for setting in SETTINGS {
-        let shown = match setting.value(&default) {
+        let value = match setting.value(&default) {
             toml::Value::String(text) => text,
             toml::Value::Array(parts) => {
                 parts.first().map_or("", |part| part.as_str().unwrap()).to_owned()
             }
             other => other.to_string(),
         };
-        let effective = load(vec![flags(&[(setting.key, &shown)])]).unwrap();
+        let effective = load(vec![flags(&[(setting.key, &value)])]).unwrap();
         assert_eq!(effective.config, default, "{}", setting.key);
     }
 }
 
 #[test]
-fn flags_beat_the_environment_which_beats_the_file() {
+fn flags_override_environment_and_environment_overrides_file() {
     let (_file, layer) = file("threads = 2\ndrain_timeout = \"1s\"\nlog = \"warn\"\n");
     let effective = load(vec![
         layer,
@@ -81,7 +82,7 @@ fn flags_beat_the_environment_which_beats_the_file() {
 }
 
 #[test]
-fn every_kind_of_value_can_come_from_a_file() {
+fn file_accepts_values_of_each_type() {
     let (_file, layer) = file(
         r#"
         listen = ["127.0.0.1:0", "unix:/run/leasehold.sock"]
@@ -103,13 +104,13 @@ fn every_kind_of_value_can_come_from_a_file() {
 }
 
 #[test]
-fn listeners_are_divided_by_commas_in_the_environment() {
+fn listeners_in_environment_are_separated_by_commas() {
     let layer = environment(&[("LEASEHOLD_LISTEN", "127.0.0.1:1, unix:/s")]);
     assert_eq!(load(vec![layer]).unwrap().config.listen.len(), 2);
 }
 
 #[test]
-fn variables_of_orchestrators_and_empty_ones_are_ignored() {
+fn variables_of_orchestrators_and_empty_variables_are_ignored() {
     let layer = environment(&[
         ("LEASEHOLD_PORT", "tcp://10.0.0.1:7420"),
         ("LEASEHOLD_SERVICE_HOST", "10.0.0.1"),
@@ -119,7 +120,7 @@ fn variables_of_orchestrators_and_empty_ones_are_ignored() {
 }
 
 #[test]
-fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
+fn invalid_value_is_reported_with_valid_values() {
     for (key, word, hint) in [
         ("listen", "nowhere", "IP:PORT"),
         ("listen", "unix:", "unix:/PATH"),
@@ -128,7 +129,7 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("http_listen", "unix:", "unix:/PATH"),
         ("http_listen", "127.0.0.1:5,127.0.0.1:5", "twice"),
         ("http_listen", "127.0.0.1:7420", "already serves gRPC"),
-        ("allow_remote", "perhaps", "true or false"),
+        ("allow_remote", "maybe", "true or false"),
         ("socket_mode", "0999", "octal"),
         ("socket_mode", "07777", "0777"),
         ("store", "paper", "embedded"),
@@ -170,7 +171,7 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
         ("log", "inof", "level"),
         ("log_format", "xml", "json"),
     ] {
-        let message = mistake(key, word);
+        let message = config_error(key, word);
         assert!(message.starts_with(&format!("{key} = {word:?}")), "{message}");
         assert!(message.contains(&format!("flag --{}", key.replace('_', "-"))), "{message}");
         assert!(message.contains(hint), "{message}");
@@ -178,14 +179,14 @@ fn each_setting_refuses_what_is_not_allowed_and_says_what_is() {
 }
 
 #[test]
-fn a_listener_for_other_machines_needs_a_word() {
-    let message = mistake("listen", "0.0.0.0:7420");
+fn non_loopback_listener_requires_allow_remote() {
+    let message = config_error("listen", "0.0.0.0:7420");
     assert!(message.contains("no authentication"), "{message}");
     assert!(message.contains("allow_remote"), "{message}");
     let allowed = flags(&[("listen", "0.0.0.0:7420"), ("allow_remote", "true")]);
     assert!(load(vec![allowed]).is_ok());
 
-    let message = mistake("http_listen", "0.0.0.0:8080");
+    let message = config_error("http_listen", "0.0.0.0:8080");
     assert!(message.contains("can read leaders"), "{message}");
     assert!(message.contains("allow_remote"), "{message}");
     let allowed = flags(&[("http_listen", "0.0.0.0:8080"), ("allow_remote", "true")]);
@@ -193,28 +194,28 @@ fn a_listener_for_other_machines_needs_a_word() {
 }
 
 #[test]
-fn http_can_be_on_any_number_of_listeners() {
+fn http_accepts_any_number_of_listeners() {
     let (_file, none) = file("http_listen = []");
     assert_eq!(load(vec![none]).unwrap().config, Config::default());
     let two = environment(&[("LEASEHOLD_HTTP_LISTEN", "127.0.0.1:0,unix:/run/http.sock")]);
     assert_eq!(load(vec![two]).unwrap().config.http_listen.len(), 2);
-    // Any free port is another one each time.
+    // Port 0 is a different free port for each listener.
     let any = flags(&[("listen", "127.0.0.1:0"), ("http_listen", "127.0.0.1:0,127.0.0.1:0")]);
     assert_eq!(load(vec![any]).unwrap().config.http_listen.len(), 2);
 }
 
 #[test]
-fn the_default_ttl_stays_within_the_longest() {
+fn default_ttl_does_not_exceed_max_ttl() {
     let lowered = load(vec![flags(&[("max_ttl", "5s")])]).unwrap().config;
     assert_eq!(lowered.default_ttl, Duration::from_secs(5));
-    let found = mistakes(load(vec![flags(&[("max_ttl", "5s"), ("default_ttl", "6s")])]));
+    let found = config_errors(load(vec![flags(&[("max_ttl", "5s"), ("default_ttl", "6s")])]));
     assert!(found[0].contains("max_ttl (5s)"), "{found:?}");
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once_each_with_its_source() {
+fn all_errors_are_reported_together_with_sources() {
     let (path, layer) = file("lisen = \"127.0.0.1:1\"\nthreads = \"2\"\nsocket_mode = 0o600\n");
-    let found = mistakes(load(vec![
+    let found = config_errors(load(vec![
         layer,
         environment(&[("LEASEHOLD_DRAIN_TIMEOUT", "soon")]),
         flags(&[("log_format", "xml"), ("listen", "10.0.0.1:1")]),
@@ -241,14 +242,14 @@ fn non_loopback_listener_is_reported_next_to_malformed_one() {
         (flags(&[("listen", "10.0.0.1:1,nonsense")]), "flag --listen"),
         (environment(&[("LEASEHOLD_LISTEN", "x,0.0.0.0:1")]), "environment variable"),
     ] {
-        let found = mistakes(load(vec![layer]));
+        let found = config_errors(load(vec![layer]));
         assert_eq!(found.len(), 2, "{found:#?}");
         assert!(found[0].contains("must be IP:PORT"), "{found:#?}");
         assert!(found[1].contains("can be reached from other machines"), "{found:#?}");
         assert!(found.iter().all(|message| message.contains(source)), "{found:#?}");
     }
     let allowed = flags(&[("listen", "10.0.0.1:1,nonsense"), ("allow_remote", "true")]);
-    assert_eq!(mistakes(load(vec![allowed])).len(), 1);
+    assert_eq!(config_errors(load(vec![allowed])).len(), 1);
 }
 
 #[test]
@@ -272,17 +273,17 @@ fn unknown_variables_are_warnings() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_a_mistake() {
+fn unreadable_or_invalid_file_is_reported() {
     let missing = Layer::file("no/such/file".as_ref(), &Source::Flag("config".to_owned()));
-    let found = mistakes(load(vec![missing]));
+    let found = config_errors(load(vec![missing]));
     assert!(found[0].starts_with("config = \"no/such/file\" (flag --config): can't be read"));
     let (_file, garbage) = file("threads = = 3");
-    let found = mistakes(load(vec![garbage]));
+    let found = config_errors(load(vec![garbage]));
     assert!(found[0].contains("invalid TOML"), "{found:?}");
 }
 
 #[test]
-fn what_is_shown_can_be_read_back() {
+fn printed_configuration_can_be_loaded() {
     let given = flags(&[
         ("listen", "127.0.0.1:0,unix:/run/a \"b\".sock"),
         ("drain_timeout", "90s"),
@@ -290,10 +291,10 @@ fn what_is_shown_can_be_read_back() {
         ("reflection", "true"),
     ]);
     let effective = load(vec![given]).unwrap();
-    let shown = effective.to_toml();
-    assert!(shown.contains("drain_timeout = \"1m 30s\" # flag --drain-timeout"), "{shown}");
-    assert!(shown.contains("threads = 1 # default"), "{shown}");
-    let (_file, layer) = file(&shown);
+    let printed = effective.to_toml();
+    assert!(printed.contains("drain_timeout = \"1m 30s\" # flag --drain-timeout"), "{printed}");
+    assert!(printed.contains("threads = 1 # default"), "{printed}");
+    let (_file, layer) = file(&printed);
     assert_eq!(load(vec![layer]).unwrap().config, effective.config);
 
     let json = effective.to_json();

@@ -1,4 +1,4 @@
-//! The unary calls and what they can be asked, through the services themselves.
+//! Unary calls with arbitrary requests, sent to the services without a socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,8 +39,8 @@ fn driver(dir: &std::path::Path) -> Driver {
     Driver::new(sessions, locks, store, Entropy::seeded(1))
 }
 
-/// The answer's kind, or why not: by a reason that is the caller's fault.
-fn told<T>(method: &str, answer: Result<Response<T>, Status>) -> String {
+/// Returns the kind of the answer. An error must be the fault of the caller.
+fn outcome<T>(method: &str, answer: Result<Response<T>, Status>) -> String {
     match answer {
         Ok(_) => format!("{method} ok"),
         Err(status) => {
@@ -59,7 +59,7 @@ async fn call(routes: &Routes, number: u32, bytes: &[u8]) -> Option<String> {
     let mut elections = ElectionServiceClient::new(routes.clone());
     macro_rules! call {
         ($client:ident.$method:ident($message:ident)) => {
-            told(stringify!($method), $client.$method(pb::$message::decode(bytes).ok()?).await)
+            outcome(stringify!($method), $client.$method(pb::$message::decode(bytes).ok()?).await)
         };
     }
     Some(match number {
@@ -93,52 +93,52 @@ fn scripts() -> Vec<Vec<u8>> {
     let inspect = pb::InspectRequest { lock: lock.clone(), include_storage: true };
     let (leader, observe) =
         (pb::LeaderRequest { election: lock.clone() }, pb::ObserveRequest { election: lock });
-    let one = |number, bytes: Vec<u8>| wire::write(&[Field::bytes(number, bytes)]);
+    let request = |number, bytes: Vec<u8>| wire::write(&[Field::bytes(number, bytes)]);
     vec![
-        one(1, inspect.encode_to_vec()),
-        one(2, list.encode_to_vec()),
-        one(3, watch.encode_to_vec()),
-        one(4, broken.encode_to_vec()),
-        one(5, token.encode_to_vec()),
-        one(6, leader.encode_to_vec()),
-        one(7, observe.encode_to_vec()),
-        one(8, down.encode_to_vec()),
+        request(1, inspect.encode_to_vec()),
+        request(2, list.encode_to_vec()),
+        request(3, watch.encode_to_vec()),
+        request(4, broken.encode_to_vec()),
+        request(5, token.encode_to_vec()),
+        request(6, leader.encode_to_vec()),
+        request(7, observe.encode_to_vec()),
+        request(8, down.encode_to_vec()),
     ]
 }
 
 #[test]
-fn every_call_is_answered_fuzzed() {
+fn calls_are_answered_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (routes, _stream) = runtime.block_on(async {
         let driver = driver(dir.path());
         let (routes, _) = rpc::routes(&driver, false);
-        // Something to look at.
+        // A session that holds a lock, which the calls can inspect.
         let open = pb::Open { protocol_version: 1, ..Default::default() };
         let lock = Some(pb::LockRef { namespace: String::new(), name: "held".into() });
         let acquire = pb::Acquire { request: 1, lock, ..Default::default() };
         let messages = [Message::Open(open), Message::Acquire(acquire)];
         let messages = messages.map(|message| pb::AttachRequest { message: Some(message) });
-        let asks = tokio_stream::StreamExt::merge(
+        let requests = tokio_stream::StreamExt::merge(
             tokio_stream::iter(messages),
             tokio_stream::pending::<pb::AttachRequest>(),
         );
         let mut client = SessionServiceClient::new(routes.clone());
-        let mut stream = client.attach(asks).await.unwrap().into_inner();
+        let mut stream = client.attach(requests).await.unwrap().into_inner();
         stream.message().await.unwrap().unwrap();
         stream.message().await.unwrap().unwrap();
         (routes, stream)
     });
     Fuzz::new("call").nested().seeds(scripts()).run(|input| {
         runtime.block_on(async {
-            let mut said = Vec::new();
+            let mut outcomes = Vec::new();
             for Field { number, value } in wire::read(input).0.into_iter().take(4) {
                 if let Value::Bytes(bytes) = value {
-                    said.extend(call(&routes, number, &bytes).await);
+                    outcomes.extend(call(&routes, number, &bytes).await);
                 }
             }
-            said.sort();
-            said.join("|")
+            outcomes.sort();
+            outcomes.join("|")
         })
     });
 }

@@ -5,10 +5,10 @@ use std::{collections::HashMap, ffi::OsString, fs, os::unix::ffi::OsStringExt, p
 use leasehold::config::{Config, ConfigErrors, Effective, Layer, SETTINGS, Setting, Source, load};
 use leasehold_fuzz::Fuzz;
 
-use super::HUSH;
+use super::SECRET;
 
 const WORDS: &[&str] = &[
-    HUSH,
+    SECRET,
     "listen",
     "http_listen",
     "allow_remote",
@@ -68,61 +68,62 @@ const WORDS: &[&str] = &[
     ",",
 ];
 
-/// Whether this value of this setting may be shown as it is.
+/// Returns whether the value of a setting may be printed without redaction.
 fn is_open(key: &str, text: &str) -> bool {
     match key {
         "azure_connection_string" | "azure_account_key" | "azure_sas" => false,
-        // The host is no secret; what else may be in an address can be one.
+        // The host is no secret. Any other part of a URL can be one.
         "azure_account_url" => {
             let address = text.split('?').next().unwrap_or_default();
-            address.contains(HUSH)
+            address.contains(SECRET)
                 && address.chars().all(|c| c.is_ascii_alphanumeric() || "-._:/[]".contains(c))
         }
-        _ => text.contains(HUSH),
+        _ => text.contains(SECRET),
     }
 }
 
-/// What a configuration came to, once it is sure that every mistake has its
-/// key and, unless it was given where everybody may see it, no secret is told.
-fn judge(result: Result<Effective, ConfigErrors>, open: bool, again: &Path) -> String {
-    let hushed = |shown: &str| assert!(open || !shown.contains(HUSH), "{shown}");
+/// Returns a summary of a configuration or of its errors. Every error must have a key.
+/// No output may contain the secret, unless `open`: an unprotected setting has it.
+fn summarize(result: Result<Effective, ConfigErrors>, open: bool, printed: &Path) -> String {
+    let assert_redacted = |text: &str| assert!(open || !text.contains(SECRET), "{text}");
     let effective = match result {
-        Err(mistakes) => {
-            hushed(&mistakes.to_string());
-            hushed(&format!("{mistakes:?}"));
-            for mistake in mistakes.all() {
-                assert!(!mistake.key.is_empty(), "{mistake}");
-                assert!(!mistake.problem.is_empty() && !mistake.source.is_empty(), "{mistake}");
-                assert!(!mistake.to_string().chars().any(|c| c.is_control()), "{mistake:?}");
+        Err(errors) => {
+            assert_redacted(&errors.to_string());
+            assert_redacted(&format!("{errors:?}"));
+            for error in errors.all() {
+                assert!(!error.key.is_empty(), "{error}");
+                assert!(!error.problem.is_empty() && !error.source.is_empty(), "{error}");
+                assert!(!error.to_string().chars().any(|c| c.is_control()), "{error:?}");
             }
-            let problems = mistakes.all().iter().map(|mistake| {
-                let known = Setting::find(&mistake.key).map_or("?", |setting| setting.key);
-                format!("{known} {}", mistake.problem.split(':').next().unwrap_or_default())
+            let problems = errors.all().iter().map(|error| {
+                let known = Setting::find(&error.key).map_or("?", |setting| setting.key);
+                format!("{known} {}", error.problem.split(':').next().unwrap_or_default())
             });
             return problems.take(3).collect::<Vec<_>>().join("|");
         }
         Ok(effective) => effective,
     };
-    hushed(&format!("{effective:?}"));
-    hushed(&effective.to_toml());
-    hushed(&effective.to_json().to_string());
+    assert_redacted(&format!("{effective:?}"));
+    assert_redacted(&effective.to_toml());
+    assert_redacted(&effective.to_json().to_string());
     let Config { azure, .. } = &effective.config;
     let secrets = [&azure.connection_string, &azure.account_key, &azure.sas, &azure.url_sas];
     if secrets.iter().all(|secret| secret.is_none()) {
-        // What is shown can be given again, and means the same.
-        fs::write(again, effective.to_toml()).unwrap();
-        let layer = Layer::file(again, &Source::Default);
+        // The printed configuration can be loaded and has the same values.
+        fs::write(printed, effective.to_toml()).unwrap();
+        let layer = Layer::file(printed, &Source::Default);
         let same = load(vec![layer]).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(same.config, effective.config);
     }
-    let given = SETTINGS.iter().filter(|setting| *effective.source(setting.key) != Source::Default);
-    given.map(|setting| setting.key).take(4).collect::<Vec<_>>().join(" ")
+    let settings =
+        SETTINGS.iter().filter(|setting| *effective.source(setting.key) != Source::Default);
+    settings.map(|setting| setting.key).take(4).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn files_are_taken_or_refused_by_key_fuzzed() {
+fn files_are_accepted_or_refused_by_key_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, again) = (dir.path().join("given.toml"), dir.path().join("shown.toml"));
+    let (path, printed) = (dir.path().join("given.toml"), dir.path().join("printed.toml"));
     Fuzz::new("config-file").words(WORDS).run(|input| {
         fs::write(&path, input).unwrap();
         let table =
@@ -130,19 +131,19 @@ fn files_are_taken_or_refused_by_key_fuzzed() {
         let open = table.is_some_and(|table| {
             table.iter().any(|(key, value)| {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                key.contains(HUSH) || is_open(key, &text)
+                key.contains(SECRET) || is_open(key, &text)
             })
         });
-        judge(load(vec![Layer::file(&path, &Source::Flag("config".into()))]), open, &again)
+        summarize(load(vec![Layer::file(&path, &Source::Flag("config".into()))]), open, &printed)
     });
 }
 
 #[test]
-fn variables_are_taken_or_refused_by_key_fuzzed() {
+fn variables_are_accepted_or_refused_by_key_fuzzed() {
     let dir = tempfile::tempdir().unwrap();
-    let again = dir.path().join("shown.toml");
+    let printed = dir.path().join("printed.toml");
     Fuzz::new("config-environment").words(WORDS).run(|input| {
-        // Lines such as `default_ttl=10s`, as LEASEHOLD_DEFAULT_TTL.
+        // A line such as `default_ttl=10s` sets LEASEHOLD_DEFAULT_TTL.
         let mut variables = HashMap::new();
         let mut open = false;
         for line in input.split(|byte| *byte == b'\n') {
@@ -159,6 +160,6 @@ fn variables_are_taken_or_refused_by_key_fuzzed() {
             open |= is_open(key, &value.to_string_lossy());
         }
         let lookup = |name: &str| variables.get(name).map(|(_, value)| value.clone());
-        judge(load(vec![Layer::environment(lookup)]), open, &again)
+        summarize(load(vec![Layer::environment(lookup)]), open, &printed)
     });
 }

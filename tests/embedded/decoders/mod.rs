@@ -1,11 +1,12 @@
-//! Decoders that can be reached from outside, fed with what nobody would send
-//! on purpose. Those that can't are fuzzed next to their code. See
-//! `tests/simulator/tests/simulation/answers` for what storage accounts answer, and
-//! `tests/fuzz/src/lib.rs` for how, for how long, and how to repeat a failure.
+//! Fuzz tests of the decoders with a public interface. The other decoders are fuzzed next
+//! to their code, and the answers of storage accounts are fuzzed in
+//! `tests/simulator/tests/simulation/answers`. `tests/fuzz/src/lib.rs` describes the
+//! duration of the tests and how to repeat a failure.
+
 mod calls;
 mod config;
 mod names;
 mod sockets;
 
-/// Stands for a secret wherever it is put.
-const HUSH: &str = "aHVzaGh1c2g";
+/// Secret in the inputs. Must not appear in any output.
+const SECRET: &str = "aHVzaGh1c2g";

@@ -1,4 +1,4 @@
-//! Names, namespaces, and who holds a lock.
+//! Lock names, namespaces and holders.
 
 use leasehold_fuzz::Fuzz;
 use leasehold_types::{
@@ -7,8 +7,8 @@ use leasehold_types::{
     name::{InvalidName, MAX_NAME_BYTES},
 };
 
-/// An error names the field, and fits on a screen that obeys nothing.
-fn told(invalid: &InvalidName) -> String {
+/// Checks an error: it names the field, is short and has no control characters.
+fn outcome(invalid: &InvalidName) -> String {
     let text = invalid.to_string();
     assert!(!invalid.field.is_empty() && text.len() < 1000, "{text}");
     assert!(!text.chars().any(char::is_control), "{text:?}");
@@ -20,7 +20,7 @@ fn is_clean(text: &str) -> bool {
 }
 
 #[test]
-fn names_are_what_they_must_be_fuzzed() {
+fn accepted_names_are_valid_fuzzed() {
     Fuzz::new("name").max_bytes(600).run(|input| {
         let text = String::from_utf8_lossy(input);
         let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
@@ -40,13 +40,13 @@ fn names_are_what_they_must_be_fuzzed() {
                 assert!(is_clean(&lock.to_string()), "{lock}");
                 format!("{} {}", namespace.is_empty(), name.contains('/'))
             }
-            Err(invalid) => told(&invalid),
+            Err(invalid) => outcome(&invalid),
         }
     });
 }
 
 #[test]
-fn holders_are_what_they_must_be_fuzzed() {
+fn accepted_holders_are_valid_fuzzed() {
     Fuzz::new("holder").max_bytes(2 * MAX_HOLDER_BYTES).run(|input| {
         let text = String::from_utf8_lossy(input);
         let mut lines = text.split('\n');
@@ -65,7 +65,7 @@ fn holders_are_what_they_must_be_fuzzed() {
                 assert!(texts.iter().all(|text| is_clean(text)) && is_clean(&holder.to_string()));
                 format!("{} {} {}", pid > 0, pod.is_empty(), texts.len().min(9))
             }
-            Err(invalid) => told(&invalid),
+            Err(invalid) => outcome(&invalid),
         }
     });
 }

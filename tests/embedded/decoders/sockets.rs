@@ -1,4 +1,4 @@
-//! Bytes on the sockets of a real daemon.
+//! Arbitrary bytes on the sockets of a real daemon.
 
 use std::{
     fs::{self, File},
@@ -45,13 +45,13 @@ const HTTP_WORDS: &[&str] = &[
     ":",
 ];
 
-/// Within which most answers come.
-const MOMENT: Duration = Duration::from_millis(5);
+/// Time in which most answers arrive.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Far longer than anything here takes.
+/// Exceeds the duration of every exchange.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A daemon whose log is kept, so that a panic in one of its tasks is found.
+/// Daemon with a log file, which records a panic in any task.
 struct Logged {
     daemon: Daemon,
     log: PathBuf,
@@ -70,9 +70,9 @@ impl Logged {
         Self { daemon: Daemon { process, endpoint, dir }, log }
     }
 
-    /// It serves others, has not panicked, and stops when it is told to.
-    fn ends_well(mut self) {
-        serves(&self.daemon);
+    /// Checks that the daemon grants a lock, stops cleanly and has not panicked.
+    fn assert_healthy_and_stop(mut self) {
+        assert_grants(&self.daemon);
         assert!(self.daemon.stop().success());
         let log = fs::read_to_string(&self.log).unwrap();
         let panic = log.lines().find(|line| line.contains("panicked"));
@@ -80,19 +80,19 @@ impl Logged {
     }
 }
 
-/// Sends bytes and reads all that comes. After a moment without any answer it
-/// says that there are no more, for what is only the beginning of a request.
-fn exchange(address: &str, bytes: &[u8], moment: Duration) -> Vec<u8> {
+/// Sends bytes and returns the answer. After `timeout` without an end of the answer, closes
+/// the sending side, so that the daemon does not wait for the rest of a request.
+fn exchange(address: &str, bytes: &[u8], timeout: Duration) -> Vec<u8> {
     let mut connection = TcpStream::connect(address).unwrap();
-    // The daemon may have seen enough before it has read all.
+    // The daemon may close the connection before it has read everything.
     _ = connection.write_all(bytes);
-    connection.set_read_timeout(Some(moment)).unwrap();
+    connection.set_read_timeout(Some(timeout)).unwrap();
     let mut answer = Vec::new();
     for last in [false, true] {
         match connection.read_to_end(&mut answer) {
             Ok(_) => break,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-            Err(error) => assert!(!last, "a connection that was ended is kept: {error}"),
+            Err(error) => assert!(!last, "the daemon keeps a half-closed connection: {error}"),
         }
         _ = connection.shutdown(Shutdown::Write);
         connection.set_read_timeout(Some(LONG)).unwrap();
@@ -100,8 +100,8 @@ fn exchange(address: &str, bytes: &[u8], moment: Duration) -> Vec<u8> {
     answer
 }
 
-/// A lock is granted to, and released by, a client that does nothing special.
-fn serves(daemon: &Daemon) {
+/// Checks that a regular client acquires and releases a lock.
+fn assert_grants(daemon: &Daemon) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::builder(&daemon.endpoint).connect().await.unwrap();
@@ -116,7 +116,7 @@ fn http_requests_are_answered_or_refused_fuzzed() {
     let line = logged.daemon.process.line();
     let address = line.strip_prefix("listening for HTTP on ").unwrap().to_owned();
     Fuzz::new("http-request").words(HTTP_WORDS).max_bytes(20_000).run(|input| {
-        let answer = exchange(&address, input, MOMENT);
+        let answer = exchange(&address, input, ANSWER_TIMEOUT);
         let text = String::from_utf8(answer).expect("it is text");
         if text.is_empty() {
             return "nothing".to_owned();
@@ -131,42 +131,41 @@ fn http_requests_are_answered_or_refused_fuzzed() {
         let reason = match &json {
             Ok(json) => {
                 let error = &json["error"];
-                let of_own = |leader: bool| format!("{leader} {}", json["status"]);
-                let fine = || of_own(json["election"].is_object());
-                let text = error["message"].as_str().map_or_else(fine, str::to_owned);
+                let success = || format!("{} {}", json["election"].is_object(), json["status"]);
+                let text = error["message"].as_str().map_or_else(success, str::to_owned);
                 format!("{text} {}", error["field"].as_str().unwrap_or_default())
             }
-            // To a HEAD, or from the HTTP library itself.
+            // The answer to a HEAD request, or an answer of the HTTP library.
             Err(_) => {
                 assert!(body.is_empty() || status == "100", "{text}");
                 "no body".to_owned()
             }
         };
-        // Letters, since numbers make no other kind of outcome.
+        // Letters, because outcomes that differ only in numbers count as one kind.
         let status: String = status.bytes().map(|digit| char::from(digit + b'A' - b'0')).collect();
         format!("{status} {reason}")
     });
     let ready = exchange(&address, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", LONG);
     assert!(ready.starts_with(b"HTTP/1.1 200"), "{}", ready.escape_ascii());
-    logged.ends_well();
+    logged.assert_healthy_and_stop();
 }
 
 #[test]
-fn a_daemon_outlives_all_that_is_no_grpc_fuzzed() {
+fn daemon_survives_arbitrary_bytes_on_grpc_port_fuzzed() {
     let logged = Logged::start(&[]);
     let address = logged.daemon.address().to_owned();
     Fuzz::new("grpc-connection").max_bytes(20_000).run(|input| {
-        let answer = exchange(&address, input, MOMENT);
-        // The kinds of the frames that come back.
+        let answer = exchange(&address, input, ANSWER_TIMEOUT);
+        // The kinds of the frames in the answer.
         let mut kinds = String::new();
         let mut rest = &*answer;
         while let [a, b, c, kind, ..] = *rest {
-            // Letters, since numbers make no other kind of outcome.
+            // Letters, because outcomes that differ only in numbers count as one kind.
             kinds.push(char::from(b'a' + kind % 26));
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
             rest = rest.get(9 + length..).unwrap_or_default();
         }
         kinds
     });
-    logged.ends_well();
+    logged.assert_healthy_and_stop();
 }

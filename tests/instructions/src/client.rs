@@ -1,5 +1,5 @@
-//! The client's end of the session stream: calls of the client library, against
-//! a server in the same process that grants everything.
+//! Client's end of the session stream: calls of the client library, against a
+//! server in the same process that grants every acquire.
 //!
 //! The reference exchanges the same messages on a bare stream, so that HTTP/2,
 //! sockets and the server do not count.
@@ -27,9 +27,9 @@ use crate::{
     product::{
         Client,
         protocol::{
-            Acquire, Ask, AttachRequest, AttachResponse, Granted, KeepAlive, KeptAlive, LockRef,
-            Open, Opened, Release, Released, SessionService, SessionServiceClient,
-            SessionServiceServer, Tell,
+            Acquire, AttachRequest, AttachResponse, ClientMessage, Granted, KeepAlive, KeptAlive,
+            LockRef, Open, Opened, Release, Released, ServerMessage, SessionService,
+            SessionServiceClient, SessionServiceServer,
         },
     },
 };
@@ -49,9 +49,9 @@ struct Granter {
 }
 
 impl Granter {
-    fn answer(&self, asked: Ask) -> Option<Tell> {
-        Some(match asked {
-            Ask::Open(_) => Tell::Opened(Opened {
+    fn answer(&self, message: ClientMessage) -> Option<ServerMessage> {
+        Some(match message {
+            ClientMessage::Open(_) => ServerMessage::Opened(Opened {
                 protocol_version: 1,
                 session_id: "0123456789abcdef".to_owned(),
                 resume_secret: vec![7; 16].into(),
@@ -60,26 +60,28 @@ impl Granter {
                 valid_for_ms: 59_880,
                 ..Default::default()
             }),
-            Ask::Acquire(Acquire { request, .. }) => Tell::Granted(Granted {
+            ClientMessage::Acquire(Acquire { request, .. }) => ServerMessage::Granted(Granted {
                 request,
                 token: (1 << 40) + request,
                 handle: u128::from(request).to_le_bytes().to_vec().into(),
                 keep_alive_number: 0,
                 valid_for_ms: 59_880,
             }),
-            Ask::Release(Release { request, .. }) => Tell::Released(Released { request }),
-            Ask::KeepAlive(KeepAlive { keep_alive_number }) => {
+            ClientMessage::Release(Release { request, .. }) => {
+                ServerMessage::Released(Released { request })
+            }
+            ClientMessage::KeepAlive(KeepAlive { keep_alive_number }) => {
                 if self.keep_alives.fetch_add(1, Relaxed) == KEEP_ALIVES {
                     finish()
                 }
-                Tell::KeptAlive(KeptAlive {
+                ServerMessage::KeptAlive(KeptAlive {
                     keep_alive_number,
                     valid_for_ms: 59_880,
                     limits: Vec::new(),
                 })
             }
-            Ask::Resume(_) => {
-                eprintln!("the machine is too busy: the client has ended a stream");
+            ClientMessage::Resume(_) => {
+                eprintln!("the machine is too busy: the client closed a stream");
                 exit(1)
             }
             _ => return None,
@@ -111,7 +113,7 @@ impl Stream for Answers {
         let Some(request) = ready!(Pin::new(&mut self.requests).poll_next(cx)) else {
             return Poll::Ready(None);
         };
-        let message = request?.message.and_then(|asked| self.server.answer(asked));
+        let message = request?.message.and_then(|message| self.server.answer(message));
         Poll::Ready(Some(Ok(AttachResponse { message })))
     }
 }
@@ -128,7 +130,7 @@ impl BareStream {
         let channel = channel.tcp_nodelay(true).connect().await.expect("the server listens");
         let (requests, received) = mpsc::unbounded_channel();
         let open = Open { protocol_version: 1, ttl_ms: 60_000, ..Default::default() };
-        requests.send(AttachRequest { message: Some(Ask::Open(open)) }).expect("open");
+        requests.send(AttachRequest { message: Some(ClientMessage::Open(open)) }).expect("open");
         let attached =
             SessionServiceClient::new(channel).attach(UnboundedReceiverStream::new(received)).await;
         let mut stream = Self { requests, responses: attached.expect("attached").into_inner() };
@@ -136,7 +138,7 @@ impl BareStream {
         stream
     }
 
-    async fn exchange(&mut self, message: Ask) {
+    async fn exchange(&mut self, message: ClientMessage) {
         self.requests.send(AttachRequest { message: Some(message) }).expect("open");
         self.next().await;
     }
@@ -148,7 +150,8 @@ impl BareStream {
 
     async fn acquire(&mut self, request: u64, name: String) {
         let lock = Some(LockRef { namespace: "default".to_owned(), name });
-        self.exchange(Ask::Acquire(Acquire { request, lock, ..Default::default() })).await;
+        self.exchange(ClientMessage::Acquire(Acquire { request, lock, ..Default::default() }))
+            .await;
     }
 }
 
@@ -201,7 +204,7 @@ pub(crate) fn release(mode: Mode) {
             match mode {
                 Mode::Reference => {
                     let handle = u128::from(request).to_le_bytes().to_vec().into();
-                    bare.exchange(Ask::Release(Release { request, handle })).await;
+                    bare.exchange(ClientMessage::Release(Release { request, handle })).await;
                     std::mem::forget(guard);
                 }
                 Mode::Whole => guard.release().await.expect("confirmed"),
@@ -224,7 +227,7 @@ pub(crate) fn keep_alive(mode: Mode) {
         let _guard = client.lock("orders").acquire().await.expect("granted");
         if mode == Mode::Reference {
             for keep_alive_number in 1.. {
-                bare.exchange(Ask::KeepAlive(KeepAlive { keep_alive_number })).await;
+                bare.exchange(ClientMessage::KeepAlive(KeepAlive { keep_alive_number })).await;
             }
         }
         std::future::pending().await

@@ -16,15 +16,16 @@ use crate::{
     product::{
         Driver, Entropy,
         protocol::{
-            Acquire, Ask, AttachRequest, AttachResponse, KeepAlive, LockRef, Open, Release, Tell,
+            Acquire, AttachRequest, AttachResponse, ClientMessage, KeepAlive, LockRef, Open,
+            Release, ServerMessage,
         },
         rpc,
     },
     store::{MemoryStore, settings},
 };
 
-/// Bytes before a gRPC message: a flag, and its length.
-const HEADER: usize = 5;
+/// Size of the header of a gRPC message: a flag and the length.
+const HEADER_BYTES: usize = 5;
 
 /// Session stream.
 struct Stream {
@@ -53,7 +54,7 @@ impl Stream {
         let Ok(response) = routes.call(request).await;
         let mut stream = Self { requests, responses: response.into_body(), received: Bytes::new() };
         let open = Open { protocol_version: 1, ttl_ms: 60_000, ..Default::default() };
-        stream.exchange(frame(Ask::Open(open))).await;
+        stream.exchange(frame(ClientMessage::Open(open))).await;
         stream
     }
 
@@ -67,8 +68,8 @@ impl Stream {
             let frame = self.responses.frame().await.expect("a frame").expect("no error");
             self.received = frame.into_data().expect("messages");
         }
-        let length = self.received.slice(1..HEADER).get_u32() as usize;
-        self.received.split_to(HEADER + length)
+        let length = self.received.slice(1..HEADER_BYTES).get_u32() as usize;
+        self.received.split_to(HEADER_BYTES + length)
     }
 
     /// Acquires the locks with these names and returns the handles of the
@@ -84,7 +85,7 @@ impl Stream {
 }
 
 /// Encodes a gRPC message.
-fn frame(message: Ask) -> Bytes {
+fn frame(message: ClientMessage) -> Bytes {
     let request = AttachRequest { message: Some(message) };
     let mut frame = BytesMut::new();
     frame.put_u8(0);
@@ -95,8 +96,8 @@ fn frame(message: Ask) -> Bytes {
 
 /// Returns the handle in a grant.
 fn handle(response: &Bytes) -> Option<Bytes> {
-    match AttachResponse::decode(response.slice(HEADER..)).expect("valid").message {
-        Some(Tell::Granted(granted)) => Some(granted.handle),
+    match AttachResponse::decode(response.slice(HEADER_BYTES..)).expect("valid").message {
+        Some(ServerMessage::Granted(granted)) => Some(granted.handle),
         _ => None,
     }
 }
@@ -106,13 +107,17 @@ fn acquires(count: u32, is_one: bool) -> Vec<Bytes> {
     let acquire = |number| {
         let name = format!("orders-{}", if is_one { 0 } else { number });
         let lock = Some(LockRef { namespace: String::new(), name });
-        frame(Ask::Acquire(Acquire { request: number.into(), lock, ..Default::default() }))
+        frame(ClientMessage::Acquire(Acquire {
+            request: number.into(),
+            lock,
+            ..Default::default()
+        }))
     };
     (1..=count).map(acquire).collect()
 }
 
 fn release_frame(number: u32, handle: Bytes) -> Bytes {
-    frame(Ask::Release(Release { request: u64::from(2 * REPETITIONS + number), handle }))
+    frame(ClientMessage::Release(Release { request: u64::from(2 * REPETITIONS + number), handle }))
 }
 
 fn block_on(operation: impl Future<Output = ()>) -> ! {
@@ -158,7 +163,9 @@ pub(crate) fn keep_alive(mode: Mode) {
         let mut stream = Stream::open().await;
         stream.acquire_all(acquires(REPETITIONS, false)).await;
         let keep_alives: Vec<_> = (1..=u64::from(KEEP_ALIVES))
-            .map(|keep_alive_number| frame(Ask::KeepAlive(KeepAlive { keep_alive_number })))
+            .map(|keep_alive_number| {
+                frame(ClientMessage::KeepAlive(KeepAlive { keep_alive_number }))
+            })
             .collect();
         if mode == Mode::Whole {
             for keep_alive_number in keep_alives {

@@ -35,10 +35,10 @@ enum Mode {
     Whole,
 }
 
-/// Executes an operation as often as its repetitions say, and ends the process.
+/// Function that repeats an operation and ends the process.
 type Operation = fn(Mode);
 
-/// Names, repetitions and operations.
+/// Operations with their names and numbers of repetitions.
 const OPERATIONS: &[(&str, u32, Operation)] = &[
     ("core/acquire", REPETITIONS, core::acquire),
     ("core/release", REPETITIONS, core::release),

@@ -21,8 +21,9 @@ pub(crate) mod protocol {
         server::session_service_server::{SessionService, SessionServiceServer},
         v1::{
             Acquire, AttachRequest, AttachResponse, Granted, KeepAlive, KeptAlive, LockRef, Open,
-            Opened, Release, Released, attach_request::Message as Ask,
-            attach_response::Message as Tell, session_service_client::SessionServiceClient,
+            Opened, Release, Released, attach_request::Message as ClientMessage,
+            attach_response::Message as ServerMessage,
+            session_service_client::SessionServiceClient,
         },
     };
 }

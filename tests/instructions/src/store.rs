@@ -50,7 +50,7 @@ impl MemoryStore {
 fn done<T>(call: Call<T>) -> Result<T, Error> {
     match call {
         Call::Done(result) => result,
-        Call::Pending(_) => panic!("this store answers at once"),
+        Call::Pending(_) => panic!("this store answers immediately"),
     }
 }
 

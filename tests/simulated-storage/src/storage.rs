@@ -34,7 +34,7 @@ pub struct Call {
 
 /// Operation of the blob service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
+#[allow(missing_docs, reason = "the names describe the fields")]
 pub enum Operation {
     /// Acquire a lease with this ID, for this duration.
     Acquire { id: String, seconds: u64 },

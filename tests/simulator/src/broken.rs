@@ -102,7 +102,7 @@ impl Broken {
 
     /// Returns the mutant with this key.
     #[must_use]
-    pub fn of_key(key: &str) -> Option<Self> {
+    pub fn from_key(key: &str) -> Option<Self> {
         Self::all().into_iter().find(|broken| broken.key() == key)
     }
 

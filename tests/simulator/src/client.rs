@@ -287,8 +287,8 @@ impl Program {
             machine
         };
         let lease = self.lease.as_millis() as u64;
-        let longest = *self.rng.pick(&[10, 500, 5000, lease, 3 * lease]);
-        let until = Moment::now() + self.rng.length(0..longest + 1);
+        let max_hold = *self.rng.pick(&[10, 500, 5000, lease, 3 * lease]);
+        let until = Moment::now() + self.rng.length(0..max_hold + 1);
         let (watches_loss, heeds_warning) = (self.rng.permille(300), self.rng.permille(500));
         loop {
             let next_check = sleep(self.rng.length(1..1500).min(until.remaining()));
@@ -303,7 +303,7 @@ impl Program {
             let waited = sim().world.now() > since;
             if notified && waited && sim().world.ran_evenly(machine, MIN_EVEN_RUN) {
                 count("grants lost: notified");
-                record(Event::Told { client, lock, token });
+                record(Event::LossNotified { client, lock, token });
             }
             if !held.is_valid() {
                 count("grants lost");

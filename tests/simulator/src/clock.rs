@@ -65,9 +65,9 @@ pub enum Stop {
     /// The machine is suspended, its wall clock stops as well, and is not
     /// corrected.
     Unaware,
-    /// The machine is paused by its hypervisor. All its clocks stop, and the
-    /// wall clock is corrected afterwards.
-    Frozen,
+    /// The machine is a VM that its hypervisor pauses. All its clocks stop, and
+    /// the wall clock is corrected afterwards.
+    VmPaused,
 }
 
 /// Clocks of a machine.
@@ -83,8 +83,8 @@ pub struct Clocks {
     start_wall: Nanos,
     /// Number of active stops of each kind of [`Stop`].
     stops: [u32; 3],
-    /// True time of the freeze, and reading of the wall clock at that time.
-    frozen: (Nanos, Nanos),
+    /// True time of the VM pause, and reading of the wall clock at that time.
+    vm_paused: (Nanos, Nanos),
 }
 
 impl Clocks {
@@ -97,7 +97,7 @@ impl Clocks {
             wall: Counter::new(wall, drift),
             start_wall: wall,
             stops: [0; 3],
-            frozen: (0, 0),
+            vm_paused: (0, 0),
         }
     }
 
@@ -149,29 +149,29 @@ impl Clocks {
 
     /// Stops the machine.
     pub fn stop(&mut self, how: Stop, now: Nanos) {
-        if how == Stop::Frozen && self.stops[Stop::Frozen as usize] == 0 {
-            self.frozen = (now, self.wall(now));
+        if how == Stop::VmPaused && self.stops[Stop::VmPaused as usize] == 0 {
+            self.vm_paused = (now, self.wall(now));
         }
         self.stops[how as usize] += 1;
         self.run(now);
     }
 
     /// Ends one stop; the machine continues when no other stop is active. The
-    /// wall clock of a frozen machine is corrected, at least to its initial
-    /// error: if that were lost too, the freeze could not be detected.
+    /// wall clock of a paused VM is corrected, at least to its initial error:
+    /// otherwise the pause could not be detected.
     pub fn resume(&mut self, how: Stop, now: Nanos) {
         self.stops[how as usize] -= 1;
         self.run(now);
-        if how == Stop::Frozen && self.stops[Stop::Frozen as usize] == 0 {
-            let (since, wall) = self.frozen;
+        if how == Stop::VmPaused && self.stops[Stop::VmPaused as usize] == 0 {
+            let (since, wall) = self.vm_paused;
             self.wall.base = self.wall.base.max(self.start_wall + now).max(wall + (now - since));
         }
     }
 
     fn run(&mut self, now: Nanos) {
-        let [_, unaware, frozen] = self.stops;
+        let [_, unaware, vm_paused] = self.stops;
         self.timers.run(self.stops == [0; 3], now);
-        self.boot.run(frozen == 0, now);
+        self.boot.run(vm_paused == 0, now);
         self.wall.run(unaware == 0, now);
     }
 }
@@ -196,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn suspend_and_freeze_stop_different_clocks() {
+    fn suspend_and_vm_pause_stop_different_clocks() {
         let mut clocks = Clocks::new(0, 0, 0);
         clocks.stop(Stop::Suspended, 10 * S);
         assert_eq!((clocks.timers(50 * S), clocks.boot(50 * S)), (10 * S, 50 * S));
         assert_eq!(clocks.timers_reach(11 * S), Nanos::MAX);
         clocks.resume(Stop::Suspended, 50 * S);
         assert_eq!(clocks.timers_reach(11 * S), 51 * S);
-        clocks.stop(Stop::Frozen, 60 * S);
-        clocks.resume(Stop::Frozen, 90 * S);
+        clocks.stop(Stop::VmPaused, 60 * S);
+        clocks.resume(Stop::VmPaused, 90 * S);
         assert_eq!((clocks.boot(91 * S), clocks.wall(91 * S)), (61 * S, 91 * S));
     }
 
@@ -221,11 +221,11 @@ mod tests {
     fn overlapping_stops_end_with_the_last() {
         let mut clocks = Clocks::new(0, 0, 0);
         clocks.set_wall(20 * S as i64, 0);
-        clocks.stop(Stop::Frozen, 10 * S);
+        clocks.stop(Stop::VmPaused, 10 * S);
         clocks.stop(Stop::Unaware, 15 * S);
-        clocks.resume(Stop::Frozen, 30 * S);
+        clocks.resume(Stop::VmPaused, 30 * S);
         assert_eq!((clocks.timers(35 * S), clocks.boot(35 * S)), (10 * S, 15 * S));
-        assert_eq!(clocks.wall(35 * S), 50 * S, "the freeze is detectable");
+        assert_eq!(clocks.wall(35 * S), 50 * S, "the pause is detectable");
         clocks.resume(Stop::Unaware, 40 * S);
         assert_eq!((clocks.timers(41 * S), clocks.boot(41 * S)), (11 * S, 21 * S));
     }

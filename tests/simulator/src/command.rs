@@ -63,7 +63,7 @@ pub(crate) fn run() -> ExitCode {
     };
     match (&arguments.mutant, arguments.seed) {
         (Some(key), None) if key == "all" => mutants::table(&Broken::all(), &limit),
-        (Some(key), seed) => match Broken::of_key(key) {
+        (Some(key), seed) => match Broken::from_key(key) {
             Some(mutant) => match seed {
                 Some(seed) => run_one(seed, Some(mutant), arguments.history, arguments.trace),
                 None => mutants::table(&[mutant], &limit),

@@ -122,7 +122,7 @@ fn inject(index: usize, fault: Fault) {
                 [
                     "faults: daemon suspended",
                     "faults: daemon suspended with its wall clock",
-                    "faults: daemon frozen",
+                    "faults: daemon's VM paused",
                 ],
             ));
             pause(index, machine(true, place).into_iter().collect(), how, length);
@@ -134,7 +134,7 @@ fn inject(index: usize, fault: Fault) {
                 [
                     "faults: client suspended",
                     "faults: client suspended with its wall clock",
-                    "faults: client frozen",
+                    "faults: client's VM paused",
                 ],
             ));
             pause(index, machine(false, client).into_iter().collect(), how, length);
@@ -146,7 +146,7 @@ fn inject(index: usize, fault: Fault) {
                 [
                     "faults: both suspended",
                     "faults: both suspended with its wall clock",
-                    "faults: both frozen",
+                    "faults: VMs of both paused",
                 ],
             ));
             let alive = alive();
@@ -237,7 +237,7 @@ fn inject(index: usize, fault: Fault) {
         }
         Fault::SetWall { daemon, which, by } => {
             let Some(machine) = machine(daemon, which) else { return };
-            // Setting the wall clock would hide a freeze that has not been
+            // Setting the wall clock would hide a VM pause that has not been
             // detected yet.
             if !sim.world.ran_evenly(machine, detection_time(machine)) {
                 let fault = Fault::SetWall { daemon, which, by };
@@ -391,8 +391,8 @@ fn inject(index: usize, fault: Fault) {
             let Some(etag) = replace_blob(lock, crate::run::old_record(used), used) else { return };
             count("operator: backup restored");
             restart_all(restart);
-            // Slow calls, so that invalid collection and acquires of this blob
-            // overlap.
+            // Slow calls, so that an incorrect garbage collection of this blob
+            // would overlap with acquires.
             let kinds = [CallFault::Slow, CallFault::Late, CallFault::Twice];
             for place in sim.places.borrow_mut().iter_mut() {
                 place.storage_link.storms.push((index, 300, kinds.to_vec()));
@@ -455,9 +455,9 @@ const fn pause_name(
     }
 }
 
-/// Time for which a machine may fail to detect a change of its clocks. If the
-/// machine is frozen and its wall clock is set within this time, the freeze
-/// can't be detected. Daemons check their clocks every second; the validity
+/// Time for which a machine may fail to detect a change of its clocks. If its VM
+/// is paused and its wall clock is set within this time, the pause can't be
+/// detected. Daemons check their clocks every second; the validity
 /// given to a client ends within its TTL.
 fn detection_time(machine: Machine) -> Nanos {
     let sim = sim();
@@ -472,7 +472,7 @@ fn detection_time(machine: Machine) -> Nanos {
 
 fn pause(index: usize, mut machines: Vec<Machine>, how: Option<Stop>, length: Nanos) {
     let sim = sim();
-    if how == Some(Stop::Frozen) {
+    if how == Some(Stop::VmPaused) {
         machines.retain(|machine| !sim.world.was_set(*machine, detection_time(*machine)));
     }
     for machine in &machines {

@@ -61,7 +61,7 @@ pub struct Plan {
     /// True if a clock may drift beyond the tolerated rate.
     pub bad_clocks: bool,
     /// True if wall clocks may stop during suspend and stay behind; otherwise,
-    /// machines may be frozen. With both, a freeze could not be detected.
+    /// VMs may be paused. With both, a pause could not be detected.
     pub unaware: bool,
     /// True if the storage service's clock may be ahead by an amount that
     /// daemons accept.
@@ -84,7 +84,7 @@ pub struct Plan {
 
 /// Fault of a plan.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
+#[allow(missing_docs, reason = "the names describe the fields")]
 pub enum Fault {
     /// Storage calls of a place fail with this probability (permille).
     Storm { place: usize, share: u64, kinds: Vec<CallFault>, length: Nanos },
@@ -229,7 +229,8 @@ impl Plan {
             matches!(fault, Fault::Drift { drift, .. } if drift.unsigned_abs() > DRIFT)
         });
         plan.make_special(rng);
-        // Nothing else is wrong by then: so others must take over in time.
+        // No other fault is active by then, so another client must be granted
+        // the lock in time.
         if rng.permille(300) {
             let at = calm_from + rng.millis(15_000..60_000);
             let lock = rng.within(0..u64::from(plan.locks)) as u32;
@@ -253,7 +254,7 @@ impl Plan {
         plan
     }
 
-    /// How long a daemon may grant nothing after a crash.
+    /// Returns the maximum time without a grant after a crash of a daemon.
     #[must_use]
     pub fn crash_wait(&self) -> Nanos {
         if self.embedded.is_some() { self.ttl.as_nanos() as Nanos + 2 * SECOND } else { 0 }
@@ -286,10 +287,10 @@ impl Plan {
                 + linger
                 + poll
                 + round_trips,
-            local_handover: round_trips,
-            remote_handover: linger + poll + round_trips,
+            local_handoff: round_trips,
+            remote_handoff: linger + poll + round_trips,
             orphan: lease.max(ttl + linger) + round_trips,
-            vain: round_trips,
+            unwanted: round_trips,
             recovery: lease + ttl + grace + poll + 10 * SECOND,
             visibility: 2 * poll + round_trips,
             skew: 0,
@@ -302,7 +303,7 @@ impl Plan {
         let lock = rng.within(0..u64::from(self.locks)) as u32;
         let length = self.length(rng).min(self.calm_from - at);
         let down = rng.millis(10..20_000).min(self.calm_from - at);
-        let full_stop = if self.unaware { Stop::Unaware } else { Stop::Frozen };
+        let full_stop = if self.unaware { Stop::Unaware } else { Stop::VmPaused };
         let how =
             *rng.pick(&[None, None, None, Some(Stop::Suspended), Some(full_stop), Some(full_stop)]);
         let one_way = |rng: &mut Rng| *rng.pick(&[(true, false), (false, true), (true, true)]);
@@ -356,7 +357,7 @@ impl Plan {
                 22 if self.date_jumps => {
                     Fault::AdvanceDate { by: *rng.pick(&[3600, 7200, 172_800]), length }
                 }
-                // Not combined with `leaping_date`: after the clock went back,
+                // Not combined with `date_jumps`: after the clock went back,
                 // a deleted blob would leave no source from which tokens could
                 // be raised.
                 23 if !self.date_jumps => match rng.within(0..7) {

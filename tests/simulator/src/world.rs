@@ -371,7 +371,7 @@ impl World {
         self.timers.borrow_mut().push(Reverse((when.max(self.now()), made, key)));
     }
 
-    /// Pauses a machine; `how` says what happens to its clocks.
+    /// Pauses a machine; `how` selects the effect on its clocks.
     pub fn pause(&self, machine: Machine, how: Option<Stop>) {
         let now = self.now();
         let mut machines = self.machines.borrow_mut();

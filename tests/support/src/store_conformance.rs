@@ -17,9 +17,9 @@ pub trait StoreFixture: Sync {
 macro_rules! store_conformance {
     ($fixture:expr) => {
         $crate::store_conformance! { @checks $fixture;
-            held_lease_names_its_holder
+            held_lease_names_holder
             acquire_with_same_id_is_idempotent
-            release_frees_its_own_hold_only
+            release_frees_only_hold_with_same_id
             tokens_increase_across_and_within_holds
             ended_hold_gets_no_tokens
             renewal_detects_lost_lease
@@ -30,7 +30,7 @@ macro_rules! store_conformance {
             unusual_names_are_distinct
             retried_acquire_succeeds_once_free
             tokens_increase_across_restarts
-            lease_lasts_until_its_deadline
+            lease_lasts_until_deadline
         }
     };
     (@checks $fixture:expr; $($check:ident)*) => {
@@ -80,7 +80,7 @@ async fn is_held(store: &Arc<dyn LeaseStore>, lock: &LockName, number: u128) -> 
     matches!(store.acquire(params(lock, number, "other")).await.unwrap(), Acquire::Held { .. })
 }
 
-pub async fn held_lease_names_its_holder(fixture: &impl StoreFixture) {
+pub async fn held_lease_names_holder(fixture: &impl StoreFixture) {
     let store = fixture.open().await;
     store.acquire(params(&name("a"), 1, "billing")).await.unwrap();
     let Acquire::Held { by } = store.acquire(params(&name("a"), 2, "other")).await.unwrap() else {
@@ -97,7 +97,7 @@ pub async fn acquire_with_same_id_is_idempotent(fixture: &impl StoreFixture) {
     assert!(is_held(&store, &name("a"), 2).await);
 }
 
-pub async fn release_frees_its_own_hold_only(fixture: &impl StoreFixture) {
+pub async fn release_frees_only_hold_with_same_id(fixture: &impl StoreFixture) {
     let store = fixture.open().await;
     let lock = name("a");
     assert_eq!(store.release(&lock, id(9)).await, Ok(Release::Released), "nothing to release");
@@ -323,7 +323,7 @@ pub async fn tokens_increase_across_restarts(fixture: &impl StoreFixture) {
 /// In a store with lease expiry, a lease does not expire before its deadline,
 /// and another client can acquire it afterwards. In a store without, the lease
 /// lasts as long as the process.
-pub async fn lease_lasts_until_its_deadline(fixture: &impl StoreFixture) {
+pub async fn lease_lasts_until_deadline(fixture: &impl StoreFixture) {
     let store = fixture.open().await;
     let lock = name("a");
     let hold = acquired(&store, &lock, 1).await;

@@ -299,9 +299,9 @@ impl Cluster {
         Bounds {
             takeover: nanos(lease.max(ttl + linger) + poll + margin + round_trips),
             expiry: nanos(ttl + linger + poll + round_trips),
-            local_handover: nanos(round_trips),
-            remote_handover: nanos(linger + poll + round_trips),
-            vain: 0,
+            local_handoff: nanos(round_trips),
+            remote_handoff: nanos(linger + poll + round_trips),
+            unwanted: 0,
             orphan: nanos(lease.max(ttl + linger) + round_trips),
             recovery: nanos(lease + ttl + poll + Duration::from_secs(10)),
             visibility: 0,

@@ -117,7 +117,7 @@ impl State {
                     self.note(Event::Holds { daemon, lock, first, last, until });
                 } else {
                     self.holds.remove(&(daemon, lock));
-                    self.note(Event::LetGo { daemon, lock });
+                    self.note(Event::HoldEnded { daemon, lock });
                 }
             }
         }

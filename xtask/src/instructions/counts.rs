@@ -1,4 +1,4 @@
-//! The file with the kept counts, and the comparison with new ones.
+//! File of stored counts, and their comparison with new counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// Increase that is accepted, in percent.
+/// Maximum accepted increase, in percent.
 const TOLERANCE_PERCENT: u64 = 2;
 
 const HEAD: &str = "\
@@ -49,21 +49,21 @@ impl FromStr for Counts {
     }
 }
 
-/// The total of a profile that cachegrind wrote.
+/// Returns the total of a cachegrind profile.
 pub(super) fn total(profile: &str) -> Option<u64> {
     let summary = profile.lines().find_map(|line| line.strip_prefix("summary:"))?;
     summary.split_whitespace().next()?.parse().ok()
 }
 
-/// How an operation has changed.
+/// Change of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Within,
     Less,
     More,
-    /// There is no kept count.
+    /// No stored count.
     New,
-    /// It was not measured.
+    /// Not measured.
     Gone,
 }
 
@@ -75,11 +75,11 @@ struct Row {
     change: Change,
 }
 
-/// Kept counts beside measured ones.
+/// Comparison of stored and measured counts.
 #[derive(Debug)]
 pub(super) struct Comparison {
     rows: Vec<Row>,
-    /// Versions when the counts were kept, and now, if they differ.
+    /// Versions of the stored and of the measured counts, if they differ.
     tools: Option<(String, String)>,
 }
 
@@ -95,8 +95,8 @@ impl Comparison {
         Self { rows: names.into_iter().map(row).collect(), tools }
     }
 
-    /// False if an operation needs more instructions, is not kept, or was not
-    /// measured.
+    /// Returns false if an operation needs more instructions, has no stored count,
+    /// or was not measured.
     pub(super) fn has_passed(&self) -> bool {
         self.rows.iter().all(|row| matches!(row.change, Change::Within | Change::Less))
     }
@@ -117,31 +117,31 @@ fn change(kept: Option<u64>, measured: Option<u64>) -> Change {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<20}{:>10}{:>10}{:>9}", "operation", "kept", "now", "ratio")?;
+        writeln!(f, "{:<20}{:>10}{:>10}{:>9}", "operation", "stored", "now", "ratio")?;
         for row in &self.rows {
-            let shown = |count: Option<u64>| count.map_or("-".to_owned(), |it| it.to_string());
+            let cell = |count: Option<u64>| count.map_or("-".to_owned(), |it| it.to_string());
             let ratio = match (row.kept, row.measured) {
                 (Some(kept), Some(measured)) => format!("{:.4}", measured as f64 / kept as f64),
                 _ => "-".to_owned(),
             };
             let note = match row.change {
                 Change::Within => "",
-                Change::Less => "  less: keep it with --accept",
+                Change::Less => "  less: store it with --accept",
                 Change::More => "  MORE",
-                Change::New => "  NEW: no kept count",
+                Change::New => "  NEW: no stored count",
                 Change::Gone => "  GONE: not measured",
             };
-            let (kept, measured) = (shown(row.kept), shown(row.measured));
+            let (kept, measured) = (cell(row.kept), cell(row.measured));
             writeln!(f, "{:<20}{kept:>10}{measured:>10}{ratio:>9}{note}", row.name)?;
         }
         if let Some((kept, now)) = &self.tools {
-            writeln!(f, "The tools differ. Kept with: {kept}. Now: {now}.")?;
+            writeln!(f, "The tools differ. Stored with: {kept}. Now: {now}.")?;
         }
         if !self.has_passed() {
             writeln!(
                 f,
-                "More than {TOLERANCE_PERCENT} % more instructions fail. If the increase is worth \
-                 it, accept it: cargo xtask instructions --accept"
+                "An increase of more than {TOLERANCE_PERCENT} % fails. To accept it: cargo xtask \
+                 instructions --accept"
             )?;
         }
         Ok(())
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn file_is_read_as_it_was_written() {
+    fn counts_file_round_trips() {
         let counts = counts(&[("core/acquire", 1234), ("core/release", 99)]);
         let text = counts.to_string();
         assert_eq!(text.parse(), Ok(counts));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn increases_beyond_the_tolerance_fail() {
+    fn increases_beyond_tolerance_fail() {
         for (kept, measured, expected) in [
             (1000, 1000, Change::Within),
             (1000, 1020, Change::Within),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn total_is_in_the_summary() {
+    fn total_is_read_from_summary() {
         assert_eq!(total("events: Ir\nfn=main\n1 5\nsummary: 123456\n"), Some(123_456));
         assert_eq!(total("events: Ir\n"), None);
     }

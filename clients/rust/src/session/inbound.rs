@@ -1,6 +1,6 @@
 //! Messages of the daemon on the session stream. Part of the sans-IO `State`.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use super::{
     attachment::Attachment,
@@ -12,7 +12,7 @@ use crate::{
     Error, Loss, Operator, Progress, Reason, Risk,
     pb::{self, attach_request, attach_response::Message},
 };
-use leasehold_time::ClockPair;
+use leasehold_time::{ClockPair, HashMap};
 
 impl State {
     /// Handles a message of the daemon. Ignores messages that are not allowed in the

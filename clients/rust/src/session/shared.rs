@@ -2,10 +2,7 @@
 //! Actions run before the mutex is released, so that messages are sent in the
 //! order in which the state machine produced them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -19,7 +16,7 @@ use crate::{
     connection::Target,
     pb::{self, attach_request::Message},
 };
-use leasehold_time::Moment;
+use leasehold_time::{HashMap, Moment};
 
 pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 
@@ -91,8 +88,8 @@ impl Shared {
     pub(super) fn new(profile: Arc<Profile>) -> Self {
         let inner = Inner {
             state: State::new(profile),
-            waiters: HashMap::new(),
-            notifiers: HashMap::new(),
+            waiters: HashMap::default(),
+            notifiers: HashMap::default(),
             outgoing: None,
             daemon: None,
             last_message_at: None,

@@ -6,7 +6,7 @@
 //! and end of streams.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -23,7 +23,7 @@ use crate::{
     Error, Loss, Progress, Reason,
     pb::{self, attach_request::Message},
 };
-use leasehold_time::{ClockPair, Moment};
+use leasehold_time::{ClockPair, HashMap, Moment};
 
 /// Number of a request within the client. Request numbers on the wire change when
 /// a request is sent again; the ticket does not.
@@ -114,11 +114,11 @@ impl State {
             attachment: Attachment::None,
             keep_alives: KeepAlives::default(),
             acquires: BTreeMap::new(),
-            requests: HashMap::new(),
+            requests: HashMap::default(),
             releases: BTreeMap::new(),
             proclaims: BTreeMap::new(),
             grants: BTreeMap::new(),
-            handles: HashMap::new(),
+            handles: HashMap::default(),
             actions: VecDeque::new(),
             disconnect_cause: None,
             closed: None,

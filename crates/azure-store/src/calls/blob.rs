@@ -16,11 +16,11 @@ use leasehold_rules::is_own_lease;
 use leasehold_store::{LeaseId, MAX_VALUE_BYTES, Value};
 use leasehold_time::Moment;
 
-/// Upload and download of a record as one part. Without this, the SDK asks the
-/// operating system for the number of processors at each call.
+/// Upload and download of a record as one part. Otherwise, the SDK asks the operating
+/// system for the number of processors at each call.
 const SINGLE_PART: Option<NonZero<usize>> = NonZero::new(1);
 
-/// Lease that was acquired.
+/// Acquired lease.
 #[derive(Debug)]
 pub(crate) struct Leased {
     /// Version of the blob, which a lease does not change.
@@ -271,7 +271,7 @@ fn check_lease_id(answered: Option<&str>, id: LeaseId) -> Result<(), CallError> 
 
 fn etag(etag: Option<Etag>) -> Result<Etag, CallError> {
     etag.ok_or_else(|| {
-        CallError::Fault(Fault::Unclear { why: "the service's answer has no ETag".to_owned() })
+        CallError::Fault(Fault::Unknown { why: "the service's answer has no ETag".to_owned() })
     })
 }
 

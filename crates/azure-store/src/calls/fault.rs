@@ -1,4 +1,4 @@
-//! What the service's answers mean. The only file that reads its error codes.
+//! Meaning of the service's answers. The only file that reads its error codes.
 
 use std::time::Duration;
 
@@ -7,72 +7,72 @@ use leasehold_azure_account::{NoResponse, credential_fix, retry_after, unreachab
 
 use leasehold_store as lease;
 
-/// Why a call did not do what it asked for.
+/// Reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// There is no such blob.
+    /// The blob does not exist.
     NoBlob,
-    /// There is no such container.
+    /// The container does not exist.
     NoContainer,
-    /// Somebody has the lease.
+    /// Another process has the lease.
     Held,
-    /// The lease that was named is not the blob's, or not any more.
+    /// The named lease is not, or no longer, the blob's.
     NotOurs {
-        /// For people.
+        /// Human-readable reason.
         why: &'static str,
     },
-    /// The blob has changed since, or is there already.
+    /// The blob has changed, or exists already.
     Changed,
-    /// The service is busy; perhaps it was done.
+    /// The service is busy. The call may or may not have been applied.
     Busy {
-        /// When to ask again.
+        /// Delay that the service asks for.
         retry_after: Option<Duration>,
     },
-    /// The service said no; nothing was done.
+    /// The service refused the call, which was not applied.
     Refused {
-        /// To what.
+        /// Scope of the refusal.
         refusal: Refusal,
-        /// The status and the service's own code.
+        /// HTTP status and error code of the service.
         code: String,
-        /// For people: how that comes, and what to do.
+        /// Human-readable cause and fix.
         fix: &'static str,
     },
-    /// There is no token to call the service with; nothing was done.
+    /// No access token is available; the call was not sent.
     NoToken {
-        /// For people.
+        /// Human-readable reason.
         why: String,
     },
-    /// The service could not be reached; nothing was done.
+    /// The service could not be reached; the call was not applied.
     Unreached {
-        /// For people.
+        /// Human-readable reason.
         why: String,
     },
-    /// No clear answer: perhaps it was done.
-    Unclear {
-        /// For people.
+    /// Unknown outcome: the call may or may not have been applied.
+    Unknown {
+        /// Human-readable reason.
         why: String,
     },
 }
 
-/// What the service said no to.
+/// Scope of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// To whoever called, whatever the call.
+    /// Every call of this caller.
     Caller,
-    /// To this call by this caller.
+    /// This call by this caller.
     Permission,
-    /// To the call itself.
+    /// This call by any caller.
     Call,
 }
 
 impl Fault {
-    /// Whether it may have been done all the same.
-    pub(crate) const fn is_unclear(&self) -> bool {
-        matches!(self, Self::Unclear { .. } | Self::Busy { .. })
+    /// Reports whether the call may have been applied despite the fault.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::Busy { .. })
     }
 
-    /// Whether the account can't be used at present, whatever the blob.
-    pub(crate) const fn is_trouble(&self) -> bool {
+    /// Reports whether the account is unavailable for any blob.
+    pub(crate) const fn is_account_failure(&self) -> bool {
         matches!(
             self,
             Self::NoContainer
@@ -80,11 +80,11 @@ impl Fault {
                 | Self::Refused { .. }
                 | Self::NoToken { .. }
                 | Self::Unreached { .. }
-                | Self::Unclear { .. }
+                | Self::Unknown { .. }
         )
     }
 
-    /// For people: what happened, and what to do about it.
+    /// Human-readable cause and fix.
     pub(crate) fn why(&self) -> String {
         match self.fix() {
             Some(fix) => format!("{}. {fix}", self.what()),
@@ -92,27 +92,26 @@ impl Fault {
         }
     }
 
-    /// For people: what happened.
+    /// Human-readable cause.
     pub(crate) fn what(&self) -> String {
         match self {
-            Self::NoBlob => "the lock's blob is not there".to_owned(),
-            Self::NoContainer => "the container is not there: it was deleted".to_owned(),
+            Self::NoBlob => "the lock's blob does not exist".to_owned(),
+            Self::NoContainer => "the container does not exist: it was deleted".to_owned(),
             Self::Held => "the lease is held".to_owned(),
             Self::NotOurs { why } => (*why).to_owned(),
-            Self::Changed => "the blob was changed meanwhile".to_owned(),
+            Self::Changed => "the blob was changed by another process".to_owned(),
             Self::Busy { .. } => "the storage account is busy and throttles calls".to_owned(),
             Self::Refused { code, .. } => format!("the storage account refused a call ({code})"),
-            Self::NoToken { why } | Self::Unreached { why } | Self::Unclear { why } => why.clone(),
+            Self::NoToken { why } | Self::Unreached { why } | Self::Unknown { why } => why.clone(),
         }
     }
 
-    /// For people: what to do about it, in whole sentences without the last
-    /// full stop.
+    /// Human-readable fix: whole sentences without the last full stop.
     pub(crate) fn fix(&self) -> Option<&'static str> {
         match self {
             Self::NoContainer => Some(
-                "Create it again (`leasehold doctor` does), and locks are granted again, with \
-                 greater tokens",
+                "Create it again (`leasehold doctor` does). Locks are then granted with higher \
+                 tokens",
             ),
             Self::Refused { fix, .. } => Some(fix),
             Self::Unreached { why } => Some(unreachable_fix(why)),
@@ -120,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// What a store says that did nothing.
+    /// Returns the error of a store call that was not applied.
     pub(crate) fn into_error(self) -> lease::Error {
         let retry_after = match self {
             Self::Busy { retry_after } => retry_after,
@@ -140,12 +139,12 @@ impl From<azure_core::Error> for Fault {
         match NoResponse::of(&error) {
             NoResponse::Unreachable(why) => Self::Unreached { why },
             NoResponse::NoAccessToken(why) => Self::NoToken { why },
-            NoResponse::Unknown(why) => Self::Unclear { why },
+            NoResponse::Unknown(why) => Self::Unknown { why },
         }
     }
 }
 
-/// What an answer other than success means.
+/// Classifies an answer other than success.
 fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fault {
     match (u16::from(status), code) {
         (404, "ContainerNotFound") | (409, "ContainerBeingDeleted" | "ContainerDisabled") => {
@@ -153,7 +152,7 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
         }
         (404, _) => Fault::NoBlob,
         (409, "LeaseAlreadyPresent" | "LeaseIsBreakingAndCannotBeAcquired") => Fault::Held,
-        // Breaking what nobody has.
+        // Response to the break of a lease that no process has.
         (409, "LeaseNotPresentWithLeaseOperation") => {
             Fault::NotOurs { why: "its lease is no longer held" }
         }
@@ -168,7 +167,8 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
             | "LeaseNotPresentWithBlobOperation"
             | "LeaseIdMissing",
         ) => Fault::NotOurs {
-            why: "its lease was broken, expired or was taken over in the storage account",
+            why: "its lease was broken, expired or was acquired by another process in the storage \
+                  account",
         },
         (409, "BlobAlreadyExists" | "ContainerAlreadyExists") | (412, _) => Fault::Changed,
         (429, _) | (503, _) | (500, "OperationTimedOut" | "ServerBusy") => {
@@ -176,7 +176,7 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
         }
         // 408: the service stopped waiting for the request, or for its own answer.
         (408 | 500.., _) => {
-            Fault::Unclear { why: format!("the storage service failed ({status} {code})") }
+            Fault::Unknown { why: format!("the storage service failed ({status} {code})") }
         }
         _ => {
             let (refusal, fix) = refused(u16::from(status), code);
@@ -185,14 +185,14 @@ fn answered(status: StatusCode, code: &str, retry_after: Option<Duration>) -> Fa
     }
 }
 
-/// To what the service said no, and what to do about it.
+/// Returns the scope of a refusal, and the fix.
 fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
     use Refusal::{Call, Caller, Permission};
     if let Some(fix) = credential_fix(code) {
         return (Caller, fix);
     }
     match code {
-        // Emulators say this of wrong keys too.
+        // Emulators return this for wrong keys too.
         "AuthorizationFailure" => (
             Caller,
             "The account's firewall refuses this address, or the SAS does not allow this; if it \
@@ -215,12 +215,12 @@ fn refused(status: u16, code: &str) -> (Refusal, &'static str) {
         "InvalidQueryParameterValue" | "InvalidHeaderValue" | "UnsupportedHeader" => {
             (Call, "The service does not take this version of its protocol")
         }
-        _ if status == 401 || status == 403 => (Permission, LOOK_UP),
-        _ => (Call, LOOK_UP),
+        _ if status == 401 || status == 403 => (Permission, SEE_CODES),
+        _ => (Call, SEE_CODES),
     }
 }
 
-const LOOK_UP: &str = "Microsoft's list of Blob Storage error codes says what the code means";
+const SEE_CODES: &str = "Microsoft's list of Blob Storage error codes explains the code";
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_unclear_and_refused_are_told_apart() {
+    fn lost_unknown_and_refused_are_distinguished() {
         for code in ["LeaseLost", "LeaseNotPresentWithBlobOperation", "LeaseIdMissing"] {
             assert!(matches!(meaning(412, code), Fault::NotOurs { .. }), "{code}");
         }
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(meaning(404, "ContainerNotFound"), Fault::NoContainer);
         let busy = Fault::Busy { retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(meaning(503, "ServerBusy"), busy);
-        assert!(meaning(500, "InternalError").is_unclear());
-        assert!(meaning(408, "RequestTimeout").is_unclear());
+        assert!(meaning(500, "InternalError").is_unknown());
+        assert!(meaning(408, "RequestTimeout").is_unknown());
         for (code, expected) in [
             ("AuthenticationFailed", Refusal::Caller),
             ("AuthorizationFailure", Refusal::Caller),
@@ -259,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_reached_says_what_to_do() {
+    fn unreachable_account_has_a_fix() {
         for (why, fix) in [
-            ("x: dns error: failed to lookup address information", "name is not known"),
-            ("x: invalid peer certificate: UnknownIssuer", "secure connection"),
-            ("x: tcp connect error: Connection refused (os error 111)", "Nothing listens"),
+            ("x: dns error: failed to lookup address information", "can't be resolved"),
+            ("x: invalid peer certificate: UnknownIssuer", "TLS handshake"),
+            ("x: tcp connect error: Connection refused (os error 111)", "No server listens"),
             ("x: tcp connect error: No route to host (os error 113)", "firewall"),
         ] {
             let fault = Fault::Unreached { why: why.to_owned() };
@@ -273,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn a_create_that_meets_a_leased_blob_finds_it_there() {
-        // Azure answers so; the emulator says BlobAlreadyExists.
+    fn create_of_leased_blob_finds_it_present() {
+        // Azure returns this; the emulator returns BlobAlreadyExists.
         assert!(matches!(meaning(412, "LeaseIdMissing"), Fault::NotOurs { .. }));
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the account can be used, as the last calls found it.
+//! Availability of the account, as recent calls found it.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -8,25 +8,25 @@ use std::{
 use super::fault::Fault;
 use leasehold_time::Moment;
 
-/// What passes within this time is no trouble.
+/// Minimum length of an outage. Shorter failures are ignored.
 const TRANSIENT_WINDOW: Duration = Duration::from_secs(3);
 
-/// What the last calls found.
+/// Current failure of the account, if there is one.
 #[derive(Default)]
 pub(crate) struct Health(Mutex<Option<Failing>>);
 
 struct Failing {
     since: Moment,
     why: String,
-    /// Whether it lasted long enough to be worth a line in the log.
+    /// Set if the failure lasted long enough for a log line.
     logged: bool,
 }
 
 impl Health {
-    /// A call was answered, or was not.
+    /// Records the outcome of a call.
     pub(crate) fn note(&self, fault: Option<&Fault>) {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (fault.filter(|fault| fault.is_trouble()), &mut *failing) {
+        match (fault.filter(|fault| fault.is_account_failure()), &mut *failing) {
             (None, None) => {}
             (None, Some(before)) => {
                 if before.logged {
@@ -48,8 +48,8 @@ impl Health {
         }
     }
 
-    /// Why the account can't be used, if so.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    /// Reason why the account is unavailable; none if it is available.
+    pub(crate) fn unavailability(&self) -> Option<String> {
         let failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lasting = |failing: &&Failing| Moment::now().since(failing.since) >= TRANSIENT_WINDOW;
         failing.as_ref().filter(lasting).map(|failing| failing.why.clone())

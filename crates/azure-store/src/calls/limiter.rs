@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     List,
 }
 
-/// Purpose of a call, max_calls urgent first.
+/// Purpose of a call, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Renewal of a lease.
@@ -39,17 +39,17 @@ pub(crate) enum Purpose {
     /// Acquisition of a lease that may be free.
     Grant,
     /// Publication of a leader and its value.
-    Show,
+    Publish,
     /// Break by an operator.
     Break,
     /// Poll of a lease that a peer holds.
     Poll,
     /// Read for a client or an operator.
-    Look,
+    Inspect,
     /// Check that the account is usable.
     Check,
     /// Garbage collection of idle blobs.
-    Collect,
+    Gc,
 }
 
 const KINDS: [(Kind, &str); 9] = [
@@ -68,12 +68,12 @@ const PURPOSES: [(Purpose, &str); 9] = [
     (Purpose::Renew, "renew"),
     (Purpose::Release, "release"),
     (Purpose::Grant, "grant"),
-    (Purpose::Show, "show"),
+    (Purpose::Publish, "publish"),
     (Purpose::Break, "break"),
     (Purpose::Poll, "poll"),
-    (Purpose::Look, "look"),
+    (Purpose::Inspect, "inspect"),
     (Purpose::Check, "check"),
-    (Purpose::Collect, "collect"),
+    (Purpose::Gc, "gc"),
 ];
 
 /// Priority of a call. Renewals first, because a late one loses a lock. Then calls
@@ -83,8 +83,8 @@ const fn priority_of(kind: Kind, purpose: Purpose) -> usize {
     match (purpose, kind) {
         (Purpose::Renew, _) => 0,
         (Purpose::Release, _) | (Purpose::Grant, Kind::Write) => 1,
-        (Purpose::Grant | Purpose::Show | Purpose::Break, _) => 2,
-        (Purpose::Poll | Purpose::Look | Purpose::Check | Purpose::Collect, _) => 3,
+        (Purpose::Grant | Purpose::Publish | Purpose::Break, _) => 2,
+        (Purpose::Poll | Purpose::Inspect | Purpose::Check | Purpose::Gc, _) => 3,
     }
 }
 
@@ -238,7 +238,7 @@ impl Drop for Permit {
                     break;
                 }
                 let permit = Self { limiter: Arc::clone(&self.limiter), priority };
-                // If the waiter was canceled meanwhile, the permit goes to the next one,
+                // If the waiter is canceled by now, the permit goes to the next one,
                 // once the queues are unlocked.
                 refused.extend(turn.send(permit).err());
             }
@@ -266,14 +266,14 @@ mod tests {
         let limiter = CallLimiter::new(2);
         let poll_one = limiter.enter(Kind::Read, Purpose::Poll).await;
         let mut poll_two = pin!(limiter.enter(Kind::Read, Purpose::Poll));
-        assert!(poll(&mut poll_two).is_pending(), "half is kept for others");
+        assert!(poll(&mut poll_two).is_pending(), "half of the permits are for other calls");
         let grant = limiter.enter(Kind::Acquire, Purpose::Grant).await;
         let mut release = pin!(limiter.enter(Kind::Release, Purpose::Release));
         assert!(poll(&mut release).is_pending());
         let mut renew = pin!(limiter.enter(Kind::Renew, Purpose::Renew));
         assert!(poll(&mut renew).is_pending());
         drop(poll_one);
-        assert!(poll(&mut release).is_pending(), "the renewal came later and is first");
+        assert!(poll(&mut release).is_pending(), "the later renewal precedes the release");
         let Poll::Ready(renewing) = poll(&mut renew) else { panic!("no turn") };
         drop(grant);
         let Poll::Ready(releasing) = poll(&mut release) else { panic!("no turn") };
@@ -288,19 +288,19 @@ mod tests {
     async fn reads_are_not_starved_by_renewals() {
         let limiter = CallLimiter::new(1);
         let mut permit = limiter.enter(Kind::Renew, Purpose::Renew).await;
-        let mut look = pin!(limiter.enter(Kind::Read, Purpose::Look));
-        assert!(poll(&mut look).is_pending());
+        let mut read = pin!(limiter.enter(Kind::Read, Purpose::Inspect));
+        assert!(poll(&mut read).is_pending());
         for _ in 0..32 {
             let mut renew = Box::pin(limiter.enter(Kind::Renew, Purpose::Renew));
             assert!(poll(&mut renew).is_pending());
             drop(permit);
-            if poll(&mut look).is_ready() {
+            if poll(&mut read).is_ready() {
                 return;
             }
             let Poll::Ready(next) = poll(&mut renew) else { panic!("no turn") };
             permit = next;
         }
-        panic!("renewals never let it through");
+        panic!("renewals starve the read");
     }
 
     #[tokio::test]
@@ -349,11 +349,12 @@ mod tests {
         for many in [2_000, 10_000, 50_000] {
             let limiter = CallLimiter::new(2);
             {
-                let first = pin!(limiter.enter(Kind::Read, Purpose::Look));
+                let first = pin!(limiter.enter(Kind::Read, Purpose::Inspect));
                 let mut first = first;
                 let Poll::Ready(first) = poll(&mut first) else { panic!() };
-                let mut gone: Vec<_> =
-                    (0..many).map(|_| Box::pin(limiter.enter(Kind::Read, Purpose::Look))).collect();
+                let mut gone: Vec<_> = (0..many)
+                    .map(|_| Box::pin(limiter.enter(Kind::Read, Purpose::Inspect)))
+                    .collect();
                 for one in &mut gone {
                     assert!(poll(one).is_pending());
                 }

@@ -68,8 +68,8 @@ impl Blobs {
         self.call(Kind::List, options, list).await.1
     }
 
-    /// Checks that the container can be reached, by a call that is allowed to every
-    /// credential that may list it.
+    /// Checks that the container can be reached, by a call for which the permission to
+    /// list is enough.
     pub(crate) async fn reach(&self, options: CallOptions) -> Result<(), Fault> {
         let sdk_options =
             BlobContainerClientListBlobsOptions { maxresults: Some(1), ..Default::default() };

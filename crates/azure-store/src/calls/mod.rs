@@ -86,7 +86,7 @@ impl Blobs {
             answer = call => answer.map_err(Fault::from),
             () = sleep(options.timeout) => {
                 let timeout = humantime::format_duration(options.timeout);
-                Err(Fault::Unclear { why: format!("storage call timed out after {timeout}") })
+                Err(Fault::Unknown { why: format!("storage call timed out after {timeout}") })
             }
         };
         drop(permit);

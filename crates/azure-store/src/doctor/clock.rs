@@ -1,7 +1,7 @@
-//! How far this machine's clock is from the service's.
+//! Offset between this machine's clock and the service's.
 //!
-//! Grants do not depend on it: deadlines are counted on a clock that nobody
-//! sets, and tokens follow the service's. Signatures do.
+//! Grants do not depend on it: deadlines use a clock that is never set, and tokens
+//! follow the service's clock. Signatures depend on it.
 
 use std::time::Duration;
 
@@ -12,26 +12,25 @@ use azure_core::{
 
 use leasehold_store::finding::Finding;
 
-/// More than this is worth a warning.
+/// Minimum offset that is reported as a warning.
 const CONSIDERABLE: Duration = Duration::from_secs(5);
 
-/// From here on the service refuses signatures.
+/// Minimum offset at which the service refuses signatures.
 const REFUSED: Duration = Duration::from_secs(15 * 60);
 
-/// The service's clock when it answered; the second has begun by then.
+/// Clock of the service when it answered, truncated to the second.
 pub(super) fn date(headers: &Headers) -> Option<OffsetDateTime> {
     parse_rfc7231(headers.get_optional_str(&HeaderName::from_static("date"))?).ok()
 }
 
-/// How far this machine's clock is ahead of the service's, at least; less than
-/// zero if it is behind. No more is known than what the second of an answer
-/// and the time that it took allow.
+/// Minimum lead of this machine's clock over the service's; negative if it is behind.
+/// The second of the answer and the duration of the call limit the accuracy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClockSkew(Span);
 
 impl ClockSkew {
-    /// From a call that was sent and answered then by our clock, and was
-    /// answered in the second of `date` by the service's.
+    /// Computes the offset from a call that was sent and answered at these times of our
+    /// clock, and answered in the second of `date` by the service's clock.
     pub(super) fn of(sent: OffsetDateTime, date: OffsetDateTime, answered: OffsetDateTime) -> Self {
         let ahead = sent - (date + Span::SECOND);
         let behind = answered - date;
@@ -42,24 +41,27 @@ impl ClockSkew {
         const CHECK: &str = "clock";
         let direction = if self.0.is_negative() { "behind" } else { "ahead of" };
         let length = self.0.unsigned_abs();
-        // No finer than it matters, and not down to nothing.
-        let shown = Duration::from_millis((length.as_millis() as u64).next_multiple_of(100));
-        let shown = humantime::format_duration(shown);
-        let text = format!("this machine's clock is {shown} {direction} the service's");
+        // Rounded up, so that a small offset is not printed as zero.
+        let rounded = Duration::from_millis((length.as_millis() as u64).next_multiple_of(100));
+        let rounded = humantime::format_duration(rounded);
+        let text = format!("this machine's clock is {rounded} {direction} the service's");
         if length.is_zero() {
             Finding::note(CHECK, "in sync with the storage service")
         } else if length > REFUSED {
-            Finding::failed(CHECK, format!("{text}; signatures are refused from 15 minutes on"))
-                .fix(SYNCHRONISE)
+            Finding::failed(
+                CHECK,
+                format!("{text}; the service refuses signatures from 15 minutes on"),
+            )
+            .fix(SYNCHRONIZE)
         } else if length > CONSIDERABLE {
-            Finding::warning(CHECK, text).fix(SYNCHRONISE)
+            Finding::warning(CHECK, text).fix(SYNCHRONIZE)
         } else {
             Finding::note(CHECK, text)
         }
     }
 }
 
-const SYNCHRONISE: &str = "Synchronise this machine's clock, for example by NTP";
+const SYNCHRONIZE: &str = "Synchronize this machine's clock, for example by NTP";
 
 #[cfg(test)]
 mod tests {
@@ -67,12 +69,12 @@ mod tests {
     use leasehold_store::finding::CheckStatus;
 
     #[test]
-    fn only_what_is_certain_is_a_difference() {
+    fn only_certain_offset_is_reported() {
         let at = |millis| OffsetDateTime::UNIX_EPOCH + Span::milliseconds(millis);
         let of = |sent, date, answered| {
             ClockSkew::of(at(sent), at(date), at(answered)).0.whole_milliseconds()
         };
-        // The service answered somewhere in its second, somewhere on the way.
+        // The service answered at some point within its second, during the call.
         assert_eq!(of(5_000, 5_000, 5_010), 0);
         assert_eq!(of(5_990, 5_000, 6_010), 0);
         assert_eq!(of(6_000, 5_000, 6_010), 0);
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_further_the_worse() {
+    fn larger_offset_is_more_severe() {
         for (seconds, expected) in [
             (0, CheckStatus::Note),
             (5, CheckStatus::Note),

@@ -1,8 +1,8 @@
-//! Whether the account can be used: what a daemon tries before it starts, and
-//! what `leasehold doctor` explains.
+//! Checks that the account is usable, at the start of a daemon and for `leasehold
+//! doctor`.
 //!
-//! It is tried with calls such as the store makes, so that what was found to
-//! work does. What makes the rest pointless ends it.
+//! The checks make the same calls as the store, so that a check that passes is proof. A
+//! failure that makes the remaining checks useless ends them.
 
 mod clock;
 mod probe;
@@ -29,16 +29,16 @@ use leasehold_runtime::sleep;
 use leasehold_store::finding::{Finding, Report};
 use leasehold_time::{Entropy, clock::wall};
 
-/// The time limit of each call.
+/// Timeout of each call.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Checks what the store can't do without: the account, the credential, the
-/// container, which is created if it is not there, and permissions.
+/// Checks the necessary conditions: the account, the credential, the container and the
+/// permissions. Creates the container if it does not exist.
 pub async fn check(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
     essentials(account, settings, entropy).await.0
 }
 
-/// Checks that and whatever else is worth knowing.
+/// Makes the same checks, and those of optional settings.
 pub async fn diagnose(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Report {
     let mut report = Report::default();
     let (place, by) = (account.display(), account.credential_name());
@@ -46,13 +46,13 @@ pub async fn diagnose(account: &Account, settings: &Settings, entropy: &mut Entr
     let (found, probe) = essentials(account, settings, entropy).await;
     report.extend(found);
     if let Some(probe) = probe {
-        settings::look(account, &probe, &mut report).await;
-        report.add(protection::look(account, settings).await);
+        settings::inspect(account, &probe, &mut report).await;
+        report.add(protection::inspect(account, settings).await);
     }
     report
 }
 
-/// Also gives the probe, if it is worth going on.
+/// Makes the necessary checks. Also returns the probe if optional checks make sense.
 async fn essentials(
     account: &Account,
     settings: &Settings,
@@ -68,9 +68,9 @@ async fn essentials(
         return (report, None);
     }
     match reached {
-        Ok(()) => report.add(Finding::ok("container", format!("{} is there", settings.container))),
+        Ok(()) => report.add(Finding::ok("container", format!("{} exists", settings.container))),
         Err(Fault::NoContainer) => report.add(create(account, settings).await),
-        // Not allowed to list: the probe finds out what else is not.
+        // Listing is not permitted: the probe finds out what else is refused.
         Err(_) => {}
     }
     if report.has_failed() {
@@ -82,8 +82,8 @@ async fn essentials(
     (report, worth_it.then_some(probe))
 }
 
-/// One call that every credential for the container allows, and what its
-/// answer tells of the service's clock.
+/// Makes a call that every credential for the container allows. Also returns the clock
+/// offset that follows from the answer.
 async fn reach(account: &Account) -> (Result<(), Fault>, Option<ClockSkew>) {
     let now = || OffsetDateTime::from(wall());
     let sent = now();
@@ -106,7 +106,7 @@ async fn reach(account: &Account) -> (Result<(), Fault>, Option<ClockSkew>) {
     }
 }
 
-/// A listing of one blob at most.
+/// Lists at most one blob.
 async fn first_page(
     account: &Account,
     prefix: Option<String>,
@@ -117,10 +117,10 @@ async fn first_page(
     std::future::poll_fn(|cx| std::pin::Pin::new(&mut pages).poll_next(cx)).await.transpose()
 }
 
-/// There is no use in going on.
+/// End of the checks: the remaining ones would be useless.
 struct Abort;
 
-/// What the first call says about account, clock and credential.
+/// Reports the findings of the first call about account, clock and credential.
 fn judge(
     account: &Account,
     reached: &Result<(), Fault>,
@@ -133,7 +133,7 @@ fn judge(
         | Err(Fault::NoContainer)
         | Ok(()) => report.add(Finding::ok("account", "answers")),
         Err(fault @ Fault::Busy { .. }) => {
-            let fix = "Nothing else could be tried. Try again later";
+            let fix = "The other checks were skipped. Try again later";
             report.add(Finding::warning("account", fault.what()).fix(fix));
             return Err(Abort);
         }
@@ -148,7 +148,7 @@ fn judge(
     }
     report.extend(clock);
     if report.has_failed() {
-        // Reason enough for whatever was refused.
+        // The clock may be the cause of any refusal.
         return Err(Abort);
     }
     if let Err(fault @ Fault::Refused { refusal: Refusal::Caller, .. }) = reached {
@@ -159,27 +159,28 @@ fn judge(
     Ok(())
 }
 
-const NOT_BLOB_SERVICE: &str = "what answers is no blob service, or has no account of that name";
+const NOT_BLOB_SERVICE: &str =
+    "the address is not that of a blob service, or the service has no account of that name";
 
 const CHECK_ADDRESS: &str =
     "Check the account's name and address in azure_account_url or in the connection string";
 
-/// Creates the container, which is not there.
+/// Creates the missing container.
 async fn create(account: &Account, settings: &Settings) -> Finding {
     const CHECK: &str = "container";
     let name = &settings.container;
     match limited(account.container().create(None)).await {
-        Ok(_) => Finding::note(CHECK, format!("{name} was not there; it is now")),
+        Ok(_) => Finding::note(CHECK, format!("{name} did not exist; created it")),
         Err(Fault::Changed) => {
-            Finding::ok(CHECK, format!("{name} was not there; somebody has just created it"))
+            Finding::ok(CHECK, format!("{name} did not exist; another process has just created it"))
         }
         Err(Fault::NoContainer) => Finding::failed(CHECK, format!("{name} is being deleted")).fix(
-            "Amendment again in a minute: the service takes its time to delete. Or choose another \
-                 with azure_container",
+            "Try again in a minute, when the service has completed the deletion. Or choose \
+                 another container with azure_container",
         ),
         Err(Fault::Refused { code, .. }) => Finding::failed(
             CHECK,
-            format!("{name} is not there, and may not be created with this credential ({code})"),
+            format!("{name} does not exist, and this credential may not create it ({code})"),
         )
         .fix(format!(
             "Create it, for example with `az storage container create --name {name} \
@@ -190,7 +191,7 @@ async fn create(account: &Account, settings: &Settings) -> Finding {
     }
 }
 
-/// A call within its time limit.
+/// Makes a call with a timeout.
 async fn limited<T>(call: impl Future<Output = azure_core::Result<T>>) -> Result<T, Fault> {
     tokio::select! {
         answer = call => answer.map_err(Fault::from),
@@ -200,13 +201,13 @@ async fn limited<T>(call: impl Future<Output = azure_core::Result<T>>) -> Result
 
 fn late() -> Fault {
     let limit = humantime::format_duration(LIMIT);
-    Fault::Unclear { why: format!("the storage account did not answer within {limit}") }
+    Fault::Unknown { why: format!("the storage account did not answer within {limit}") }
 }
 
 fn failed(check: &'static str, fault: &Fault) -> Finding {
     let fix = fault.fix().unwrap_or(match fault {
         Fault::NoToken { .. } => {
-            "Set up one of these credentials, or choose another by azure_credential"
+            "Set up one of these credentials, or choose another with azure_credential"
         }
         _ => "Check the address, and whether a firewall or a proxy is in between. Then try again",
     });

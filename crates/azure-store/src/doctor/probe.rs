@@ -1,4 +1,4 @@
-//! Permissions, tried on a blob of their own that is removed afterwards.
+//! Check of the permissions, on a separate blob that is deleted afterwards.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ use crate::{
 use leasehold_store::{LeaseId, finding::Finding};
 use leasehold_time::Entropy;
 
-/// The shortest that there is: it is released at once.
+/// Minimum lease duration: the lease is released immediately.
 const SECONDS: i32 = 15;
 
-/// What the store does with blobs.
+/// Operations of the store on blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Create,
@@ -49,25 +49,25 @@ impl Step {
     }
 }
 
-/// No further step makes sense.
+/// End of the steps: the remaining ones would be useless.
 struct Abort;
 
-/// What came of the steps.
+/// Outcome of the steps.
 #[derive(Debug)]
 pub(super) struct Probe {
     path: String,
     done: Vec<Step>,
     failed: Vec<(Step, Fault)>,
-    /// Whether the blob may be there.
+    /// Set if the blob may exist.
     left: bool,
-    /// Whether the service keeps earlier versions of blobs.
+    /// Set if the service keeps earlier versions of blobs.
     pub(super) versioning: bool,
-    /// Whether the service keeps deleted blobs, if it said so.
+    /// Set if the service keeps deleted blobs; none if it did not report that.
     pub(super) soft_delete: Option<bool>,
 }
 
 impl Probe {
-    /// Tries each step.
+    /// Makes each step.
     pub(super) async fn of(account: &Account, settings: &Settings, entropy: &mut Entropy) -> Self {
         let slash = if settings.prefix.is_empty() { "" } else { "/" };
         let mut probe = Self {
@@ -80,7 +80,7 @@ impl Probe {
         };
         let blob = account.container().blob_client(&probe.path);
         let id = guid(LeaseId::new(entropy.bits()));
-        // Whatever came of the others, the blob is not to stay.
+        // The blob is deleted regardless of the outcome of the other steps.
         _ = probe.use_blob(account, &blob, &id).await;
         if probe.left {
             probe.delete(&blob, &id).await;
@@ -127,7 +127,7 @@ impl Probe {
         let empty = RequestContent::from(Vec::new());
         let options = BlobClientUploadOptions::default().if_not_exists();
         let created = limited(blob.upload(empty, Some(options))).await;
-        self.left = created.as_ref().map_or_else(Fault::is_unclear, |_| true);
+        self.left = created.as_ref().map_or_else(Fault::is_unknown, |_| true);
         let created = self.note(Step::Create, created)?;
         self.versioning = created.as_ref().is_some_and(|created| created.version_id.is_some());
         Ok(created)
@@ -140,10 +140,10 @@ impl Probe {
         if listed.eq(created.then_some(self.path.clone())) {
             return Ok(());
         }
-        Err(Fault::Unclear { why: "the listing is not that of the blobs there are".to_owned() })
+        Err(Fault::Unknown { why: "the listing does not match the existing blobs".to_owned() })
     }
 
-    /// Deletes the blob, with the lease that may still be on it.
+    /// Deletes the blob, under the lease that may still be on it.
     async fn delete(&mut self, blob: &BlobClient, id: &str) {
         let mut deleted = limited(blob.delete(None)).await;
         if matches!(deleted, Err(Fault::NotOurs { .. })) {
@@ -157,14 +157,14 @@ impl Probe {
             let permanent = deleted.headers().get_optional_str(&permanent);
             self.soft_delete = permanent.map(|permanent| permanent == "false");
         }
-        // A blob that is not there, because it was not created, says nothing.
+        // Without a created blob, a deletion is no evidence of permissions.
         if self.done.contains(&Step::Create) || self.left {
             _ = self.note(Step::Delete, deleted);
         }
     }
 
-    /// Notes what came of a step. One that was refused says nothing about the
-    /// others.
+    /// Records the outcome of a step. After a refusal, the other steps still make
+    /// sense.
     fn note<T>(&mut self, step: Step, outcome: Result<T, Fault>) -> Result<Option<T>, Abort> {
         match outcome {
             Ok(answer) => {
@@ -179,7 +179,7 @@ impl Probe {
         }
     }
 
-    /// `deletes` if the store is to delete blobs.
+    /// Returns the finding. `deletes` is set if the store deletes blobs.
     pub(super) fn finding(&self, deletes: bool) -> Finding {
         const CHECK: &str = "permissions";
         let Some((step, fault)) = self.failed.first() else {

@@ -1,4 +1,4 @@
-//! What keeps the container from being deleted.
+//! Protection of the container against deletion.
 
 use azure_storage_blob::models::{
     BlobContainerClientAcquireLeaseOptions, BlobContainerClientGetPropertiesResultHeaders,
@@ -11,7 +11,7 @@ use leasehold_store::finding::Finding;
 
 const CHECK: &str = "deletion";
 
-pub(super) async fn look(account: &Account, settings: &Settings) -> Finding {
+pub(super) async fn inspect(account: &Account, settings: &Settings) -> Finding {
     if settings.protect_container {
         keep(account, settings).await
     } else {
@@ -19,7 +19,7 @@ pub(super) async fn look(account: &Account, settings: &Settings) -> Finding {
     }
 }
 
-/// Does what the daemons do. The lease ends by itself if there are none.
+/// Acquires the same lease as the daemons. It expires if no daemon renews it.
 async fn keep(account: &Account, settings: &Settings) -> Finding {
     let options = BlobContainerClientAcquireLeaseOptions {
         proposed_lease_id: Some(protect::lease_id(&settings.container)),
@@ -32,13 +32,13 @@ async fn keep(account: &Account, settings: &Settings) -> Finding {
             format!("daemons keep a lease on the container; {}", how_to_delete(settings)),
         ),
         Err(Fault::Held) => {
-            let text = "the container can't be protected: somebody else has a lease on it";
-            Finding::warning(CHECK, text).fix("Let them release it, or break it")
+            let text = "the container can't be protected: another process has a lease on it";
+            Finding::warning(CHECK, text).fix("Release that lease, or break it")
         }
         Err(fault) => {
             let text = format!("the container can't be protected: {}", fault.what());
             Finding::warning(CHECK, text).fix(
-                "Use an identity, the account's key or an account SAS, which may lease a \
+                "Use an identity, the account key or an account SAS, which may lease a \
                  container. Or leave out azure_protect_container",
             )
         }
@@ -49,10 +49,10 @@ async fn seen(account: &Account, settings: &Settings) -> Finding {
     let state = limited(account.container().get_properties(None)).await;
     let state = state.ok().and_then(|answer| answer.lease_state().ok().flatten());
     if let Some(LeaseState::Leased | LeaseState::Breaking) = state {
-        let text = "somebody keeps a lease on the container. If it is another daemon that does";
+        let text = "another process has a lease on the container. If that process is a daemon";
         return Finding::note(CHECK, format!("{text}: {}", how_to_delete(settings)));
     }
-    Finding::note(CHECK, "nothing keeps the container, with all its locks, from being deleted")
+    Finding::note(CHECK, "the container and all its locks can be deleted by accident")
         .fix("azure_protect_container = true lets daemons keep a lease on it")
 }
 

@@ -1,4 +1,4 @@
-//! What the account's own settings mean for locks and their tokens.
+//! Effects of the account's own settings on locks and their tokens.
 
 use azure_core::http::headers::{HeaderName, Headers};
 
@@ -6,12 +6,12 @@ use super::{limited, probe::Probe};
 use crate::{account::Account, calls::fault::Fault};
 use leasehold_store::finding::{Finding, Report};
 
-const BROUGHT_BACK: &str = "Don't bring a lock's old blob back: its old token comes with it, and \
-    a daemon that saw a greater one freezes the lock and answers DATA_LOSS. If it happened and \
-    nobody uses the lock, delete the blob: tokens then go on from the service's clock";
+const BROUGHT_BACK: &str = "Don't restore a lock's old blob: its old token comes with it, and a \
+    daemon that saw a higher one freezes the lock and answers DATA_LOSS. If that happened and no \
+    client uses the lock, delete the blob: new tokens then start at the storage clock";
 
-/// Looks at what the credential may see.
-pub(super) async fn look(account: &Account, probe: &Probe, report: &mut Report) {
+/// Reports the settings that the credential may read.
+pub(super) async fn inspect(account: &Account, probe: &Probe, report: &mut Report) {
     report.add(soft_delete(kept_for(account).await, probe));
     report.add(versioning(probe.versioning));
     match limited(account.container().get_account_info(None)).await {
@@ -23,7 +23,7 @@ pub(super) async fn look(account: &Account, probe: &Probe, report: &mut Report) 
     }
 }
 
-/// For how many days deleted blobs are kept; none if they are not.
+/// Number of days for which deleted blobs are kept; none if they are not.
 async fn kept_for(account: &Account) -> Result<Option<i32>, Fault> {
     let properties = limited(account.service().get_properties(None)).await?.into_model()?;
     let policy = properties.delete_retention_policy;
@@ -34,17 +34,17 @@ async fn kept_for(account: &Account) -> Result<Option<i32>, Fault> {
 fn soft_delete(kept_for: Result<Option<i32>, Fault>, probe: &Probe) -> Finding {
     const CHECK: &str = "soft delete";
     match kept_for {
-        Ok(None) => Finding::ok(CHECK, "off: a deleted blob can't be brought back"),
+        Ok(None) => Finding::ok(CHECK, "off: a deleted blob can't be restored"),
         Ok(Some(days)) => {
-            Finding::note(CHECK, format!("on: a deleted blob can be brought back for {days} days"))
+            Finding::note(CHECK, format!("on: a deleted blob can be restored for {days} days"))
                 .fix(BROUGHT_BACK)
         }
-        // A version that stays is another reason not to delete for good.
+        // A version that stays is another reason why a deletion is not final.
         Err(_) if probe.soft_delete == Some(true) && !probe.versioning => {
-            Finding::note(CHECK, "on: a deleted blob can be brought back").fix(BROUGHT_BACK)
+            Finding::note(CHECK, "on: a deleted blob can be restored").fix(BROUGHT_BACK)
         }
         Err(_) if probe.soft_delete == Some(false) => {
-            Finding::ok(CHECK, "off: a deleted blob can't be brought back")
+            Finding::ok(CHECK, "off: a deleted blob can't be restored")
         }
         Err(fault) => unseen(CHECK, &fault),
     }
@@ -55,50 +55,51 @@ fn versioning(on: bool) -> Finding {
     if !on {
         return Finding::ok(CHECK, "off: no earlier versions of blobs are kept");
     }
-    Finding::warning(
-        CHECK,
-        "on: each time that a daemon takes a lock's lease, an earlier version of its blob stays",
-    )
-    .fix(format!(
-        "Use an account without versioning, or let a lifecycle rule delete earlier versions. \
+    Finding::warning(CHECK, "on: every hold of a lock leaves an earlier version of its blob").fix(
+        format!(
+            "Use an account without versioning, or let a lifecycle rule delete earlier versions. \
          {BROUGHT_BACK}"
-    ))
+        ),
+    )
 }
 
 fn replication(sku: Option<&str>) -> Finding {
     const CHECK: &str = "geo-replication";
     match sku {
-        // Also with read access (RAGRS, RAGZRS).
+        // Includes the variants with read access (RAGRS, RAGZRS).
         Some(sku) if sku.contains("GRS") || sku.contains("GZRS") => Finding::note(
             CHECK,
-            format!("on ({sku}): after a fail-over to the second region, the last writes are lost"),
+            format!("on ({sku}): a failover to the second region loses the last writes"),
         )
         .fix(
-            "Stop all daemons before a fail-over and start them after it. One that goes on may \
-             meet a token lower than it saw: it freezes that lock and answers DATA_LOSS. CallOptions all \
-             others tokens go on from the service's clock. Leases may be lost as well: for as \
-             long as one lasts, only its token tells an old holder from the new one",
+            "Stop all daemons before a failover and start them after it. A daemon that is not \
+             restarted may read a token lower than it saw before: it freezes that lock and \
+             answers DATA_LOSS. The tokens of all other locks continue from the storage clock. \
+             Leases may be lost as well: while one lasts, only its token distinguishes an old \
+             holder from a new one",
         ),
         Some(sku) => Finding::ok(CHECK, format!("off ({sku})")),
-        None => Finding::note(CHECK, "the account does not say"),
+        None => Finding::note(CHECK, "the account does not report it"),
     }
 }
 
 fn hierarchy(enabled: Option<&str>) -> Option<Finding> {
-    let text = "on: a lock whose name goes on after a slash where another's ends, such as a/b and \
-                a, can't be taken";
+    let text = "on: a lock can't be acquired if its name extends another lock's name after a \
+                slash, such as a/b and a";
     let finding = Finding::warning("hierarchical namespace", text);
     (enabled == Some("true"))
         .then(|| finding.fix("Use names without slashes, or an account without this setting"))
 }
 
-/// Not to be allowed to look is no failure: the store does not need it.
+/// Returns the finding for an unreadable setting. This is no failure, because the store
+/// does not need the setting.
 fn unseen(check: &'static str, fault: &Fault) -> Finding {
     let why = match fault {
-        Fault::Refused { code, .. } => format!("not allowed to see ({code})"),
-        fault => format!("could not be seen: {}", fault.what()),
+        Fault::Refused { code, .. } => format!("not permitted to read it ({code})"),
+        fault => format!("could not be read: {}", fault.what()),
     };
-    Finding::note(check, why).fix("Look it up in the Azure portal, or use an identity that may")
+    Finding::note(check, why)
+        .fix("Read it in the Azure portal, or use an identity with that permission")
 }
 
 fn header<'a>(headers: &'a Headers, name: &'static str) -> Option<&'a str> {
@@ -121,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_seen_is_no_failure() {
-        let refused = Fault::Unclear { why: "no answer".to_owned() };
+    fn unreadable_setting_is_no_failure() {
+        let refused = Fault::Unknown { why: "no answer".to_owned() };
         assert_eq!(unseen("soft delete", &refused).status, CheckStatus::Note);
         assert_eq!(replication(None).status, CheckStatus::Note);
         assert_eq!(hierarchy(None), None);

@@ -29,12 +29,12 @@ use leasehold_store::{
 use leasehold_time::{Moment, clock};
 use leasehold_types::{LockName, TokenRange};
 
-const NEW_WITHOUT_CLOCK: &str = "the lock is new, and the storage service's clock, at which its \
-    tokens begin, is absurdly ahead of this machine's: set the clock of this machine right";
+const NEW_WITHOUT_CLOCK: &str = "the lock is new, and the storage clock, at which its tokens \
+    begin, is more than a day ahead of this machine's: correct the clock of this machine";
 
-const STORED_WITHOUT_CLOCK: &str = "the storage service's clock is more than a day ahead of this \
-    machine's, and without it an old record can't be told from the latest one: correct the clock \
-    of this machine";
+const STORED_WITHOUT_CLOCK: &str = "the storage clock is more than a day ahead of this \
+    machine's, and without it an old record can't be distinguished from the latest one: correct \
+    the clock of this machine";
 
 /// Maximum number of attempts to create a blob that another process deletes again.
 const MAX_CREATE_ATTEMPTS: u32 = 3;
@@ -61,7 +61,7 @@ impl AzureStore {
         let (sent, leased) = match self.lease(&amendment, claim.id, claim.duration).await {
             Ok(LeaseOutcome::Acquired(sent, leased)) => (sent, leased),
             Ok(LeaseOutcome::Held { by }) => return Ok(Acquire::Held { by }),
-            Err(fault) if fault.is_unclear() || matches!(fault, Fault::NotOurs { .. }) => {
+            Err(fault) if fault.is_unknown() || matches!(fault, Fault::NotOurs { .. }) => {
                 return Ok(Acquire::Unknown { why: fault.why() });
             }
             Err(fault) => return Err(fault.into_error()),
@@ -113,7 +113,8 @@ impl AzureStore {
     }
 
     /// Polls a lease that was held a moment ago, and most likely still is. A read
-    /// shows that, and the holder, for a fraction of the price of an acquisition.
+    /// returns the lease state and the holder for a fraction of the price of an
+    /// acquisition.
     async fn poll_before_acquire(&self, claim: &AcquireParams) -> Result<Option<Acquire>, Error> {
         if let Some(retry_after) = self.shared.blobs.limiter.throttled_for() {
             return Err(Fault::Busy { retry_after: Some(retry_after) }.into_error());
@@ -180,7 +181,7 @@ impl AzureStore {
                         Err(fault) => return Err(unknown_if_retried(fault, possibly_since)),
                     }
                 }
-                Err(fault) if fault.is_unclear() => {
+                Err(fault) if fault.is_unknown() => {
                     let until = *possibly_since.get_or_insert(sent) + duration / 3;
                     if !retries.wait(until).await {
                         return Err(fault);
@@ -222,7 +223,7 @@ impl AzureStore {
         if may_be_acquired
             && let Release::Unknown { why } = self.release_lease(path, id, *options).await
         {
-            return Err(Fault::Unclear { why });
+            return Err(Fault::Unknown { why });
         }
         let state = match read.filter(|state| state.leased) {
             Some(state) => Some(state),
@@ -236,7 +237,7 @@ impl AzureStore {
     }
 
     /// Creates the blob, unless another process does so first. Returns a fault if
-    /// the outcome is unknown: the acquisition of the lease will show it.
+    /// the outcome is unknown: the acquisition of the lease resolves it.
     async fn create(&self, amendment: &Amendment<'_>) -> Result<Option<Fault>, Fault> {
         self.shared.cache.invalidate(amendment.name);
         let record = Record {
@@ -251,7 +252,7 @@ impl AzureStore {
                 Ok(None)
             }
             Err(Fault::Changed | Fault::NotOurs { .. }) => Ok(None),
-            Err(fault) if fault.is_unclear() => Ok(Some(fault)),
+            Err(fault) if fault.is_unknown() => Ok(Some(fault)),
             Err(fault) => Err(fault),
         }
     }
@@ -270,10 +271,10 @@ impl AzureStore {
 }
 
 /// Makes a fault unknown if an earlier attempt may have succeeded, of which the
-/// fault of this attempt says nothing.
+/// fault of this attempt is no evidence.
 fn unknown_if_retried(fault: Fault, possibly_since: Option<Moment>) -> Fault {
     match possibly_since {
-        Some(_) => Fault::Unclear { why: fault.why() },
+        Some(_) => Fault::Unknown { why: fault.why() },
         None => fault,
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A change is written only if the blob still has the version that the change was
 //! made from. After an unknown outcome the blob is read: the nonce of its record
-//! shows whether the write was applied.
+//! reveals whether the write was applied.
 
 use std::time::Duration;
 
@@ -47,9 +47,9 @@ pub(crate) struct Amendment<'a> {
 pub(crate) struct AmendContext {
     /// Storage clock, in seconds since 1970, if an answer had one.
     pub(crate) date: Option<u64>,
-    /// Highest token that was ever seen with this lock.
+    /// Highest token that this process has seen with this lock.
     pub(crate) highest: u64,
-    /// Whether this process wrote the record's version, under its own lease.
+    /// Set if this process wrote the record's version, under its own lease.
     pub(crate) is_own: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Written {
 pub(crate) enum AmendError {
     /// The record is invalid.
     Corrupt(String),
-    /// Something else prevents the change, perhaps only for now.
+    /// Another reason, which may be temporary.
     Otherwise(String),
 }
 
@@ -142,7 +142,7 @@ impl AzureStore {
                 Next::From(version) => etag = version,
             }
         }
-        Ok(Written::Unknown("the blob was changed again and again meanwhile".to_owned()))
+        Ok(Written::Unknown("the blob was changed repeatedly by other processes".to_owned()))
     }
 
     /// Changes the record from its current version.
@@ -176,11 +176,11 @@ impl AzureStore {
         mut record: Record,
         change: impl Fn(&mut Record, &AmendContext) -> Result<Option<Value>, AmendError>,
     ) -> Result<Draft, AmendError> {
-        let CachedLock { highest, written, unnoted, .. } =
+        let CachedLock { highest, written, unrecorded, .. } =
             self.shared.cache.get(amendment.name).unwrap_or_default();
         let context = AmendContext { date, highest, is_own: written.as_ref() == Some(etag) };
         let content = change(&mut record, &context)?;
-        record.broken = unnoted.or(record.broken);
+        record.broken = unrecorded.or(record.broken);
         record.daemon = self.shared.daemon.clone();
         record.endpoint = self.shared.endpoint.get().cloned();
         record.nonce = self.nonce();
@@ -200,10 +200,10 @@ impl AzureStore {
         retries: &mut Retries,
     ) -> Next {
         let is_lost = matches!(fault, Fault::NotOurs { .. } | Fault::NoBlob);
-        if is_lost || fault.is_unclear() || fault == Fault::Changed {
+        if is_lost || fault.is_unknown() || fault == Fault::Changed {
             self.shared.cache.invalidate(amendment.name);
         }
-        let goes_on = if fault.is_unclear() {
+        let goes_on = if fault.is_unknown() {
             retries.wait(amendment.until).await
         } else {
             fault == Fault::Changed && !amendment.until.has_passed()
@@ -231,7 +231,7 @@ impl AzureStore {
         self.shared.cache.saw(amendment.name, etag, record);
         let written = amendment.id.is_some().then(|| etag.clone());
         self.shared.cache.change(amendment.name, |cached| {
-            cached.unnoted = None;
+            cached.unrecorded = None;
             cached.written = written;
         });
         Written::Stored(record.clone())
@@ -272,7 +272,7 @@ impl AzureStore {
         let mut retries = self.retries();
         loop {
             match self.shared.blobs.read(&amendment.path, amendment.options).await {
-                Err(fault) if fault.is_trouble() => {
+                Err(fault) if fault.is_account_failure() => {
                     if !retries.wait(amendment.until).await {
                         return Err(fault);
                     }

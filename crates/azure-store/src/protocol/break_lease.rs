@@ -38,7 +38,7 @@ impl AzureStore {
                     self.delete_break_note(note).await;
                     return Ok(Break::NotHeld);
                 }
-                Err(fault) if fault.is_unclear() => {
+                Err(fault) if fault.is_unknown() => {
                     may_be_broken = true;
                     if !retries.wait(until).await {
                         return Ok(Break::Unknown { why: fault.why() });
@@ -56,7 +56,7 @@ impl AzureStore {
         };
         // While the lease lasts, only its holder can write: the record follows, with
         // this daemon's next hold or on its own.
-        self.shared.cache.change(&name, |cached| cached.unnoted = Some(breaker.clone()));
+        self.shared.cache.change(&name, |cached| cached.unrecorded = Some(breaker.clone()));
         task::spawn(async move {
             self.clone().record_break_later(name, breaker, free_within).await;
             self.delete_break_note(note).await;
@@ -68,7 +68,7 @@ impl AzureStore {
     /// there is one.
     pub(crate) fn announce_break(&self, name: &LockName, breaker: &Breaker) -> Option<LeaseId> {
         let hold = self.shared.cache.get(name).and_then(|cached| cached.hold);
-        self.shared.cache.change(name, |cached| cached.unnoted = Some(breaker.clone()));
+        self.shared.cache.change(name, |cached| cached.unrecorded = Some(breaker.clone()));
         hold.map(|(id, _)| id)
     }
 
@@ -96,7 +96,7 @@ impl AzureStore {
         for delay in std::iter::once(delay).chain(delays.build()) {
             sleep(delay).await;
             let cached = self.shared.cache.get(&name);
-            if cached.and_then(|cached| cached.unnoted).as_ref() != Some(&breaker) {
+            if cached.and_then(|cached| cached.unrecorded).as_ref() != Some(&breaker) {
                 return;
             }
             _ = self.write_break(name.clone(), breaker.clone(), None).await;

@@ -58,17 +58,17 @@ impl AzureStore {
         loop {
             match self.shared.blobs.put(&path, &note, options).await {
                 Ok(etag) => return Some(BreakNote { path, etag }),
-                Err(fault) if fault.is_unclear() && retries.wait(until).await => {}
+                Err(fault) if fault.is_unknown() && retries.wait(until).await => {}
                 Err(fault) => {
                     let why = fault.why();
-                    tracing::warn!(lock = %name, %why, "failed to tell the holder who breaks its lock");
+                    tracing::warn!(lock = %name, %why, "failed to write the break note for the holder");
                     return None;
                 }
             }
         }
     }
 
-    /// Operator that broke the hold with this lease ID, if a note says so.
+    /// Returns the operator that broke the hold with this lease ID, if a note has one.
     pub(crate) async fn read_break_note(&self, name: &LockName, id: LeaseId) -> Option<Breaker> {
         let cached = self.shared.cache.get(name)?;
         let (_, first) = cached.hold.filter(|(held, _)| *held == id)?;

@@ -17,7 +17,7 @@ impl AzureStore {
 }
 
 /// Returns the error of every acquire of a lock whose record is invalid. `corrupt`
-/// says what is wrong with the blob, as in "it has no token".
+/// is the problem with the blob, as in "it has no token".
 pub(crate) fn frozen(path: &str, corrupt: &str) -> Error {
     let found = match corrupt.strip_prefix("it ") {
         Some(predicate) => format!("blob {path} {predicate}"),

@@ -31,7 +31,7 @@ impl AzureStore {
 
     /// Collects one round. Returns the number of locks whose blobs it deleted.
     async fn collect_once(&self, min_idle: Duration) -> Result<u64, String> {
-        let options = CallOptions { purpose: Purpose::Collect, timeout: READ_TIMEOUT };
+        let options = CallOptions { purpose: Purpose::Gc, timeout: READ_TIMEOUT };
         let (blobs, root) = (&self.shared.blobs, path::root(&self.shared.prefix));
         let (mut deleted, mut marker) = (0, None);
         loop {
@@ -108,20 +108,20 @@ mod tests {
         let idle = |listed| is_collectable(&listed, Duration::from_secs(day));
         assert!(idle(listed(false, day, NOW - day)));
         assert!(!idle(listed(true, day, NOW - day)), "leased");
-        assert!(!idle(listed(false, day - 1, NOW - day)), "used of late");
+        assert!(!idle(listed(false, day - 1, NOW - day)), "used recently");
         assert!(!idle(listed(false, day, NOW - MIN_EPOCH_AGE)), "its epoch is near");
         let mut unknown = listed(false, day, NOW - day);
         unknown.state.record = Err(InvalidRecord(String::new()));
         assert!(!idle(unknown), "it can't be read");
         let mut undated = listed(false, day, NOW - day);
         undated.state.date = None;
-        assert!(!idle(undated), "nobody knows the time");
+        assert!(!idle(undated), "its last use is unknown");
         let now = unix_seconds();
         let mut ahead = listed(false, day, now + 1);
         ahead.state.date = Some(now + day);
         assert!(!idle(ahead), "by our clock its epoch is still to come");
         let mut ahead = listed(false, day, NOW - day);
         (ahead.state.date, ahead.written_at) = (Some(now + day), Some(now - day + 9));
-        assert!(!idle(ahead), "by our clock it was used of late");
+        assert!(!idle(ahead), "used recently by our clock");
     }
 }

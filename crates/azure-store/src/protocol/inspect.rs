@@ -17,7 +17,7 @@ const MAX_VALUE_READS: usize = 4;
 impl AzureStore {
     /// Implements [`LeaseStore::inspect`](leasehold_store::LeaseStore::inspect).
     pub(crate) async fn inspect_lease(&self, name: LockName) -> Result<Option<LeaseInfo>, Error> {
-        let options = CallOptions { purpose: Purpose::Look, timeout: READ_TIMEOUT };
+        let options = CallOptions { purpose: Purpose::Inspect, timeout: READ_TIMEOUT };
         let path = self.path(&name);
         for _ in 0..MAX_VALUE_READS {
             let state = match self.shared.blobs.read(&path, options).await {
@@ -62,7 +62,7 @@ impl AzureStore {
     }
 
     /// Returns the holder of a lease that was just read; none if a leader's value is
-    /// unavailable, because a leader is not shown without it.
+    /// unavailable, because a leader is never reported without it.
     pub(crate) async fn held_by(
         &self,
         name: &LockName,
@@ -138,7 +138,7 @@ impl AzureStore {
 
     /// Implements [`LeaseStore::list`](leasehold_store::LeaseStore::list).
     pub(crate) async fn list_leases(&self, wanted: &Page) -> Result<Vec<LeaseInfo>, Error> {
-        let options = CallOptions { purpose: Purpose::Look, timeout: READ_TIMEOUT };
+        let options = CallOptions { purpose: Purpose::Inspect, timeout: READ_TIMEOUT };
         let root = &self.shared.prefix;
         let start = match &wanted.namespace {
             Some(namespace) => path::beginning(root, namespace.as_str(), &wanted.prefix),

@@ -1,60 +1,60 @@
-//! The blob of a lock: `locks/<namespace>/<name>`, with whatever a URL or a
-//! path might not carry unchanged written as `~` and two hexadecimal digits.
+//! Path of a lock's blob: `locks/<namespace>/<name>`. Bytes that a URL or a path may
+//! not carry unchanged are written as `~` and two hexadecimal digits.
 
 use std::fmt::Write;
 
 use leasehold_types::LockName;
 
-/// Where all locks are, below the configured prefix.
+/// Folder of all locks, below the configured prefix.
 const ROOT: &str = "locks/";
 
-/// The path of a lock's blob.
+/// Returns the path of a lock's blob.
 pub(crate) fn of(prefix: &str, name: &LockName) -> String {
     let mut path = folder(prefix, name.namespace());
     escape(name.name(), &mut path);
     path
 }
 
-/// Last part of the path of a break note. No escaped name has `~` before
-/// anything but two hexadecimal digits, so it is no lock's path.
+/// Last part of the path of a break note. An escaped name has `~` only before two
+/// hexadecimal digits, so no lock has this path.
 const BREAK_NOTE: &str = "/~break";
 
-/// Path of the break note of a lock.
+/// Returns the path of the break note of a lock.
 pub(crate) fn break_note(prefix: &str, name: &LockName) -> String {
     of(prefix, name) + BREAK_NOTE
 }
 
-/// Whether a break note is at this path.
+/// Reports whether a path is that of a break note.
 pub(crate) fn is_break_note(prefix: &str, path: &str) -> bool {
     path.strip_suffix(BREAK_NOTE).is_some_and(|path| lock(prefix, path).is_some())
 }
 
-/// What the paths of a namespace's locks begin with.
+/// Returns the path prefix of a namespace's locks.
 pub(crate) fn folder(prefix: &str, namespace: &str) -> String {
     let slash = if prefix.is_empty() { "" } else { "/" };
     format!("{prefix}{slash}{ROOT}{namespace}/")
 }
 
-/// What the paths of all locks begin with.
+/// Returns the path prefix of all locks.
 pub(crate) fn root(prefix: &str) -> String {
     let slash = if prefix.is_empty() { "" } else { "/" };
     format!("{prefix}{slash}{ROOT}")
 }
 
-/// What the paths of all locks of a namespace whose names begin with `start`
-/// begin with. Others may begin so too.
+/// Returns a path prefix of all locks of a namespace whose names begin with `start`.
+/// Other locks may have it too.
 pub(crate) fn beginning(prefix: &str, namespace: &str, start: &str) -> String {
     let mut path = folder(prefix, namespace);
-    // How these are written depends on what follows.
+    // The encoding of these depends on the next character.
     escape(start.strip_suffix(['.', '/']).unwrap_or(start), &mut path);
     path
 }
 
-/// The lock whose blob is at this path; none if it is no lock's.
+/// Returns the lock whose blob has this path; none if it is not a lock's path.
 pub(crate) fn lock(prefix: &str, path: &str) -> Option<LockName> {
     let (namespace, escaped) = path.strip_prefix(&root(prefix))?.split_once('/')?;
     let name = LockName::parse(namespace, &unescape(escaped)?).ok()?;
-    // Another way of writing the same name is not its blob.
+    // A different encoding of the same name is not the path of its blob.
     (of(prefix, &name) == path).then_some(name)
 }
 
@@ -62,9 +62,9 @@ const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// Dots and slashes are kept where they stand between plain characters: a
-/// segment that is empty, or begins or ends with a dot, may be changed on the
-/// way.
+/// Escapes a name. Dots and slashes between plain characters are kept. Others are
+/// escaped, because intermediaries may change a segment that is empty, or that begins
+/// or ends with a dot.
 fn escape(text: &str, path: &mut String) {
     let bytes = text.as_bytes();
     for (at, &byte) in bytes.iter().enumerate() {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_changed_on_the_way_is_escaped() {
+    fn ambiguous_segments_are_escaped() {
         for (name, expected) in [
             (".", "~2e"),
             ("..", "~2e~2e"),
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_has_a_path_of_its_own_that_fits(
+        fn every_name_has_a_unique_path_of_allowed_length(
             namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
             name in "(\\PC|[./~%]){1,60}",
             prefix in "|[a-z]{1,8}(/[a-z]{1,8})?",
@@ -182,20 +182,20 @@ mod tests {
         }
 
         #[test]
-        fn a_beginning_covers_all_that_begin_so(start in "(\\PC|[./]){0,10}", rest in "(\\PC|[./]){1,10}") {
+        fn prefix_covers_all_names_that_begin_with_it(start in "(\\PC|[./]){0,10}", rest in "(\\PC|[./]){1,10}") {
             let name = LockName::parse("", &format!("{start}{rest}")).unwrap();
             prop_assert!(of("", &name).starts_with(&beginning("", "default", &start)));
         }
     }
 
     #[test]
-    fn a_name_has_one_path_and_a_path_one_name_fuzzed() {
+    fn names_and_paths_correspond_one_to_one_fuzzed() {
         Fuzz::new("blob-path").max_bytes(1200).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (namespace, name) = text.split_once('\n').unwrap_or(("", &text));
-            let mut said = String::new();
+            let mut outcome = String::new();
             for prefix in ["", "env/prod"] {
-                // As a name, which must come back from its path.
+                // As a name, which must be recovered from its path.
                 match LockName::parse(namespace, name) {
                     Ok(name) => {
                         let path = of(prefix, &name);
@@ -206,19 +206,19 @@ mod tests {
                             let start = beginning(prefix, name.namespace(), &name.name()[..at]);
                             assert!(path.starts_with(&start), "{path}: {start}");
                         }
-                        said.push_str(if path.contains('~') { "escaped" } else { "plain" });
+                        outcome.push_str(if path.contains('~') { "escaped" } else { "plain" });
                     }
-                    Err(invalid) => said.push_str(invalid.field),
+                    Err(invalid) => outcome.push_str(invalid.field),
                 }
-                // As a path, which is nobody else's.
+                // As a path, which belongs to at most one name.
                 for path in [text.to_string(), format!("{}{text}", root(prefix))] {
                     if let Some(name) = lock(prefix, &path) {
                         assert_eq!(of(prefix, &name), path);
-                        said.push_str(" found");
+                        outcome.push_str(" found");
                     }
                 }
             }
-            said
+            outcome
         });
     }
 }

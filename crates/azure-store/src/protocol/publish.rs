@@ -15,7 +15,7 @@ impl AzureStore {
         id: LeaseId,
         publication: Publication,
     ) -> Result<Publish, Error> {
-        let amendment = self.amendment(&name, Some(id), Purpose::Show, MIN_LEASE_DURATION);
+        let amendment = self.amendment(&name, Some(id), Purpose::Publish, MIN_LEASE_DURATION);
         let Publication { holder, token, held_for, value } = publication;
         let since = self.shared.blobs.service_seconds().saturating_sub(held_for.as_secs());
         let amended = self.amend_latest(&amendment, |record, _| {

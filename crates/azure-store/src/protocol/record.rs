@@ -23,8 +23,8 @@ const MAX_DAEMON_BYTES: usize = 200;
 /// The same for a daemon's address, and for the host on which it can be used.
 const MAX_ENDPOINT_BYTES: usize = 400;
 
-/// What a header carries unchanged. Spaces are not among it: signatures
-/// contract them.
+/// Characters that are escaped in a header. Spaces are among them, because signatures
+/// contract spaces.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// Record of a lock.
@@ -33,22 +33,22 @@ pub(crate) struct Record {
     /// The first token of the latest hold; 0 if there was none since the blob
     /// was created.
     pub(crate) token: u64,
-    /// Identifies a write: drawn anew for each change. Not the lease ID.
+    /// Identifies a write: drawn for each change. Not the lease ID.
     pub(crate) nonce: u128,
-    /// For whom the lease was acquired; in an election, who leads.
+    /// Client for which the lease was acquired; in an election, the leader.
     pub(crate) holder: Option<Arc<Holder>>,
     /// In an election: the leader's token.
     pub(crate) leader: Option<u64>,
-    /// How long the leader's value is, which is the blob's content.
+    /// Length of the leader's value, which is the blob's content.
     pub(crate) bytes: usize,
-    /// Since when, by the service's clock, in seconds since 1970; 0 if unknown.
-    /// For people.
+    /// Start of the hold by the storage clock, in seconds since 1970; 0 if unknown. Not
+    /// used in decisions.
     pub(crate) since: u64,
-    /// Which daemon wrote this.
+    /// Name of the daemon that wrote the record.
     pub(crate) daemon: String,
-    /// Address of that daemon, if it has one that others can use.
+    /// Address of that daemon, if it has one that peers can use.
     pub(crate) endpoint: Option<Endpoint>,
-    /// Who broke the lock last, if somebody did.
+    /// Operator of the latest break, if there was one.
     pub(crate) broken: Option<Breaker>,
 }
 
@@ -72,13 +72,13 @@ struct StoredHolder<'a> {
 }
 
 impl Record {
-    /// The tokens of the latest hold.
+    /// Tokens of the latest hold.
     pub(crate) fn tokens(&self) -> Option<TokenRange> {
         (self.token > 0).then(|| TokenRange::from(self.token, TOKENS_PER_HOLD))
     }
 
-    /// As it is stored. Always within what the service takes: a holder's
-    /// description and a breaker's texts are limited.
+    /// Returns the metadata. Always within the service's limits, because the sizes of a
+    /// holder's description and a breaker's texts are limited.
     pub(crate) fn to_metadata(&self) -> HashMap<String, String> {
         let mut metadata = HashMap::from([
             ("token".to_owned(), self.token.to_string()),
@@ -102,7 +102,7 @@ impl Record {
                 pod: holder.pod().into(),
                 labels: labels.collect(),
             };
-            // Strings and numbers can always be written as JSON.
+            // Strings and numbers always have a JSON form.
             let text = serde_json::to_string(&stored).unwrap_or_default();
             metadata.insert("holder".to_owned(), escape(&text));
         }
@@ -119,12 +119,12 @@ impl Record {
         metadata
     }
 
-    /// From what is stored. The token and the nonce must be there; the rest is
-    /// for people, and what can't be read of it is left out.
+    /// Reads metadata. The token and the nonce must be valid. The rest is
+    /// human-readable, and its invalid parts are left out.
     pub(crate) fn from_metadata(metadata: &HashMap<String, String>) -> Result<Self, InvalidRecord> {
         let get = |key: &str| entry(metadata, key);
         let needed = |key: &'static str| {
-            // Which of them counts must not depend on chance.
+            // The choice between duplicates must not depend on chance.
             if entries(metadata, key).count() > 1 {
                 return Err(InvalidRecord(format!("it has more than one {key}")));
             }
@@ -134,16 +134,16 @@ impl Record {
         let token = decimal(token)
             .filter(|token| *token == 0 || !TokenRange::from(*token, TOKENS_PER_HOLD).is_empty())
             .ok_or_else(|| {
-                InvalidRecord(format!("its token is {:?}, which is none", clip(token)))
+                InvalidRecord(format!("its token is {:?}, which is not a token", clip(token)))
             })?;
         let nonce = needed("nonce")?;
         let nonce = u128::from_str_radix(nonce, 16)
             .map_err(|_| InvalidRecord("its nonce is not a number".to_owned()))?;
-        let text = |key: &str, longest: usize| {
+        let text = |key: &str, max_bytes: usize| {
             let text = get(key).and_then(unescape)?;
-            (escape(&text).len() <= longest).then_some(text)
+            (escape(&text).len() <= max_bytes).then_some(text)
         };
-        // An address whose host can't be read could be used on a wrong host.
+        // Without a readable host, the address could be used on a wrong host.
         let endpoint = || {
             let host = get("endpointhost").map(|_| text("endpointhost", MAX_ENDPOINT_BYTES));
             let host = host.map_or(Some(None), |host| host.map(|host| Some(host.into())))?;
@@ -165,7 +165,7 @@ impl Record {
     }
 }
 
-/// Names count whatever their case.
+/// Names are compared without regard to case.
 fn entries<'a>(
     metadata: &'a HashMap<String, String>,
     key: &str,
@@ -178,7 +178,7 @@ fn entry<'a>(metadata: &'a HashMap<String, String>, key: &str) -> Option<&'a str
     entries(metadata, key).min().map(|(_, value)| value)
 }
 
-/// Digits only: no sign, no spaces.
+/// Parses digits only: no sign, no spaces.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -192,7 +192,7 @@ fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
-/// None if it holds what people should not be shown.
+/// Returns none if the text has characters that must not be printed.
 fn unescape(text: &str) -> Option<String> {
     let text = percent_decode_str(text).decode_utf8().ok()?;
     (!text.chars().any(char::is_control)).then(|| text.into_owned())
@@ -202,7 +202,7 @@ fn clip(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// As the service counts.
+/// Size of metadata as the service computes it.
 fn size(metadata: &HashMap<String, String>) -> usize {
     metadata.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_reads_back() {
+    fn record_reads_back() {
         let metadata = record().to_metadata();
         assert_eq!(metadata["token"], "5242880");
         assert_eq!(Record::from_metadata(&metadata), Ok(record()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_says_why() {
+    fn invalid_record_has_a_reason() {
         let problem = |change: &dyn Fn(&mut HashMap<String, String>)| {
             let mut metadata = record().to_metadata();
             change(&mut metadata);
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(problem(&HashMap::clear), "it has no token");
         for garbage in ["", "x", "-1", "+1", " 1", "1.5", "9007199254740992"] {
             let why = problem(&|metadata| _ = metadata.insert("token".into(), garbage.into()));
-            assert!(why.contains("which is none"), "{garbage}: {why}");
+            assert!(why.contains("which is not a token"), "{garbage}: {why}");
         }
         assert!(problem(&|metadata| _ = metadata.remove("nonce")).contains("nonce"));
         assert!(
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_in_what_is_for_people_is_left_out() {
+    fn invalid_text_is_left_out() {
         let mut metadata = record().to_metadata();
         metadata.insert("holder".into(), "{".into());
         metadata.insert("brokenby".into(), "%1b%5b2J".into());
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_largest_fit_into_headers(
+        fn maximum_record_fits_into_headers(
             texts in prop::collection::vec("\\PC{1,40}", 1..60),
             by in "\\PC{0,64}",
             reason in "\\PC{0,64}",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_stored_is_read_alike_and_can_be_written_again_fuzzed() {
+    fn any_metadata_read_can_be_written_again_fuzzed() {
         Fuzz::new("blob-metadata").max_bytes(MAX_METADATA_BYTES).run(|input| {
             let text = String::from_utf8_lossy(input);
             let (metadata, again) = (lines(&text), lines(&text));

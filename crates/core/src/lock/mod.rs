@@ -52,7 +52,7 @@ pub struct Acquire {
     pub name: LockName,
     /// Session that requests the lock.
     pub session: SessionKey,
-    /// Description of the session's client, shown to other contenders.
+    /// Description of the session's client, sent to other contenders.
     pub holder: Arc<Holder>,
     /// Session's number for this request.
     pub request: u64,

@@ -70,15 +70,7 @@ impl Sessions {
             Effect::AtRisk { session, handle, name, until } => {
                 self.send(session, wording::at_risk(handle, &name, until.since(now)), out);
             }
-            Effect::OutOfRisk { session: key } => {
-                let Some(session) = self.sessions.get_mut(key.index()) else { return };
-                if now < session.next_push_at {
-                    session.push_pending = true;
-                    self.arm(key);
-                } else {
-                    self.push_keep_alive(key, now, out);
-                }
-            }
+            Effect::OutOfRisk { session } => self.on_out_of_risk(session, now, out),
             Effect::Lost { session, handle, name, cause } => {
                 self.send(session, wording::lost(handle, &name, &cause), out);
             }
@@ -95,6 +87,17 @@ impl Sessions {
             }
             Effect::Call(lock, call) => out.push(Action::Call(lock, call)),
             Effect::Changed(name) => out.push(Action::Changed(name)),
+        }
+    }
+
+    /// Sends an unsolicited keep-alive now, or at the earliest time for the next one.
+    fn on_out_of_risk(&mut self, key: SessionKey, now: Moment, out: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.index()) else { return };
+        if now < session.next_push_at {
+            session.push_pending = true;
+            self.arm(key);
+        } else {
+            self.push_keep_alive(key, now, out);
         }
     }
 

@@ -19,15 +19,8 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let number = match &request {
-            Request::Acquire { request, .. }
-            | Request::Release { request, .. }
-            | Request::Proclaim { request, .. }
-            | Request::Malformed { request, .. } => Some(*request),
-            Request::KeepAlive { .. } | Request::Cancel { .. } | Request::Close => None,
-        };
         let mut is_repeat = false;
-        if let Some(number) = number {
+        if let Some(number) = number_of(&request) {
             let Some(session) = self.sessions.get_mut(key.index()) else { return };
             match session.numbers.next(number) {
                 Number::New => {}
@@ -238,5 +231,16 @@ impl Sessions {
         {
             self.send(key, granted, out);
         }
+    }
+}
+
+/// Returns the number of a request, which must increase.
+const fn number_of(request: &Request) -> Option<u64> {
+    match request {
+        Request::Acquire { request, .. }
+        | Request::Release { request, .. }
+        | Request::Proclaim { request, .. }
+        | Request::Malformed { request, .. } => Some(*request),
+        Request::KeepAlive { .. } | Request::Cancel { .. } | Request::Close => None,
     }
 }

@@ -1,7 +1,6 @@
-//! The pure core under random orders of events: several daemons with clients,
-//! one store whose leases expire, answers that come late, are lost, or speak of
-//! something that never happened. This is the world; the tests are in
-//! `tests/cases.rs`.
+//! Random orders of events: several daemons with clients, and one store whose leases
+//! expire. Answers come late, are lost, or report calls that were never applied. This
+//! file has the simulated world; the tests are in `tests/cases.rs`.
 
 mod cases;
 
@@ -16,36 +15,35 @@ use leasehold_types::{Token, TokenRange};
 const DURATION: Duration = Duration::from_secs(15);
 const TTL: Duration = Duration::from_secs(3);
 
-/// The lock that is an election.
+/// Lock that is used as an election.
 const ELECTION: u8 = 2;
 
-/// A store as the pure core sees it: what was asked and not answered yet, and
-/// what is true meanwhile.
+/// Store as the core sees it: the pending calls, and the current state of the blobs.
 #[derive(Default)]
 struct Store {
     blobs: HashMap<LockName, Blob>,
-    asked: Vec<(usize, LockId, StoreCall, Moment)>,
+    pending: Vec<(usize, LockId, StoreCall, Moment)>,
 }
 
 #[derive(Default)]
 struct Blob {
     epoch: u64,
     lease: Option<(LeaseId, Moment)>,
-    /// Who leads with which value, as others see it.
-    shown: Option<(Token, Value)>,
+    /// Token and value of the leader, as published.
+    published: Option<(Token, Value)>,
 }
 
-/// What becomes of a call.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Outcome {
     Answered,
     AnswerLost,
     NeverArrived,
     Refused,
 }
 
-/// What a client believes.
-struct Belief {
+/// Grant as its client knows it.
+struct ClientGrant {
     name: LockName,
     token: u64,
     deadline: Moment,
@@ -55,13 +53,13 @@ struct Belief {
 struct Client {
     daemon: usize,
     stream: Option<StreamId>,
-    /// False: the client has lost its stream, and what it is sent is lost.
+    /// False if the client has lost its stream. Messages to it are then lost.
     connected: bool,
     secret: Option<Secret>,
     keep_alives: Vec<Moment>,
     requests: u64,
-    asked: HashMap<u64, LockName>,
-    beliefs: HashMap<Handle, Belief>,
+    pending: HashMap<u64, LockName>,
+    grants: HashMap<Handle, ClientGrant>,
     /// Set between a resume and the end of the list that follows it.
     listed: Option<Vec<Handle>>,
     warnings: usize,
@@ -75,44 +73,46 @@ struct World {
     clients: Vec<Client>,
     streams: u32,
     highest: HashMap<LockName, u64>,
-    grants: usize,
+    grant_count: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     Pass(u64),
-    Ping(usize, u64),
+    KeepAlive(usize, u64),
     Acquire(usize, u8, Option<u64>, Option<u64>),
     CancelAll(usize),
     ReleaseAll(usize),
     Proclaim(usize, u8),
     StepDown(u8),
     ReleaseForeign(usize, usize),
+    /// The stream breaks. The daemon does not notice.
     Cut(usize),
+    /// The stream breaks, and the daemon notices.
     Noticed(usize),
     Resume(usize),
     Reopen(usize),
     Close(usize),
     Break(u8),
-    Store(usize, Fate),
-    Leap(usize, u64),
-    /// Seconds of ordinary life: keep-alives arrive, the store answers; but not to
-    /// the daemon that is named.
-    Live(u8, Option<usize>),
+    Store(usize, Outcome),
+    ClockJump(usize, u64),
+    /// Seconds of normal operation: keep-alives arrive, and the store answers all
+    /// daemons except this one.
+    Run(u8, Option<usize>),
 }
 
 fn op(clients: usize) -> impl Strategy<Value = Op> {
     let client = 0..clients;
-    let fate = prop_oneof![
-        6 => Just(Fate::Answered),
-        1 => Just(Fate::AnswerLost),
-        1 => Just(Fate::NeverArrived),
-        1 => Just(Fate::Refused),
+    let outcome = prop_oneof![
+        6 => Just(Outcome::Answered),
+        1 => Just(Outcome::AnswerLost),
+        1 => Just(Outcome::NeverArrived),
+        1 => Just(Outcome::Refused),
     ];
     prop_oneof![
         6 => (1..2500_u64).prop_map(Op::Pass),
         1 => (10_000..40_000_u64).prop_map(Op::Pass),
-        8 => (client.clone(), 0..1500_u64).prop_map(|(c, d)| Op::Ping(c, d)),
+        8 => (client.clone(), 0..1500_u64).prop_map(|(c, d)| Op::KeepAlive(c, d)),
         8 => (
             client.clone(),
             0..3_u8,
@@ -130,9 +130,9 @@ fn op(clients: usize) -> impl Strategy<Value = Op> {
         2 => client.clone().prop_map(Op::Reopen),
         1 => client.prop_map(Op::Close),
         3 => (0..3_u8).prop_map(Op::Break),
-        6 => (1..20_u8, prop::option::of(0..2_usize)).prop_map(|(s, d)| Op::Live(s, d)),
-        16 => (0..8_usize, fate).prop_map(|(n, f)| Op::Store(n, f)),
-        1 => (0..2_usize, 500..40_000_u64).prop_map(|(d, l)| Op::Leap(d, l)),
+        6 => (1..20_u8, prop::option::of(0..2_usize)).prop_map(|(s, d)| Op::Run(s, d)),
+        16 => (0..8_usize, outcome).prop_map(|(n, f)| Op::Store(n, f)),
+        1 => (0..2_usize, 500..40_000_u64).prop_map(|(d, l)| Op::ClockJump(d, l)),
     ]
 }
 
@@ -140,13 +140,13 @@ fn lock_name(number: u8) -> LockName {
     LockName::parse("", &format!("lock-{number}")).unwrap()
 }
 
-/// How long a client takes for this length if its clock is as slow as is
+/// Returns the duration that a client measures as `length` if its clock is as slow as
 /// allowed.
 fn on_a_slow_clock(length: Duration) -> Duration {
     length + length / 500
 }
 
-/// As the store layer computes it (safety rule 3).
+/// Returns the deadline as the store computes it (safety rule 3).
 fn lease_deadline(sent: Moment) -> Moment {
     sent + (DURATION - DURATION / 500 - Duration::from_secs(1))
 }
@@ -177,7 +177,7 @@ impl World {
             clients: Vec::new(),
             streams: 0,
             highest: HashMap::default(),
-            grants: 0,
+            grant_count: 0,
         };
         for n in 0..clients {
             world.clients.push(Client {
@@ -187,8 +187,8 @@ impl World {
                 secret: None,
                 keep_alives: Vec::new(),
                 requests: 0,
-                asked: HashMap::default(),
-                beliefs: HashMap::default(),
+                pending: HashMap::default(),
+                grants: HashMap::default(),
                 listed: None,
                 warnings: 0,
                 kept_alive: 0,
@@ -214,7 +214,7 @@ impl World {
                     self.event(daemon, Event::Detached(stream));
                 }
                 Action::Supersede(_) | Action::Expired(_) => {}
-                Action::Call(lock, call) => self.store.asked.push((daemon, lock, call, self.now)),
+                Action::Call(lock, call) => self.store.pending.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }
         }
@@ -231,10 +231,10 @@ impl World {
     fn open(&mut self, client: usize) {
         let stream = self.new_stream(client);
         let daemon = self.clients[client].daemon;
-        for belief in self.clients[client].beliefs.values_mut() {
-            belief.over = true;
+        for grant in self.clients[client].grants.values_mut() {
+            grant.over = true;
         }
-        self.clients[client].asked.clear();
+        self.clients[client].pending.clear();
         self.clients[client].keep_alives = vec![self.now];
         let open = Open { ttl: TTL, holder: Holder::default(), fenced: false };
         self.event(daemon, Event::Open(stream, Box::new(open)));
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// The client's stream breaks, and the daemon knows.
+    /// Breaks the client's stream. The daemon notices.
     fn cut(&mut self, client: usize) {
         self.clients[client].connected = false;
         if let Some(stream) = self.clients[client].stream.take() {
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// What a client makes of a message: the rules that every client follows.
+    /// Handles a message by the rules that every client follows.
     fn receive(&mut self, daemon: usize, stream: StreamId, message: Message) {
         let now = self.now;
         let Some(at) = self.clients.iter().position(|client| {
@@ -278,16 +278,16 @@ impl World {
                 client.kept_alive += 1;
                 let sent = client.keep_alives[keep_alive_number as usize];
                 let limits: HashMap<_, _> = limits.into_iter().collect();
-                for (handle, belief) in &mut client.beliefs {
+                for (handle, grant) in &mut client.grants {
                     let length = limits.get(handle).copied().unwrap_or(valid_for);
-                    belief.deadline = sent + on_a_slow_clock(length);
+                    grant.deadline = sent + on_a_slow_clock(length);
                 }
             }
             Message::Granted { request, token, handle, keep_alive_number, valid_for } => {
                 let deadline =
                     client.keep_alives[keep_alive_number as usize] + on_a_slow_clock(valid_for);
-                let Some(name) = client.asked.get(&request).cloned() else {
-                    // Granted to a request that was given up: let it go.
+                let Some(name) = client.pending.get(&request).cloned() else {
+                    // Granted to a request that was canceled: release it.
                     let request = self.number(at);
                     return self.request(at, Request::Release { request, handle });
                 };
@@ -295,44 +295,44 @@ impl World {
                 if let Some(listed) = &mut client.listed {
                     listed.push(handle);
                 }
-                if let Some(belief) = client.beliefs.get_mut(&handle) {
-                    assert_eq!(belief.token, token, "a handle belongs to one grant");
-                    belief.deadline = deadline;
+                if let Some(grant) = client.grants.get_mut(&handle) {
+                    assert_eq!(grant.token, token, "two grants have the same handle");
+                    grant.deadline = deadline;
                     return;
                 }
-                let belief = Belief { name: name.clone(), token, deadline, over: false };
-                client.beliefs.insert(handle, belief);
-                self.grants += 1;
+                let grant = ClientGrant { name: name.clone(), token, deadline, over: false };
+                client.grants.insert(handle, grant);
+                self.grant_count += 1;
                 let epoch = self.store.blobs[&name].epoch;
                 assert!(token >> 20 <= epoch, "I5: a token of an epoch that is not durable");
                 let highest = self.highest.entry(name.clone()).or_default();
                 assert!(token > *highest, "I1, I2: {name} token {token} after {highest}");
                 *highest = token;
                 for (other, client) in self.clients.iter().enumerate() {
-                    for (held, belief) in &client.beliefs {
+                    for (held, grant) in &client.grants {
                         assert!(
                             *held == handle
-                                || belief.name != name
-                                || belief.over
-                                || belief.deadline <= now,
-                            "I3: {name} granted to {at} while {other} may believe in it"
+                                || grant.name != name
+                                || grant.over
+                                || grant.deadline <= now,
+                            "I3: {name} granted to {at} while {other} may still act"
                         );
                     }
                 }
             }
             Message::Lost { handle, .. } => {
-                // The holder stops, and then lets go.
-                if let Some(belief) = client.beliefs.get_mut(&handle) {
-                    belief.over = true;
+                // The holder stops, and releases afterwards.
+                if let Some(grant) = client.grants.get_mut(&handle) {
+                    grant.over = true;
                 }
             }
-            Message::Refused { request, .. } => _ = client.asked.remove(&request),
+            Message::Refused { request, .. } => _ = client.pending.remove(&request),
             Message::AtRisk { .. } => client.warnings += 1,
             Message::Restored => {
-                // What was not listed is lost.
+                // Grants that were not listed are lost.
                 let listed = client.listed.take().unwrap_or_default();
-                for (handle, belief) in &mut client.beliefs {
-                    belief.over |= !listed.contains(handle);
+                for (handle, grant) in &mut client.grants {
+                    grant.over |= !listed.contains(handle);
                 }
             }
             Message::Queued(_) | Message::Released { .. } | Message::Proclaimed { .. } => {}
@@ -340,10 +340,10 @@ impl World {
     }
 
     fn release_all(&mut self, client: usize) {
-        let handles: Vec<_> = self.clients[client].beliefs.keys().copied().collect();
+        let handles: Vec<_> = self.clients[client].grants.keys().copied().collect();
         for handle in handles {
-            if let Some(belief) = self.clients[client].beliefs.get_mut(&handle) {
-                belief.over = true;
+            if let Some(grant) = self.clients[client].grants.get_mut(&handle) {
+                grant.over = true;
             }
             let request = self.number(client);
             self.request(client, Request::Release { request, handle });
@@ -353,7 +353,7 @@ impl World {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Pass(millis) => self.pass(Duration::from_millis(millis)),
-            Op::Ping(client, delay) => {
+            Op::KeepAlive(client, delay) => {
                 let sent = self.now - Duration::from_millis(delay);
                 let sent =
                     self.clients[client].keep_alives.last().map_or(sent, |last| sent.max(*last));
@@ -367,7 +367,7 @@ impl World {
                 if self.clients[client].connected {
                     let request = self.number(client);
                     let name = lock_name(lock);
-                    self.clients[client].asked.insert(request, name.clone());
+                    self.clients[client].pending.insert(request, name.clone());
                     let wait = wait.map(Duration::from_millis);
                     let max_hold_time = hold.map(Duration::from_millis);
                     self.request(
@@ -378,21 +378,21 @@ impl World {
                             wait,
                             max_hold_time,
                             lease_duration: None,
-                            // One of the locks is an election.
+                            // One of the locks is used as an election.
                             value: (lock == ELECTION).then(|| [client as u8].into()),
                         },
                     );
                 }
             }
             Op::CancelAll(client) => {
-                let asked: Vec<_> = self.clients[client].asked.keys().copied().collect();
-                for request in asked {
+                let pending: Vec<_> = self.clients[client].pending.keys().copied().collect();
+                for request in pending {
                     self.request(client, Request::Cancel { request });
                 }
             }
             Op::ReleaseAll(client) => self.release_all(client),
             Op::Proclaim(client, value) => {
-                let handles: Vec<_> = self.clients[client].beliefs.keys().copied().collect();
+                let handles: Vec<_> = self.clients[client].grants.keys().copied().collect();
                 for handle in handles {
                     let value = [client as u8, value].into();
                     let request = self.number(client);
@@ -400,9 +400,9 @@ impl World {
                 }
             }
             Op::StepDown(lock) => {
-                let (name, within) = (lock_name(lock), Duration::from_secs(2));
+                let (name, timeout) = (lock_name(lock), Duration::from_secs(2));
                 for daemon in 0..self.daemons.len() {
-                    let until = self.daemons[daemon].step_down_deadline(&name, within, self.now);
+                    let until = self.daemons[daemon].step_down_deadline(&name, timeout, self.now);
                     if let Some(until) = until {
                         let (by, reason, name) = ("me".into(), "why".into(), name.clone());
                         self.event(daemon, Event::StepDown { name, by, reason, until });
@@ -410,14 +410,14 @@ impl World {
                 }
             }
             Op::ReleaseForeign(client, other) => {
-                let mine = self.clients[client].beliefs.keys().copied().collect::<Vec<_>>();
-                let theirs: Vec<_> = self.clients[other].beliefs.keys().copied().collect();
+                let mine = self.clients[client].grants.keys().copied().collect::<Vec<_>>();
+                let theirs: Vec<_> = self.clients[other].grants.keys().copied().collect();
                 for handle in theirs.into_iter().filter(|handle| !mine.contains(handle)) {
                     let before = self.daemons[self.clients[other].daemon].counts();
                     let request = self.number(client);
                     self.request(client, Request::Release { request, handle });
                     let after = self.daemons[self.clients[other].daemon].counts();
-                    assert_eq!(before, after, "another session's handle freed something");
+                    assert_eq!(before, after, "another session's handle had an effect");
                 }
             }
             Op::Cut(client) => self.clients[client].connected = false,
@@ -442,8 +442,8 @@ impl World {
             }
             Op::Close(client) => {
                 if self.clients[client].connected {
-                    for belief in self.clients[client].beliefs.values_mut() {
-                        belief.over = true;
+                    for grant in self.clients[client].grants.values_mut() {
+                        grant.over = true;
                     }
                     self.request(client, Request::Close);
                 }
@@ -454,36 +454,36 @@ impl World {
                     self.event(daemon, Event::Break { name, by: "x".into(), reason: "y".into() });
                 }
             }
-            Op::Store(number, fate) => {
-                if !self.store.asked.is_empty() {
-                    let number = number % self.store.asked.len();
-                    let (daemon, lock, call, sent) = self.store.asked.remove(number);
-                    let (id, answer) = self.store.answer(&call, fate, sent, self.now);
+            Op::Store(number, outcome) => {
+                if !self.store.pending.is_empty() {
+                    let number = number % self.store.pending.len();
+                    let (daemon, lock, call, sent) = self.store.pending.remove(number);
+                    let (id, answer) = self.store.answer(&call, outcome, sent, self.now);
                     self.event(daemon, Event::Answered(lock, id, answer));
                 }
             }
-            Op::Live(seconds, cut_off) => {
+            Op::Run(seconds, cut_off) => {
                 for _ in 0..seconds {
                     self.pass(Duration::from_secs(1));
                     for client in 0..self.clients.len() {
-                        self.apply(Op::Ping(client, 100));
+                        self.apply(Op::KeepAlive(client, 100));
                     }
-                    for _ in 0..self.store.asked.len() {
-                        let daemon = self.store.asked[0].0;
+                    for _ in 0..self.store.pending.len() {
+                        let daemon = self.store.pending[0].0;
                         let lost = cut_off == Some(daemon);
-                        let fate = if lost { Fate::NeverArrived } else { Fate::Answered };
-                        self.apply(Op::Store(0, fate));
+                        let outcome = if lost { Outcome::NeverArrived } else { Outcome::Answered };
+                        self.apply(Op::Store(0, outcome));
                     }
                 }
             }
-            Op::Leap(daemon, millis) => {
+            Op::ClockJump(daemon, millis) => {
                 let daemon = daemon % self.daemons.len();
                 self.event(daemon, Event::ClockJumped(Duration::from_millis(millis)));
             }
         }
     }
 
-    /// Time passes, and every daemon's timer goes off when it should.
+    /// Advances the time. Every daemon's timers fire when they are due.
     fn pass(&mut self, length: Duration) {
         let end = self.now + length;
         while let Some((due, daemon)) = (0..self.daemons.len())
@@ -497,14 +497,15 @@ impl World {
         self.now = end;
     }
 
-    /// All clients leave and the store is well: nothing stays behind (L4, L5).
+    /// Disconnects all clients and repairs the store. Nothing may be left behind (L4,
+    /// L5).
     fn heal(&mut self) {
         for client in 0..self.clients.len() {
             self.cut(client);
         }
         for _ in 0..200 {
-            while !self.store.asked.is_empty() {
-                self.apply(Op::Store(0, Fate::Answered));
+            while !self.store.pending.is_empty() {
+                self.apply(Op::Store(0, Outcome::Answered));
             }
             self.pass(Duration::from_secs(1));
         }
@@ -513,12 +514,12 @@ impl World {
             assert_eq!(daemon.counts(), (0, 0));
             assert_eq!(daemon.next_due(), None, "a timer is left behind");
         }
-        // And the next one is served at once.
+        // The next client is served immediately.
         self.open(0);
         self.apply(Op::Acquire(0, 0, Some(0), None));
-        let before = self.grants;
-        self.apply(Op::Store(0, Fate::Answered));
-        assert_eq!(self.grants, before + 1, "a free lock was not granted");
+        let before = self.grant_count;
+        self.apply(Op::Store(0, Outcome::Answered));
+        assert_eq!(self.grant_count, before + 1, "a free lock was not granted");
     }
 }
 
@@ -526,11 +527,11 @@ impl Store {
     fn answer(
         &mut self,
         call: &StoreCall,
-        fate: Fate,
+        outcome: Outcome,
         sent: Moment,
         now: Moment,
     ) -> (LeaseId, StoreAnswer) {
-        let applied = matches!(fate, Fate::Answered | Fate::AnswerLost);
+        let applied = matches!(outcome, Outcome::Answered | Outcome::AnswerLost);
         let unavailable = || lease::Error::Unavailable { why: "x".into(), retry_after: None };
         let why = || "no answer".to_owned();
         let (StoreCall::NextTokens(name, id)
@@ -546,8 +547,8 @@ impl Store {
             StoreCall::Acquire(claim) if applied && free => {
                 blob.lease = Some((*id, now + DURATION));
                 blob.epoch += 1;
-                let token = TokenRange::of_epoch(blob.epoch).take().unwrap();
-                blob.shown = claim.value.clone().map(|value| (token, value));
+                let token = TokenRange::from_epoch(blob.epoch).take().unwrap();
+                blob.published = claim.value.clone().map(|value| (token, value));
                 acquired = Some(blob.epoch);
             }
             StoreCall::NextTokens(..) if applied && ours => {
@@ -559,32 +560,32 @@ impl Store {
             }
             StoreCall::Release(..) if applied && ours => blob.lease = None,
             StoreCall::Publish(_, _, publication) if applied && ours => {
-                blob.shown = publication.value.clone().map(|value| (publication.token, value));
+                blob.published = publication.value.clone().map(|value| (publication.token, value));
             }
             _ => {}
         }
-        let answer = match (call, fate) {
-            (StoreCall::Acquire(_), Fate::Refused) => StoreAnswer::Acquire(Err(unavailable())),
-            (StoreCall::NextTokens(..), Fate::Refused) => {
+        let answer = match (call, outcome) {
+            (StoreCall::Acquire(_), Outcome::Refused) => StoreAnswer::Acquire(Err(unavailable())),
+            (StoreCall::NextTokens(..), Outcome::Refused) => {
                 StoreAnswer::NextTokens(Err(unavailable()))
             }
-            (StoreCall::Renew(..), Fate::Refused) => StoreAnswer::Renew(Err(unavailable())),
-            (StoreCall::Release(..), Fate::Refused) => StoreAnswer::Release(Err(unavailable())),
-            (StoreCall::Publish(..), Fate::Refused) => StoreAnswer::Publish(Err(unavailable())),
-            (StoreCall::Publish(..), Fate::Answered) if ours => {
+            (StoreCall::Renew(..), Outcome::Refused) => StoreAnswer::Renew(Err(unavailable())),
+            (StoreCall::Release(..), Outcome::Refused) => StoreAnswer::Release(Err(unavailable())),
+            (StoreCall::Publish(..), Outcome::Refused) => StoreAnswer::Publish(Err(unavailable())),
+            (StoreCall::Publish(..), Outcome::Answered) if ours => {
                 StoreAnswer::Publish(Ok(lease::Publish::Published))
             }
-            (StoreCall::Publish(..), Fate::Answered) => {
+            (StoreCall::Publish(..), Outcome::Answered) => {
                 StoreAnswer::Publish(Ok(lease::Publish::Lost))
             }
             (StoreCall::Publish(..), _) => {
                 StoreAnswer::Publish(Ok(lease::Publish::Unknown { why: why() }))
             }
-            (StoreCall::Acquire(_) | StoreCall::NextTokens(..), Fate::Answered) => {
+            (StoreCall::Acquire(_) | StoreCall::NextTokens(..), Outcome::Answered) => {
                 // Few tokens at a time, so that they run out.
                 let answer = match acquired {
                     Some(epoch) => lease::Acquire::Acquired(Acquired {
-                        tokens: TokenRange::of_epoch(epoch).split(2),
+                        tokens: TokenRange::from_epoch(epoch).split(2),
                         deadline: Some(lease_deadline(sent)),
                     }),
                     None => lease::Acquire::Held { by: None },
@@ -594,15 +595,15 @@ impl Store {
                     _ => StoreAnswer::NextTokens(Ok(answer)),
                 }
             }
-            (StoreCall::Renew(..), Fate::Answered) if ours => {
+            (StoreCall::Renew(..), Outcome::Answered) if ours => {
                 StoreAnswer::Renew(Ok(lease::Renew::Renewed {
                     deadline: Some(lease_deadline(sent)),
                 }))
             }
-            (StoreCall::Renew(..), Fate::Answered) => {
+            (StoreCall::Renew(..), Outcome::Answered) => {
                 StoreAnswer::Renew(Ok(lease::Renew::Lost { why: why(), broken: None }))
             }
-            (StoreCall::Release(..), Fate::Answered) => {
+            (StoreCall::Release(..), Outcome::Answered) => {
                 StoreAnswer::Release(Ok(lease::Release::Released))
             }
             (StoreCall::Acquire(_), _) => {

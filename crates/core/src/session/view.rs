@@ -56,7 +56,7 @@ pub struct HeldView {
 impl HeldView {
     /// Creates the view of a holder at a peer, from the peer's record.
     #[must_use]
-    pub fn of_peer(info: &LeaseInfo) -> Self {
+    pub fn from_peer(info: &LeaseInfo) -> Self {
         Self {
             holder: info.holder.clone(),
             session: None,
@@ -140,7 +140,7 @@ impl Sessions {
 pub(super) fn peer_view(blocker: &Blocker) -> Option<HeldView> {
     match blocker {
         Blocker::HeldByPeer { by } => {
-            Some(by.as_deref().map(HeldView::of_peer).unwrap_or_default())
+            Some(by.as_deref().map(HeldView::from_peer).unwrap_or_default())
         }
         Blocker::StoreError(_) => None,
     }

@@ -29,12 +29,12 @@ const MAX_WATCHERS: usize = 10_000;
 /// Maximum number of watches of prefixes; each is compared with every change.
 const MAX_PREFIXES: usize = 256;
 
-/// What is watched.
+/// Locks of a watch.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// One lock.
     Name(LockName),
-    /// All locks of a namespace whose name begins with this.
+    /// All locks of a namespace whose names begin with this prefix.
     Prefix(Namespace, String),
 }
 
@@ -47,10 +47,10 @@ impl Target {
     }
 }
 
-/// A watcher's number.
+/// Number of a watch.
 pub type WatchId = usize;
 
-/// All watchers.
+/// All watches.
 #[derive(Debug, Default)]
 pub struct Watches {
     watchers: Slab<Watcher>,
@@ -63,19 +63,20 @@ struct Watcher {
     target: Target,
     changed: BTreeSet<LockName>,
     waker: Option<Waker>,
-    /// The daemon stops, or the reader is too slow.
+    /// Set when the watch ends: the error, until the reader has received it.
     end: Option<Option<RequestError>>,
 }
 
 impl Watches {
-    /// Begins to collect changes.
+    /// Starts a watch.
     pub fn add(&mut self, target: Target) -> Result<WatchId, RequestError> {
         let (count, most) = match &target {
             Target::Name(_) => (self.watchers.len() - self.prefixes.len(), MAX_WATCHERS),
             Target::Prefix(..) => (self.prefixes.len(), MAX_PREFIXES),
         };
         if count >= most {
-            let message = format!("at most {most} may watch in this way at a time");
+            let message =
+                format!("watch refused: the daemon has reached {most} watches of this kind");
             return Err(RequestError::new(Reason::Limit, message));
         }
         let slot = self.watchers.vacant_entry();
@@ -104,7 +105,7 @@ impl Watches {
         }
     }
 
-    /// A lock has changed.
+    /// Records that a lock has changed.
     pub fn changed(&mut self, name: &LockName) {
         if self.watchers.is_empty() {
             return;
@@ -115,7 +116,8 @@ impl Watches {
             if watcher.target.covers(name) && watcher.end.is_none() {
                 if watcher.changed.len() >= MAX_PENDING_CHANGES {
                     let message = format!(
-                        "{MAX_PENDING_CHANGES} locks changed and were not read: watch again, or watch less"
+                        "the watch fell {MAX_PENDING_CHANGES} changed locks behind: start it \
+                         again, or watch fewer locks"
                     );
                     watcher.changed.clear();
                     watcher.end = Some(Some(RequestError::new(Reason::Limit, message)));
@@ -135,7 +137,7 @@ impl Watches {
         }
     }
 
-    /// The next lock that has changed; none once the watch has ended.
+    /// Returns the next changed lock; none once the watch has ended.
     pub fn poll_changed(
         &mut self,
         watch: WatchId,
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_once_however_many_there_were() {
+    fn repeated_changes_are_reported_once() {
         let mut watches = Watches::default();
         let namespace = Namespace::parse("").unwrap();
         let watch = watches.add(Target::Prefix(namespace, "a".into())).unwrap();
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_never_reads_is_sent_away_and_told_why() {
+    fn slow_reader_is_ended_with_a_reason() {
         let mut watches = Watches::default();
         let namespace = Namespace::parse("").unwrap();
         let watch = watches.add(Target::Prefix(namespace, String::new())).unwrap();

@@ -1,5 +1,5 @@
-//! Polls of watched locks that peers may hold: when each is due, and what the last
-//! one found. Sans-IO.
+//! Poll schedule and last known state of watched locks that a peer may hold. One poll
+//! per lock and interval, for any number of watchers. Sans-IO.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,34 +8,35 @@ use leasehold_store::LeaseInfo;
 use leasehold_time::{Entropy, HashMap, Moment};
 use leasehold_types::{LockName, Token};
 
-/// Watched locks, and the times of their polls.
+/// Watched locks, the times of their polls, and their last known state.
 #[derive(Debug)]
 pub struct PollSchedule {
     locks: HashMap<LockName, Entry>,
     schedule: Schedule<LockName>,
     interval: Duration,
     entropy: Entropy,
-    /// Counts how often this daemon knew better.
+    /// Number of updates of the known states.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     watchers: usize,
-    /// None if nobody held it then, or this daemon has known better since.
+    /// Last known state. None if no daemon held the lock, or if this daemon has it.
     known: Option<Arc<LeaseInfo>>,
     armed: Option<Moment>,
-    /// When this was waiter_poll: reads that were sent before are out of date.
+    /// Generation of the last update. Results of reads that were sent before are out of
+    /// date.
     generation: u64,
-    /// The last that was waiter_poll otherwise, which is not waiter_poll again.
+    /// Result of the latest poll for a waiter. The same result is not recorded twice.
     waiter_poll: Option<Arc<LeaseInfo>>,
-    /// Highest token that this daemon granted itself. Once the lock is not ours any more,
-    /// that leader is over, whatever the storage still says.
+    /// Highest token that this daemon granted. A stored leader with this token or a
+    /// lower one is out of date once this daemon has released the lock.
     granted: Option<Token>,
 }
 
 impl PollSchedule {
-    /// Nothing is watched. Whatever will be is looked at this often.
+    /// Creates an empty schedule with this poll interval.
     #[must_use]
     pub fn new(interval: Duration, entropy: Entropy) -> Self {
         Self {
@@ -47,7 +48,7 @@ impl PollSchedule {
         }
     }
 
-    /// One more watches a lock, which this daemon has granted with this token.
+    /// Adds a watcher of a lock. `granted` is the token that this daemon has granted.
     pub fn add(&mut self, name: &LockName, granted: Option<Token>, now: Moment) {
         let entry = self.locks.entry(name.clone()).or_default();
         entry.watchers += 1;
@@ -55,7 +56,7 @@ impl PollSchedule {
         self.rearm(name, now);
     }
 
-    /// One watches it no more.
+    /// Removes a watcher of a lock.
     pub fn remove(&mut self, name: &LockName) {
         let Some(entry) = self.locks.get_mut(name) else { return };
         entry.watchers -= 1;
@@ -65,7 +66,7 @@ impl PollSchedule {
         }
     }
 
-    /// When to look next.
+    /// Returns the time of the next poll.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         self.schedule.next()
@@ -81,8 +82,8 @@ impl PollSchedule {
         Some(name)
     }
 
-    /// Records what a poll found that was sent after generation `since`. Reports
-    /// whether that differs from what was known.
+    /// Records the result of a poll that was sent in generation `since`. Reports
+    /// whether it differs from the known state.
     pub fn record_poll(
         &mut self,
         name: &LockName,
@@ -93,15 +94,15 @@ impl PollSchedule {
         self.rearm(name, now);
         self.generation += 1;
         let Some(entry) = self.locks.get_mut(name) else { return false };
-        // Of two reads at the same time, either may be the older one.
+        // Of two concurrent reads, either may be the older one.
         if entry.generation > since {
             return false;
         }
         let info = info.filter(|info| info.held && !entry.is_over(info));
-        let news = !equal_except_time(entry.known.as_deref(), info.as_deref());
+        let has_changed = !equal_except_time(entry.known.as_deref(), info.as_deref());
         entry.known = info;
         entry.generation = self.generation;
-        news
+        has_changed
     }
 
     /// Records that a poll failed, or was not needed.
@@ -109,8 +110,8 @@ impl PollSchedule {
         self.rearm(name, now);
     }
 
-    /// This daemon has the lock itself, and has granted it with this token: what was known
-    /// before is out of date.
+    /// Records that this daemon has the lock, and has granted it with this token. The
+    /// known state is out of date.
     pub fn invalidate(&mut self, name: &LockName, granted: Option<Token>) {
         self.generation += 1;
         if let Some(entry) = self.locks.get_mut(name) {
@@ -121,8 +122,8 @@ impl PollSchedule {
         }
     }
 
-    /// This daemon has found out otherwise who holds the lock, by a read that was sent
-    /// after this generation.
+    /// Records the holder that a poll for a waiter found. The poll was sent in
+    /// generation `since`.
     pub fn record_waiter_poll(&mut self, name: &LockName, info: &Arc<LeaseInfo>, since: u64) {
         self.generation += 1;
         let Some(entry) = self.locks.get_mut(name) else { return };
@@ -134,13 +135,13 @@ impl PollSchedule {
         entry.generation = self.generation;
     }
 
-    /// Whether this is what was known last.
+    /// Returns whether this equals the known state.
     #[must_use]
     pub fn matches(&self, name: &LockName, info: &LeaseInfo) -> bool {
         self.known(name).is_some_and(|known| equal_except_time(Some(known), Some(info)))
     }
 
-    /// Whether somebody watches the lock, so that [`Self::known`] is the latest that is known.
+    /// Returns whether the lock has a watcher, so that [`Self::known`] is up to date.
     #[must_use]
     pub fn is_watched(&self, name: &LockName) -> bool {
         self.locks.contains_key(name)
@@ -152,7 +153,7 @@ impl PollSchedule {
         self.generation
     }
 
-    /// What was known last, if somebody held it.
+    /// Returns the last known state, if the lock was held.
     #[must_use]
     pub fn known(&self, name: &LockName) -> Option<&LeaseInfo> {
         self.locks.get(name)?.known.as_deref()
@@ -169,18 +170,18 @@ impl PollSchedule {
 }
 
 impl Entry {
-    /// Whether this daemon granted this leader's token, or a higher one, itself.
+    /// Returns whether this daemon granted the leader's token or a higher one.
     fn is_over(&self, info: &LeaseInfo) -> bool {
         info.leader.is_some_and(|leader| self.granted.is_some_and(|granted| leader <= granted))
     }
 }
 
-/// For how long it has been held changes all the time.
+/// Compares two states without the hold time, which always changes.
 fn equal_except_time(one: Option<&LeaseInfo>, other: Option<&LeaseInfo>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
-            let what = |info: &LeaseInfo| LeaseInfo { held_for: None, ..info.clone() };
-            what(one) == what(other)
+            let comparable = |info: &LeaseInfo| LeaseInfo { held_for: None, ..info.clone() };
+            comparable(one) == comparable(other)
         }
         (one, other) => one.is_none() && other.is_none(),
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lock_is_looked_at_once_in_a_while_however_many_watch() {
+    fn lock_is_polled_once_per_interval_for_all_watchers() {
         let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         for _ in 0..3 {
@@ -214,7 +215,7 @@ mod tests {
         }
         assert_eq!(polls.pop(at(11)), None);
         assert_eq!(polls.pop(at(12)), Some(name.clone()));
-        assert_eq!(polls.pop(at(99)), None, "a look is under way");
+        assert_eq!(polls.pop(at(99)), None, "a poll is in flight");
         assert!(polls.record_poll(&name, held(&name, 5, b"x"), u64::MAX, at(12)));
         assert_eq!(polls.pop(at(14)), Some(name.clone()));
         assert!(
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_daemon_knows_better_is_forgotten() {
+    fn known_state_is_dropped_when_daemon_has_the_lock() {
         let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         polls.add(&name, None, at(10));
@@ -242,18 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_reads_do_not_bring_back_an_older_state() {
+    fn overlapping_reads_do_not_restore_older_state() {
         let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         polls.add(&name, None, at(10));
         let (first, second) = (polls.generation(), polls.generation());
         assert!(polls.record_poll(&name, held(&name, 5, b"new"), second, at(11)));
         assert!(!polls.record_poll(&name, held(&name, 4, b"old"), first, at(12)));
-        // Nor does what a waiter's poll found, which was sent before.
+        // The result of a waiter's poll that was sent before does not replace it either.
         polls.record_waiter_poll(&name, &held(&name, 4, b"old").unwrap(), first);
         let value = |polls: &PollSchedule| polls.known(&name).unwrap().value.clone();
         assert_eq!(value(&polls).as_deref(), Some(b"new".as_slice()));
-        // A later one is waiter_poll once.
+        // A newer result replaces it, but only once.
         let newer = held(&name, 6, b"newer").unwrap();
         let since = polls.generation();
         polls.record_waiter_poll(&name, &newer, since);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn leader_replaced_by_own_grant_is_not_shown_again() {
+    fn leader_replaced_by_own_grant_is_not_reported_again() {
         let mut polls = PollSchedule::new(INTERVAL, Entropy::seeded(1));
         let name = LockName::parse("", "a").unwrap();
         let led = |token: u64| {
@@ -275,7 +276,7 @@ mod tests {
         };
         polls.add(&name, None, at(10));
         polls.invalidate(&name, Token::from_stored(7));
-        // A second watcher begins while this daemon has granted the lock again.
+        // A second watcher starts after this daemon has granted the lock again.
         polls.add(&name, Token::from_stored(8), at(10));
         for former in [6, 7, 8] {
             let since = polls.generation();

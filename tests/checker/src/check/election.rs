@@ -1,37 +1,37 @@
-//! E1 to E4: what observers of an election are shown.
+//! E1 to E4: states that observers of an election receive.
 //!
-//! A state has a rank: its token, then the number of its value under that token, where
-//! the campaign's value comes before those of the proclaims. A state without a value is
-//! that of a plain lock or of nobody; it has no rank.
+//! A state has a rank: its token, then the number of its value under that token, where the
+//! campaign's value precedes those of the proclaims. A state without a value is that of a
+//! plain lock, or it has no leader. It has no rank.
 //!
-//! An operator who restores an old blob makes the storage show an old leader, from when
-//! a daemon has leased the blob until it has stored its own record. Clocks beyond the
-//! assumed drift, and leases taken away in the storage, make a daemon believe in a
-//! leader who has been replaced. None of that is held against the daemons.
+//! Two faults excuse an old state. After an operator restored an old blob, the storage
+//! returns an old leader until a daemon has acquired the lease and stored its own record.
+//! After a clock fault, or after an operator broke a lease in the storage, a daemon may
+//! still consider a replaced leader as current.
 
 use hashbrown::HashMap;
 
 use crate::{
     Event, Kind, Nanos,
     format::Seconds,
-    index::{About, Index, Observer, Point, Pos, Shown, Span},
+    index::{About, Index, ObservedState, Observer, Point, Pos, Span},
     report::Report,
 };
 
-/// Maximum age of what a stream shows: a read of the storage with all its retries.
+/// Maximum age of a state in a stream: a read of the storage with all its retries.
 const MAX_READ_TIME: Nanos = 60_000_000_000;
 
-/// Token, then the number of the value under it.
+/// Token and the number of the value under it.
 type Rank = (u64, usize);
 
-/// A leader that the storage has from this moment on.
+/// Leader that the storage has from this instant on.
 #[derive(Clone, Copy)]
 struct Evidence {
     point: Point,
     token: u64,
 }
 
-/// An acknowledged proclaim.
+/// Acknowledged proclaim.
 #[derive(Clone, Copy)]
 struct Acknowledged {
     acknowledged: Point,
@@ -42,24 +42,24 @@ struct Acknowledged {
 
 #[derive(Default)]
 struct Lock<'h> {
-    /// By token: values in their order, and when each was first asked for.
+    /// By token: values in their order, with the time of the first request for each.
     values: HashMap<u64, Vec<(&'h str, Point)>>,
-    /// By value: campaigns.
+    /// Campaigns by value.
     campaigns: HashMap<&'h str, Vec<usize>>,
-    /// By the time of the acknowledgment.
+    /// Proclaims ordered by the time of the acknowledgment.
     acknowledged: Vec<Acknowledged>,
-    /// By time, with increasing tokens.
+    /// Leaders ordered by time, with increasing tokens.
     visible: Vec<Evidence>,
-    /// By time: first tokens of holds, and the daemons that stored them.
+    /// First tokens of holds and the daemons that stored them, ordered by time.
     stored: Vec<(Evidence, usize)>,
-    /// From an operator's change of the blob to the next record.
+    /// Spans from an operator's change of the blob to the next record.
     tampered: Vec<Span>,
 }
 
 struct Elections<'i> {
     index: &'i Index<'i>,
     locks: Vec<Lock<'i>>,
-    /// By lock and token.
+    /// Holds by lock and token.
     owners: HashMap<(usize, u64), usize>,
 }
 
@@ -72,16 +72,16 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
         .observers
         .iter()
         .map(|observer| {
-            observer.shown.iter().map(|shown| elections.rank(observer, shown, report)).collect()
+            observer.states.iter().map(|state| elections.rank(observer, state, report)).collect()
         })
         .collect();
     elections.find_visible(&ranks);
     for (observer, ranks) in index.observers.iter().zip(&ranks) {
         if observer.is_stream {
-            elections.goes_back(observer, ranks, report);
-            elections.not_visible(observer, ranks, report);
-        } else if let (Some(shown), Some(Some(rank))) = (observer.shown.first(), ranks.first()) {
-            elections.stale_read(observer, shown, *rank, report);
+            elections.regressions(observer, ranks, report);
+            elections.missing_proclaims(observer, ranks, report);
+        } else if let (Some(state), Some(Some(rank))) = (observer.states.first(), ranks.first()) {
+            elections.stale_reads(observer, state, *rank, report);
         }
     }
 }
@@ -98,8 +98,8 @@ impl<'i> Elections<'i> {
         for (at, hold) in index.holds.iter().enumerate() {
             owners.insert((hold.lock, hold.token), at);
             let lock = &mut locks[hold.lock];
-            // A campaign that was recorded as refused, and is granted all the same, is
-            // recorded once more: its value may have been shown before that.
+            // A campaign that was recorded as refused but is granted later is recorded
+            // again. Observers may have received its value before that.
             let campaign = index.acquires[hold.acquire].campaign.map(|(value, invoked)| {
                 let campaigns = lock.campaigns.get(value).into_iter().flatten();
                 let acquires = campaigns.map(|&acquire| &index.acquires[acquire]);
@@ -150,23 +150,23 @@ impl<'i> Elections<'i> {
         self.index.places[observer.place].lock
     }
 
-    /// E1. The rank of a state, if its value is that of a leader.
+    /// Checks E1. Returns the rank of a state if its value is that of a leader.
     fn rank(
         &self,
         observer: &Observer<'_>,
-        shown: &Shown<'_>,
+        state: &ObservedState<'_>,
         report: &mut Report,
     ) -> Option<Rank> {
         let lock = self.lock(observer);
         let known = &self.locks[lock];
         let skew = self.index.bounds.skew;
-        let owner = shown.token.and_then(|token| self.owners.get(&(lock, token)).copied());
-        let in_time = |invoked: Point| !shown.point.certainly_before(invoked, skew);
+        let owner = state.token.and_then(|token| self.owners.get(&(lock, token)).copied());
+        let in_time = |invoked: Point| !state.point.certainly_before(invoked, skew);
         let campaign = |hold: usize| {
             let acquire = &self.index.acquires[self.index.holds[hold].acquire];
             acquire.campaign
         };
-        let why = match (shown.token, shown.value, owner) {
+        let why = match (state.token, state.value, owner) {
             (Some(token), Some(value), Some(_)) => {
                 let values = known.values.get(&token).map(Vec::as_slice).unwrap_or_default();
                 let is_it = |(known, invoked): &(&str, Point)| *known == value && in_time(*invoked);
@@ -176,7 +176,7 @@ impl<'i> Elections<'i> {
                 }
             }
             (Some(token), Some(value), None) => {
-                // A grant that ends before its client hears of it is asked for again.
+                // A client whose grant ended before it received it campaigns again.
                 let mut campaigns = known.campaigns.get(value).into_iter().flatten();
                 let is_it = |&at: &usize| {
                     let acquire = &self.index.acquires[at];
@@ -185,7 +185,7 @@ impl<'i> Elections<'i> {
                 };
                 match campaigns.any(is_it) {
                     true => return Some((token, 0)),
-                    false => "which no campaign has that was not granted a lower token",
+                    false => "which is not the value of a campaign without a lower token",
                 }
             }
             (None, Some(_), _) => "without a token",
@@ -196,14 +196,15 @@ impl<'i> Elections<'i> {
         };
         let holder = owner.map(|hold| &self.index.holds[hold]);
         let granted = holder.map(|hold| hold.granted.pos);
-        let excerpt = granted.into_iter().chain([observer.opened.pos, shown.point.pos]);
-        report.add(Kind::E1, shown.point.at, excerpt, || {
-            format!("{} {}, {why}", self.whom(observer, shown), what(shown))
+        let excerpt = granted.into_iter().chain([observer.opened.pos, state.point.pos]);
+        report.add(Kind::E1, state.point.at, excerpt, || {
+            format!("{} {}, {why}", self.subject(observer, state), describe(state))
         });
         None
     }
 
-    /// Collects from when on the storage has which leader, as others show.
+    /// Collects the leaders in the storage and the times from which it has them, according
+    /// to acknowledgments and to the states that other daemons report.
     fn find_visible(&mut self, ranks: &[Vec<Option<Rank>>]) {
         let mut found: Vec<Vec<Evidence>> = vec![Vec::new(); self.locks.len()];
         for (lock, known) in self.locks.iter().enumerate() {
@@ -217,11 +218,11 @@ impl<'i> Elections<'i> {
         }
         for (observer, ranks) in self.index.observers.iter().zip(ranks) {
             let lock = self.lock(observer);
-            for (shown, rank) in observer.shown.iter().zip(ranks) {
+            for (state, rank) in observer.states.iter().zip(ranks) {
                 let Some((token, _)) = *rank else { continue };
                 let daemon = self.index.places[observer.place].daemon;
                 if self.daemon_of(lock, token).is_some_and(|own| own != daemon) {
-                    found[lock].push(Evidence { point: shown.point, token });
+                    found[lock].push(Evidence { point: state.point, token });
                 }
             }
         }
@@ -235,17 +236,17 @@ impl<'i> Elections<'i> {
         }
     }
 
-    /// The daemon through which a token was granted, if a client was told of it.
+    /// Returns the daemon that granted a token, if a client received the grant.
     fn daemon_of(&self, lock: usize, token: u64) -> Option<usize> {
         let hold = &self.index.holds[*self.owners.get(&(lock, token))?];
         Some(self.index.places[self.index.acquires[hold.acquire].place].daemon)
     }
 
-    /// E3 and E4 for a read.
-    fn stale_read(
+    /// Checks E3 and E4 for a read.
+    fn stale_reads(
         &self,
         observer: &Observer<'_>,
-        shown: &Shown<'_>,
+        state: &ObservedState<'_>,
         rank: Rank,
         report: &mut Report,
     ) {
@@ -259,13 +260,13 @@ impl<'i> Elections<'i> {
         let stored = stored.map(|(it, _)| *it).filter(|_| own.is_some());
         let newest = visible.last().copied().into_iter().chain(stored).max_by_key(|it| it.token);
         if let Some(newer) = newest.filter(|newer| newer.token > rank.0) {
-            if !shown.ending && !self.is_excused(observer, rank.0, newer, shown.point, 0) {
-                let excerpt = [newer.point.pos, observer.opened.pos, shown.point.pos];
-                report.add(Kind::E4, shown.point.at, excerpt, || {
+            if !state.ending && !self.is_excused(observer, rank.0, newer, state.point, 0) {
+                let excerpt = [newer.point.pos, observer.opened.pos, state.point.pos];
+                report.add(Kind::E4, state.point.at, excerpt, || {
                     format!(
                         "{} {}, after the storage had token {} at {}",
-                        self.whom(observer, shown),
-                        what(shown),
+                        self.subject(observer, state),
+                        describe(state),
                         newer.token,
                         Seconds(newer.point.at),
                     )
@@ -278,50 +279,56 @@ impl<'i> Elections<'i> {
         });
         let Some(newer) = acknowledged.max_by_key(|proclaim| proclaim.rank) else { return };
         let evidence = Evidence { point: newer.acknowledged, token: rank.0 };
-        if self.is_excused(observer, rank.0, evidence, shown.point, 0) {
+        if self.is_excused(observer, rank.0, evidence, state.point, 0) {
             return;
         }
-        let excerpt = [newer.invoked, newer.acknowledged.pos, observer.opened.pos, shown.point.pos];
-        report.add(Kind::E3, shown.point.at, excerpt, || {
+        let excerpt = [newer.invoked, newer.acknowledged.pos, observer.opened.pos, state.point.pos];
+        report.add(Kind::E3, state.point.at, excerpt, || {
             format!(
                 "{} {}, although {:?} had been acknowledged at {}",
-                self.whom(observer, shown),
-                what(shown),
+                self.subject(observer, state),
+                describe(state),
                 known.values[&rank.0][newer.rank.1].0,
                 Seconds(newer.acknowledged.at),
             )
         });
     }
 
-    /// E2 for a stream.
-    fn goes_back(&self, observer: &Observer<'_>, ranks: &[Option<Rank>], report: &mut Report) {
+    /// Checks E2 for a stream.
+    fn regressions(&self, observer: &Observer<'_>, ranks: &[Option<Rank>], report: &mut Report) {
         let mut latest: Option<(Rank, Point)> = None;
-        for (shown, rank) in observer.shown.iter().zip(ranks) {
+        for (state, rank) in observer.states.iter().zip(ranks) {
             let Some(rank) = *rank else { continue };
             match latest {
                 Some((before, then)) if rank < before => {
                     let newer = Evidence { point: then, token: before.0 };
-                    if self.is_excused(observer, rank.0, newer, shown.point, MAX_READ_TIME) {
+                    if self.is_excused(observer, rank.0, newer, state.point, MAX_READ_TIME) {
                         continue;
                     }
-                    let excerpt = [observer.opened.pos, then.pos, shown.point.pos];
-                    report.add(Kind::E2, shown.point.at, excerpt, || {
+                    let excerpt = [observer.opened.pos, then.pos, state.point.pos];
+                    report.add(Kind::E2, state.point.at, excerpt, || {
                         format!(
                             "{} {}, after a newer state with token {} at {}",
-                            self.whom(observer, shown),
-                            what(shown),
+                            self.subject(observer, state),
+                            describe(state),
                             before.0,
                             Seconds(then.at),
                         )
                     });
                 }
-                _ => latest = Some((rank, shown.point)),
+                _ => latest = Some((rank, state.point)),
             }
         }
     }
 
-    /// E3 for a stream: what was acknowledged in calm is shown in time.
-    fn not_visible(&self, observer: &Observer<'_>, ranks: &[Option<Rank>], report: &mut Report) {
+    /// Checks E3 for a stream: a proclaim that was acknowledged in a calm span is reported
+    /// in time.
+    fn missing_proclaims(
+        &self,
+        observer: &Observer<'_>,
+        ranks: &[Option<Rank>],
+        report: &mut Report,
+    ) {
         let limit = self.index.bounds.visibility;
         if limit == 0 {
             return;
@@ -337,23 +344,23 @@ impl<'i> Elections<'i> {
             let mut calm = self.index.calm_in(Span { from: from.at, to: by });
             if observer.opened > from
                 || by > end.min(self.index.end)
-                || hold.over.at <= by
+                || hold.valid_to.at <= by
                 || hold.broken.is_some()
                 || !calm.any(|calm| calm.from == from.at && calm.to == by)
             {
                 continue;
             }
-            let next = observer.shown.partition_point(|shown| shown.point.at <= by);
+            let next = observer.states.partition_point(|state| state.point.at <= by);
             let current = next.checked_sub(1).and_then(|at| ranks[at]);
             if current.is_some_and(|rank| rank >= proclaim.rank) {
                 continue;
             }
-            let state = next.checked_sub(1).map(|at| observer.shown[at].point.pos);
+            let last = next.checked_sub(1).map(|at| observer.states[at].point.pos);
             let excerpt = [observer.opened.pos, proclaim.invoked, from.pos];
-            report.add(Kind::E3, by, excerpt.into_iter().chain(state), || {
+            report.add(Kind::E3, by, excerpt.into_iter().chain(last), || {
                 format!(
                     "{:?} of lock {}, token {}, was acknowledged at {}, but a stream at daemon {} \
-                     did not show it within {}",
+                     did not report it within {}",
                     self.locks[place.lock].values[&proclaim.rank.0][proclaim.rank.1].0,
                     self.index.locks[place.lock].id,
                     proclaim.rank.0,
@@ -365,42 +372,42 @@ impl<'i> Elections<'i> {
         }
     }
 
-    /// Whether something beyond the guarantees explains an older state.
+    /// Returns true if a fault beyond the guarantees explains an older state.
     fn is_excused(
         &self,
         observer: &Observer<'_>,
         token: u64,
         newer: Evidence,
-        shown: Point,
+        at: Point,
         lag: Nanos,
     ) -> bool {
         let place = &self.index.places[observer.place];
         let own = self.daemon_of(place.lock, token);
         let is_broken =
-            |daemon: usize| self.index.daemons[daemon].broken.is_some_and(|broken| broken <= shown);
+            |daemon: usize| self.index.daemons[daemon].broken.is_some_and(|broken| broken <= at);
         let tampered = self.locks[place.lock]
             .tampered
             .iter()
-            .any(|span| span.from <= shown.at && newer.point.at <= span.to.saturating_add(lag));
+            .any(|span| span.from <= at.at && newer.point.at <= span.to.saturating_add(lag));
         tampered
             || is_broken(place.daemon)
             || own.is_some_and(is_broken)
-            || self.index.locks[place.lock].is_overruled(token, newer.token, shown.at)
+            || self.index.locks[place.lock].is_overruled(token, newer.token, at.at)
     }
 
-    fn whom(&self, observer: &Observer<'_>, shown: &Shown<'_>) -> String {
+    fn subject(&self, observer: &Observer<'_>, state: &ObservedState<'_>) -> String {
         let place = &self.index.places[observer.place];
         format!(
-            "at {}, daemon {} showed for lock {}",
-            Seconds(shown.point.at),
+            "at {}, daemon {} reported for lock {}",
+            Seconds(state.point.at),
             self.index.daemons[place.daemon].id,
             self.index.locks[place.lock].id
         )
     }
 }
 
-fn what(shown: &Shown<'_>) -> String {
-    match (shown.token, shown.value) {
+fn describe(state: &ObservedState<'_>) -> String {
+    match (state.token, state.value) {
         (Some(token), Some(value)) => format!("token {token} with {value:?}"),
         (Some(token), None) => format!("token {token} without a value"),
         (None, Some(value)) => format!("{value:?}"),

@@ -1,27 +1,25 @@
-//! Whether the grants of a lock can be those of one mutex.
+//! Linearizability: the grants of a lock must be possible for one mutex.
 //!
-//! The model: a mutex that is free or held by a client under a token, and that
-//! knows the highest token. An acquire succeeds if it is free, with a token
-//! above the highest. The client that holds it waits like any other. A
-//! release frees it if the client holds it under that token, and does nothing
-//! otherwise. It may become free by itself, but not before the holder's validity
-//! is over: its release, loss or death, the end of the last `until`, or the
-//! moment from which its clock is not to be trusted.
+//! The model is a mutex that is free or held by a client under a token, and that knows the
+//! highest token. An acquire succeeds if the mutex is free, with a token above the highest.
+//! The client that holds it waits like any other. A release frees the mutex if the client
+//! holds it under that token, and does nothing otherwise. The mutex may also become free
+//! without a release, but not before the end of the holder's validity: its release, loss or
+//! death, the last `until`, or the start of a clock fault.
 //!
-//! An acquire takes effect at some moment between `Acquire` and `Granted`. Such
-//! moments must exist for all grants of a lock. Acquires that were not granted
-//! may be left out of any order that exists, and a release never has to take
-//! effect later than the end of validity, so neither needs to be placed.
+//! An acquire takes effect at an instant between `Acquire` and `Granted`. Such instants must
+//! exist for all grants of a lock. Acquires without a grant can be left out of any order,
+//! and a release never has to take effect later than the end of validity. The check
+//! therefore ignores both.
 //!
-//! In general such a search is exponential. Here it is not: tokens rise in the
-//! order in which grants take effect, so they give the only order that is
-//! possible. In this order each grant takes effect as early as it can, when it
-//! was invoked or when the one before may be over, whichever is later: if that
-//! leaves no moment for a later grant, nothing does. So this is exact, and
-//! needs no limit on the work.
+//! In general such a search is exponential. Here one order suffices, because tokens increase
+//! in the order in which grants take effect. In this order each grant takes effect as early
+//! as possible: when it was invoked or when its predecessor may have ended, at the later of
+//! the two. If that leaves no instant for a later grant, no other choice does. The check is
+//! therefore exact and needs no limit on the work.
 //!
-//! What it finds and I1 to I4 do not: a grant that comes late with a token
-//! below that of a hold which was granted and over in the meantime.
+//! In addition to I1 to I4 it finds a grant that is received late and has a lower token than
+//! a hold that was granted and ended in between.
 
 use crate::{
     Kind,
@@ -30,11 +28,11 @@ use crate::{
     report::Report,
 };
 
-/// The latest moment that the grants so far need.
+/// Latest instant that the grants so far need.
 struct Needed {
     point: Point,
     hold: usize,
-    /// By the end of its validity; otherwise by when it was asked for.
+    /// True if it is the end of the hold's validity, false if it is the hold's acquire.
     by_end: bool,
 }
 
@@ -44,7 +42,7 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
     let mut needed: Option<Needed> = None;
     for at in order {
         let hold = &index.holds[at];
-        // Nothing is expected of what was granted on a wrong clock.
+        // Grants to a client with a clock fault are not checked.
         if hold.broken.is_some_and(|broken| broken < hold.granted) {
             continue;
         }
@@ -55,15 +53,15 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
         if let Some(before) = needed.as_ref() {
             let equal = index.holds[before.hold].token == hold.token;
             if equal || hold.granted.certainly_before(before.point, index.bounds.skew) {
-                return tell(index, before, at, report);
+                return report_violation(index, before, at, report);
             }
         }
-        // What was over before the client heard of it need not last until then.
-        let over = hold.segments.last().map_or(Point::deadline(0), |last| last.to);
-        let over = over.min(hold.broken.unwrap_or(Point::NEVER));
-        let asked = hold.invoked;
-        let by_end = over > asked;
-        let own = Needed { point: over.max(asked), hold: at, by_end };
+        // A hold that expired before the client received it may have ended earlier.
+        let ended = hold.segments.last().map_or(Point::deadline(0), |last| last.to);
+        let ended = ended.min(hold.broken.unwrap_or(Point::NEVER));
+        let invoked = hold.invoked;
+        let by_end = ended > invoked;
+        let own = Needed { point: ended.max(invoked), hold: at, by_end };
         needed = match needed {
             Some(before) if before.point >= own.point => Some(before),
             _ => Some(own),
@@ -71,11 +69,11 @@ pub(crate) fn check(index: &Index<'_>, lock: usize, report: &mut Report) {
     }
 }
 
-fn tell(index: &Index<'_>, before: &Needed, late: usize, report: &mut Report) {
+fn report_violation(index: &Index<'_>, before: &Needed, late: usize, report: &mut Report) {
     let (first, late) = (&index.holds[before.hold], &index.holds[late]);
-    let asked = |acquire: usize| index.acquires[acquire].invoked.pos;
-    let mut excerpt = vec![asked(late.acquire), late.granted.pos];
-    excerpt.extend([asked(first.acquire), first.granted.pos]);
+    let invoked = |acquire: usize| index.acquires[acquire].invoked.pos;
+    let mut excerpt = vec![invoked(late.acquire), late.granted.pos];
+    excerpt.extend([invoked(first.acquire), first.granted.pos]);
     if before.by_end {
         excerpt.extend(first.valid.last().map(|valid| valid.point.pos));
         excerpt.extend(first.ended_by().map(|end| end.point.pos));
@@ -85,11 +83,11 @@ fn tell(index: &Index<'_>, before: &Needed, late: usize, report: &mut Report) {
         let last = match before.by_end {
             _ if before.point == Point::NEVER => "has no end".to_owned(),
             true => format!("lasted until {}", Seconds(before.point.at)),
-            false => format!("was only asked for at {}", Seconds(before.point.at)),
+            false => format!("was only requested at {}", Seconds(before.point.at)),
         };
         format!(
-            "lock {} is no mutex: token {} of client {} was granted at {}, but token {} of \
-             client {}, which comes before it, {last}",
+            "lock {} is not a mutex: token {} of client {} was granted at {}, but token {} of \
+             client {}, which precedes it, {last}",
             index.locks[late.lock].id,
             late.token,
             late.client,

@@ -1,34 +1,36 @@
 //! Grants in time: L1 after a death, L2 after a release, L5 in any case.
 //!
-//! A lock is *vacant* while no client's hold of it is valid. If somebody waits
-//! in a calm stretch of a vacancy for longer than a bound, that is a violation;
-//! the time counts from the latest of: what made it vacant, when the waiter
-//! asked, when it became calm. What else starts the time anew:
-//! - Whoever waited and died or gave up may have been granted the lock without
-//!   hearing of it; so may a daemon that died have taken the lease. After a death
-//!   L2 is not expected any more; nor if the one who died did so shortly before, its
-//!   session may have lasted until then, and its daemon may not have known that it is
-//!   to be passed over. Giving up counts for L2 only, and only if it
-//!   waited when the lock was released, so that those who come and go do not hide a
-//!   lock that nobody gets. But if it was at another daemon that may have taken the
-//!   lease (for one who came later: if that is recorded), a hand-over is not local
-//!   any more. And whoever came later, but took the lease elsewhere, was quicker than
-//!   those whose daemons poll: between daemons there is no queue. An acquire that its
-//!   client canceled may have been granted by a daemon that kept the lease, which then
-//!   keeps the lease for as long again.
-//! - Whoever lets go of what was lost releases it; unless others have died since, who
-//!   may have had the lock by then.
-//! - A release that was made before it became calm may have reached nobody yet:
-//!   then L2 leaves at least the time for recovery.
+//! A lock is *vacant* while no client's hold of it is valid. A waiter must not wait in a
+//! calm stretch of a vacancy for longer than a bound. The time starts at the latest of the
+//! end of the last hold, the waiter's acquire and the start of the calm span. These events
+//! restart it:
+//! - Death of a waiter or of a daemon. The waiter may have been granted the lock without
+//!   receiving it, and the daemon may have acquired the lease. After a death, L2 does not
+//!   apply. It does not apply either if a waiter died shortly before the release: its
+//!   session may have lasted until then, and its daemon may not have known that it must
+//!   skip the waiter.
+//! - End of an acquire without a grant, for L2 only. It must have waited when the lock was
+//!   released, so that acquires that come and go do not hide a lock without a grant. If it
+//!   was at another daemon that may have acquired the lease, the handoff is no longer local.
+//!   For a later acquire this requires recorded leases.
+//! - A later acquire whose daemon acquired the lease before the polling daemons did, because
+//!   there is no queue between daemons.
+//! - A canceled acquire. A daemon that kept the lease may have granted it, and then keeps
+//!   the lease for the linger period again.
+//! - Release of a lost grant, unless a client or a daemon that may have had the lock has
+//!   died since.
 //!
-//! L5 is measured from hold to hold: there is no queue between daemons, so a
-//! waiter may be passed over there as often as others are quicker. L5 leaves at
-//! least the time for a takeover.
+//! A release before the calm span may not have been delivered yet. L2 then allows at least
+//! the time for recovery.
+//!
+//! L5 applies from hold to hold. There is no queue between daemons, so later acquires at
+//! other daemons may be granted first, any number of times. L5 allows at least the time for
+//! a takeover.
 
 use crate::{
     Bounds, Kind, Nanos,
     format::Seconds,
-    index::{Answer, How, Index, Pos, Span},
+    index::{Answer, EndCause, Index, Pos, Span},
     report::Report,
 };
 
@@ -39,14 +41,14 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
         }
         let vacancies = vacancies(index, lock);
         let mut waiters = Waiters::new(index, lock);
-        let mut told = vec![false; vacancies.len()];
+        let mut reported = vec![false; vacancies.len()];
         for (nth, vacancy) in vacancies.iter().enumerate() {
             for stretch in &vacancy.stretches {
-                told[nth] |= waiters.check(stretch, false, report);
+                reported[nth] |= waiters.check(stretch, false, report);
             }
         }
         waiters = Waiters::new(index, lock);
-        for (vacancy, _) in vacancies.iter().zip(told).filter(|(_, told)| !told) {
+        for (vacancy, _) in vacancies.iter().zip(reported).filter(|(_, reported)| !reported) {
             for stretch in &vacancy.unheld {
                 waiters.check(stretch, true, report);
             }
@@ -54,11 +56,11 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// A lock was held by nobody, or by somebody whose daemon was dead.
+/// Time in which a lock had no holder, or one whose daemon was dead.
 pub(crate) struct Vacancy {
-    /// By what L1 and L2 expect, one after the other.
+    /// Consecutive parts for L1 and L2.
     pub(crate) stretches: Vec<Stretch>,
-    /// By what L5 expects.
+    /// Consecutive parts for L5.
     unheld: Vec<Stretch>,
     /// The hold that ended it.
     pub(crate) next: Option<usize>,
@@ -69,26 +71,27 @@ pub(crate) struct Vacancy {
 pub(crate) struct Stretch {
     pub(crate) span: Span,
     pub(crate) cause: Cause,
-    /// The hold before, the entry that made it vacant, and the one from which the
-    /// time counts.
+    /// Preceding hold.
     last: Option<usize>,
+    /// Entry that made the lock vacant.
     vacated: Option<Pos>,
+    /// Entry at which the time starts.
     since: Option<Pos>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// At this place, unless another may have the lease by now.
+    /// Released at this place, or at an unknown one if another daemon may have the lease.
     Released(Option<usize>),
-    /// The holder, while its daemon lives on; its daemon; or others later who may
+    /// Death of the holder, of its daemon, or later of another client or daemon that may
     /// have had the lock by then.
     Died { client: bool, daemon: bool },
-    /// It was lost and not let go yet, ran out, or was never held.
-    Unclear,
+    /// Lost and not released yet, expired, or never held.
+    Unknown,
 }
 
 impl Cause {
-    /// What L1 allows after this; zero if nothing is expected.
+    /// Returns the limit of L1 after a death, or zero if L1 does not apply.
     fn takeover(client: bool, daemon: bool, bounds: &Bounds) -> Nanos {
         match (client, daemon) {
             (true, true) if bounds.expiry > 0 && bounds.takeover > 0 => {
@@ -101,65 +104,73 @@ impl Cause {
     }
 }
 
-/// Something after which the time counts anew.
-struct Shake {
+/// Event that restarts the time.
+struct Reset {
     at: Nanos,
     pos: Pos,
-    what: Shook,
+    kind: ResetKind,
 }
 
-enum Shook {
-    /// This acquire.
-    GaveUp(usize),
+enum ResetKind {
+    /// End of this acquire without a grant.
+    AcquireEnded(usize),
     ClientDied(u32),
     DaemonDied(usize),
-    /// Of this hold, which had been lost.
-    LetGo(usize),
+    /// Release of this hold, which was lost before.
+    ReleasedAfterLoss(usize),
 }
 
-fn shakes(index: &Index<'_>, lock: usize) -> Vec<Shake> {
+fn resets(index: &Index<'_>, lock: usize) -> Vec<Reset> {
     let lock = &index.locks[lock];
-    let mut shakes = Vec::new();
+    let mut resets = Vec::new();
     for &waiter in &lock.acquires {
         let acquire = &index.acquires[waiter];
         if let Some(Answer::Refused { point, .. }) = acquire.answer {
-            shakes.push(Shake { at: point.at, pos: point.pos, what: Shook::GaveUp(waiter) });
+            resets.push(Reset {
+                at: point.at,
+                pos: point.pos,
+                kind: ResetKind::AcquireEnded(waiter),
+            });
         }
         if let Some(gone) = acquire.gone.filter(|gone| gone.client) {
-            let what = Shook::ClientDied(acquire.client);
-            shakes.push(Shake { at: gone.point.at, pos: gone.point.pos, what });
+            let kind = ResetKind::ClientDied(acquire.client);
+            resets.push(Reset { at: gone.point.at, pos: gone.point.pos, kind });
         }
     }
     for (number, hold) in lock.holds.iter().map(|&hold| (hold, &index.holds[hold])) {
-        if let Some(let_go) = hold.let_go {
-            shakes.push(Shake { at: let_go.at, pos: let_go.pos, what: Shook::LetGo(number) });
+        if let Some(release) = hold.late_release {
+            resets.push(Reset {
+                at: release.at,
+                pos: release.pos,
+                kind: ResetKind::ReleasedAfterLoss(number),
+            });
         }
-        let lost = hold.end.is_some_and(|end| end.how == How::Lost);
-        // With its daemon, its session was gone before.
+        let lost = hold.end.is_some_and(|end| end.cause == EndCause::Lost);
+        // The death of its daemon ended its session before.
         let daemon = index.daemon_of(hold.acquire).died;
-        let unheard = hold.died.filter(|died| {
+        let unreleased = hold.died.filter(|died| {
             hold.released.is_none_or(|done| done > *died) && daemon.is_none_or(|dead| dead > *died)
         });
-        if let Some(died) = unheard.filter(|_| !lost) {
-            let what = Shook::ClientDied(hold.client);
-            shakes.push(Shake { at: died.at, pos: died.pos, what });
+        if let Some(died) = unreleased.filter(|_| !lost) {
+            let kind = ResetKind::ClientDied(hold.client);
+            resets.push(Reset { at: died.at, pos: died.pos, kind });
         }
     }
     for daemon in lock.places.iter().map(|&place| index.places[place].daemon) {
         if let Some(died) = index.daemons[daemon].died {
-            shakes.push(Shake { at: died.at, pos: died.pos, what: Shook::DaemonDied(daemon) });
+            resets.push(Reset { at: died.at, pos: died.pos, kind: ResetKind::DaemonDied(daemon) });
         }
     }
-    shakes.sort_unstable_by_key(|shake| shake.pos);
-    shakes
+    resets.sort_unstable_by_key(|reset| reset.pos);
+    resets
 }
 
-/// When a lock was vacant, in order.
+/// Returns the vacancies of a lock, in order.
 pub(crate) fn vacancies(index: &Index<'_>, lock: usize) -> Vec<Vacancy> {
-    let shakes = shakes(index, lock);
-    let mut shakes = shakes.as_slice();
+    let resets = resets(index, lock);
+    let mut resets = resets.as_slice();
     let mut vacancies = Vec::new();
-    // Of the holds so far, the one that lasts longest.
+    // The hold that ends last so far.
     let mut last: Option<usize> = None;
     let none = (None, Span { from: index.end, to: index.end });
     let holds = index.locks[lock].holds.iter().map(|&hold| (Some(hold), held(index, hold)));
@@ -167,7 +178,7 @@ pub(crate) fn vacancies(index: &Index<'_>, lock: usize) -> Vec<Vacancy> {
         let from = last.map_or(0, |last| held(index, last).to);
         if from < span.from || next.is_none() {
             let gap = Span { from, to: span.from };
-            vacancies.push(vacancy(index, last, gap, next, &mut shakes));
+            vacancies.push(vacancy(index, last, gap, next, &mut resets));
         }
         if last.is_none_or(|last| held(index, last).to <= span.to) {
             last = next;
@@ -178,7 +189,7 @@ pub(crate) fn vacancies(index: &Index<'_>, lock: usize) -> Vec<Vacancy> {
 
 fn held(index: &Index<'_>, hold: usize) -> Span {
     let hold = &index.holds[hold];
-    Span { from: hold.granted.at, to: hold.over.at.min(index.end).max(hold.granted.at) }
+    Span { from: hold.granted.at, to: hold.valid_to.at.min(index.end).max(hold.granted.at) }
 }
 
 fn vacancy(
@@ -186,21 +197,21 @@ fn vacancy(
     last: Option<usize>,
     gap: Span,
     next: Option<usize>,
-    shakes: &mut &[Shake],
+    resets: &mut &[Reset],
 ) -> Vacancy {
-    let mut now = Stretch { span: gap, cause: Cause::Unclear, last, vacated: None, since: None };
+    let mut now = Stretch { span: gap, cause: Cause::Unknown, last, vacated: None, since: None };
     let holder = last.map(|last| {
         let hold = &index.holds[last];
         let place = index.acquires[hold.acquire].place;
         if let Some(end) = hold.ended_by() {
             now.since = Some(end.point.pos);
-            now.cause = match end.how {
-                How::Released | How::Freed => Cause::Released(Some(place)),
-                How::Died => Cause::Died { client: true, daemon: false },
-                How::Lost => Cause::Unclear,
+            now.cause = match end.cause {
+                EndCause::Released | EndCause::Freed => Cause::Released(Some(place)),
+                EndCause::Died => Cause::Died { client: true, daemon: false },
+                EndCause::Lost => Cause::Unknown,
             };
         }
-        // Whatever its client still did: the dead daemon's lease has to run out.
+        // The dead daemon's lease has to expire, even if its client released the lock.
         let died = index.daemons[index.places[place].daemon].died;
         if let Some(died) = died.filter(|died| died.at <= gap.from) {
             now.cause = Cause::Died { client: false, daemon: true };
@@ -210,48 +221,48 @@ fn vacancy(
         (hold.client, index.places[place].daemon)
     });
     if matches!(now.cause, Cause::Released(_)) && dead_waiter(index, last, gap.from) {
-        now.cause = Cause::Unclear;
+        now.cause = Cause::Unknown;
     }
     now.vacated = now.since;
     let mut unheld_now = Stretch { span: gap, ..now };
     let (mut stretches, mut unheld) = (Vec::new(), Vec::new());
     let mut deaths = matches!(now.cause, Cause::Died { .. });
-    let passed = shakes.partition_point(|shake| shake.at < now.span.from);
-    *shakes = &shakes[passed..];
-    let within = shakes.partition_point(|shake| shake.at < gap.to);
-    for shake in &shakes[..within] {
-        let (own, client) = match shake.what {
-            Shook::GaveUp(waiter) => {
+    let passed = resets.partition_point(|reset| reset.at < now.span.from);
+    *resets = &resets[passed..];
+    let within = resets.partition_point(|reset| reset.at < gap.to);
+    for reset in &resets[..within] {
+        let (own, client) = match reset.kind {
+            ResetKind::AcquireEnded(waiter) => {
                 if let Cause::Released(at) = now.cause {
                     let waiter = &index.acquires[waiter];
                     let waited = now.vacated.is_some_and(|pos| waiter.invoked.pos < pos);
                     let taken = waiter
-                        .may_have_leased(index, Span { from: gap.from, to: shake.at })
+                        .may_have_leased(index, Span { from: gap.from, to: reset.at })
                         && (waited || index.has_leases);
                     let cause = Cause::Released(at.filter(|at| !taken || *at == waiter.place));
-                    let granted = waiter.may_have_crossed(index, shake.at);
-                    if waited || granted || waiter.leased_anew(index, shake.at) {
-                        cut(&mut now, shake, cause, &mut stretches);
+                    let granted = waiter.may_have_crossed(index, reset.at);
+                    if waited || granted || waiter.caused_lease(index, reset.at) {
+                        split(&mut now, reset, cause, &mut stretches);
                     } else {
                         now.cause = cause;
                     }
                 }
                 continue;
             }
-            Shook::LetGo(hold) => {
-                if last == Some(hold) && !deaths && !dead_waiter(index, last, shake.at) {
+            ResetKind::ReleasedAfterLoss(hold) => {
+                if last == Some(hold) && !deaths && !dead_waiter(index, last, reset.at) {
                     let place = index.acquires[index.holds[hold].acquire].place;
-                    cut(&mut now, shake, Cause::Released(Some(place)), &mut stretches);
+                    split(&mut now, reset, Cause::Released(Some(place)), &mut stretches);
                     now.vacated = now.since;
                 }
                 continue;
             }
-            // What it released while something was wrong may be held up by that still.
-            Shook::ClientDied(client) => {
+            // A release during a fault may not have been delivered yet.
+            ResetKind::ClientDied(client) => {
                 let own = holder.is_some_and(|(holder, _)| holder == client);
-                (own && index.calm_since(shake.at) <= gap.from, true)
+                (own && index.calm_since(reset.at) <= gap.from, true)
             }
-            Shook::DaemonDied(daemon) => {
+            ResetKind::DaemonDied(daemon) => {
                 (holder.is_some_and(|(_, holder)| holder == daemon), false)
             }
         };
@@ -261,11 +272,11 @@ fn vacancy(
                 Cause::Died { client: before || client, daemon: daemon || !client }
             }
             _ if own => Cause::Died { client, daemon: !client },
-            _ => Cause::Unclear,
+            _ => Cause::Unknown,
         };
-        cut(&mut now, shake, cause, &mut stretches);
-        if shake.at >= gap.from {
-            cut(&mut unheld_now, shake, cause, &mut unheld);
+        split(&mut now, reset, cause, &mut stretches);
+        if reset.at >= gap.from {
+            split(&mut unheld_now, reset, cause, &mut unheld);
         }
     }
     stretches.push(now);
@@ -273,9 +284,8 @@ fn vacancy(
     Vacancy { stretches, unheld, next }
 }
 
-/// Whether somebody who died not long before may have been waiting still, as far as
-/// its daemon knew, and have been granted the lock. Not if that had seen the end of its
-/// stream.
+/// Returns true if a dead client may have been granted the lock: it died shortly before,
+/// and its daemon had not detected the end of its stream.
 fn dead_waiter(index: &Index<'_>, last: Option<usize>, vacated: Nanos) -> bool {
     let Some(lock) = last.map(|last| index.holds[last].lock) else { return false };
     let mut acquires = index.locks[lock].acquires.iter().map(|&acquire| &index.acquires[acquire]);
@@ -287,71 +297,71 @@ fn dead_waiter(index: &Index<'_>, last: Option<usize>, vacated: Nanos) -> bool {
     })
 }
 
-fn cut(now: &mut Stretch, shake: &Shake, cause: Cause, done: &mut Vec<Stretch>) {
+fn split(now: &mut Stretch, reset: &Reset, cause: Cause, done: &mut Vec<Stretch>) {
     let mut before = *now;
-    before.span.to = shake.at;
+    before.span.to = reset.at;
     if before.span.length() > 0 {
         done.push(before);
     }
-    now.span.from = shake.at;
+    now.span.from = reset.at;
     now.cause = cause;
-    now.since = Some(shake.pos);
+    now.since = Some(reset.pos);
 }
 
-/// Those who wait for a lock, while stretches are gone through in order.
+/// Waiters of a lock during an iteration over stretches in order.
 struct Waiters<'i> {
     index: &'i Index<'i>,
-    coming: &'i [usize],
+    later: &'i [usize],
     waiting: Vec<usize>,
 }
 
 impl<'i> Waiters<'i> {
     fn new(index: &'i Index<'i>, lock: usize) -> Self {
-        Self { index, coming: &index.locks[lock].acquires, waiting: Vec::new() }
+        Self { index, later: &index.locks[lock].acquires, waiting: Vec::new() }
     }
 
-    /// Whether somebody waited for too long.
+    /// Reports waiters that waited for too long. Returns true if there was one.
     fn check(&mut self, stretch: &Stretch, recovery: bool, report: &mut Report) -> bool {
         let bounds = self.index.bounds;
         let least = match (recovery, stretch.cause) {
             (true, _) => bounds.recovery,
             (false, Cause::Died { client, daemon }) => Cause::takeover(client, daemon, bounds),
-            (false, Cause::Released(_)) => match (bounds.local_handover, bounds.remote_handover) {
+            (false, Cause::Released(_)) => match (bounds.local_handoff, bounds.remote_handoff) {
                 (0, other) | (other, 0) => other,
                 (local, remote) => local.min(remote),
             },
-            (false, Cause::Unclear) => 0,
+            (false, Cause::Unknown) => 0,
         };
         if least == 0 || stretch.span.length() <= least {
             return false;
         }
-        let mut told = false;
+        let mut reported = false;
         for calm in self.index.calm_in(stretch.span) {
             if calm.length() > least {
                 self.gather(calm);
-                // One waiter shows it: the one that has waited longest.
+                // One waiter is enough evidence: the earliest acquire that waited too long.
                 let waiting = self.waiting.iter();
-                told |= waiting
+                reported |= waiting
                     .copied()
                     .any(|waiter| too_long(self.index, stretch, calm, waiter, recovery, report));
             }
         }
-        told
+        reported
     }
 
-    /// Those who wait at some time in this span. Spans come in order.
+    /// Collects the acquires that wait at some time in this span. Spans must be in order.
     fn gather(&mut self, span: Span) {
         let acquires = &self.index.acquires;
-        let new = self.coming.partition_point(|&waiter| acquires[waiter].invoked.at < span.to);
-        self.waiting.extend(&self.coming[..new]);
-        self.coming = &self.coming[new..];
+        let new = self.later.partition_point(|&waiter| acquires[waiter].invoked.at < span.to);
+        self.waiting.extend(&self.later[..new]);
+        self.later = &self.later[new..];
         self.waiting.retain(|&waiter| waits(self.index, waiter).to > span.from);
     }
 }
 
 fn waits(index: &Index<'_>, waiter: usize) -> Span {
     let acquire = &index.acquires[waiter];
-    Span { from: acquire.invoked.at, to: acquire.over().map_or(index.end, |over| over.at) }
+    Span { from: acquire.invoked.at, to: acquire.ended_at().map_or(index.end, |over| over.at) }
 }
 
 fn too_long(
@@ -371,22 +381,22 @@ fn too_long(
         Cause::Released(place) => {
             let queued = acquire.queued.filter(|_| place == Some(acquire.place));
             let limit = match queued {
-                Some(_) => bounds.local_handover,
-                None => bounds.remote_handover,
+                Some(_) => bounds.local_handoff,
+                None => bounds.remote_handoff,
             };
             waited.from = waited.from.max(queued.map_or(0, |queued| queued.at));
-            // Whatever started the time anew meanwhile: that it was released counts.
+            // The time of the release decides, even if a later event restarted the time.
             let vacated = stretch.vacated.map(|pos| index.entries[pos].at);
             let released = vacated.unwrap_or(stretch.span.from);
             let late = index.calm_since(calm.from) > released && limit > 0;
             (Kind::L2, if late { limit.max(bounds.recovery) } else { limit })
         }
-        Cause::Unclear => return false,
+        Cause::Unknown => return false,
     };
     if limit == 0 || waited.length() <= limit.saturating_add(bounds.skew) {
         return false;
     }
-    // If the time counts from something else, L5 is no matter of who held it before.
+    // L5 involves the preceding hold only if the time starts at its end.
     let before = stretch.last.filter(|_| kind != Kind::L5 || stretch.span.from == waited.from);
     let before = before.map(|last| &index.holds[last]);
     let excerpt = [
@@ -396,7 +406,7 @@ fn too_long(
         stretch.since.filter(|_| before.is_some()),
         index.calmed_at(waited.from),
         Some(acquire.invoked.pos),
-        acquire.over().map(|point| point.pos),
+        acquire.ended_at().map(|point| point.pos),
     ];
     report.add(kind, waited.from.saturating_add(limit), excerpt.into_iter().flatten(), || {
         let before = match (kind, stretch.last.map(|last| &index.holds[last])) {
@@ -412,8 +422,8 @@ fn too_long(
             _ => String::new(),
         };
         format!(
-            "client {} waited at daemon {} for lock {}{before}, and nobody was granted it from {} \
-             to {}: longer than {}",
+            "client {} waited at daemon {} for lock {}{before}, and no client was granted it from \
+             {} to {}: longer than {}",
             acquire.client,
             index.daemon_of(waiter).id,
             index.locks[acquire.lock].id,

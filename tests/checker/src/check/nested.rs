@@ -1,10 +1,10 @@
-//! I6: a client counts on its grant no longer than its daemon does, a daemon no
-//! longer than the storage; and the storage's lease does not end before those who
-//! count on it have stopped.
+//! I6: a client's deadline is not later than its daemon's, a daemon's deadline is not later
+//! than the lease expiry in the storage, and a lease does not end before its daemon and the
+//! clients that rely on it have stopped.
 //!
-//! Clients and daemons hear late, so what they believe is compared with the
-//! longest that there was; but not beyond the moment at which the lease was given
-//! back. Only if an operator took it away is that moment nobody's fault.
+//! Clients and daemons receive changes late. Their deadlines are therefore compared with the
+//! latest one that applied, but not beyond the end of the lease. An end before the deadline
+//! is excused only if an operator broke the lease.
 
 use crate::{
     Event, Kind, Nanos,
@@ -13,8 +13,7 @@ use crate::{
     report::Report,
 };
 
-/// What a daemon had of a lock without a break: its tokens, and the longest that
-/// it counted on it.
+/// Continuous hold of a daemon: its tokens and its latest deadline.
 #[derive(Clone, Copy)]
 struct Tenure {
     first: u64,
@@ -29,41 +28,41 @@ impl Tenure {
     }
 }
 
-/// The storage's lease for a daemon: the longest until which it lasted.
+/// Lease of the storage for a daemon, with its latest expiry.
 #[derive(Clone, Copy)]
 struct Lease {
     until: Nanos,
     pos: Pos,
-    /// From which tenure of the daemon on they were under it.
+    /// Index of the daemon's first tenure under this lease.
     tenures: usize,
-    /// An operator took it away: it would have lasted until then.
+    /// Regular expiry of a lease that an operator broke.
     overruled: Option<Nanos>,
 }
 
-/// What a daemon has of a lock, and what the storage has for it.
+/// State of a lock at a daemon, and of its lease in the storage.
 #[derive(Clone, Default)]
-struct Believed {
+struct PlaceState {
     tenures: Vec<Tenure>,
-    /// What it counts on now.
+    /// Current deadline of the daemon, if it has a hold.
     held: Option<(Nanos, Pos)>,
-    /// The present one, or the last.
+    /// Current lease, or the last one.
     lease: Option<Lease>,
     leased: bool,
 }
 
-/// A lease ended, or will end, earlier than it was to.
+/// Premature end of a lease, in the past or in the future.
 struct Cut {
     place: usize,
     lease: Lease,
     to: Nanos,
-    /// What the daemon counted on.
+    /// Deadline of the daemon at that time.
     held: Option<(Nanos, Pos)>,
 }
 
 struct State<'i> {
     index: &'i Index<'i>,
-    places: Vec<Believed>,
-    /// By lock: the holds that may still be valid.
+    places: Vec<PlaceState>,
+    /// By lock: holds that may still be valid.
     live: Vec<Vec<usize>>,
     cuts: Vec<(Pos, Cut)>,
 }
@@ -71,11 +70,11 @@ struct State<'i> {
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     let mut state = State {
         index,
-        places: vec![Believed::default(); index.places.len()],
+        places: vec![PlaceState::default(); index.places.len()],
         live: vec![Vec::new(); index.locks.len()],
         cuts: Vec::new(),
     };
-    index.replay(&mut state, State::happens, |state, pos| {
+    index.replay(&mut state, State::apply, |state, pos| {
         match (&index.entries[pos].event, index.about[pos]) {
             (&Event::Valid { until, .. }, About::Hold(hold)) => {
                 client_in_daemon(index, &state.places, pos, hold, until, report);
@@ -86,7 +85,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
             (Event::Leased { .. } | Event::Unleased { .. }, _) => {
                 while let Some(nth) = state.cuts.iter().position(|(by, _)| *by == pos) {
                     let (_, cut) = state.cuts.swap_remove(nth);
-                    state.too_early(pos, &cut, report);
+                    state.premature_end(pos, &cut, report);
                 }
             }
             _ => {}
@@ -95,7 +94,7 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
 }
 
 impl State<'_> {
-    fn happens(&mut self, pos: Pos) {
+    fn apply(&mut self, pos: Pos) {
         let entry = &self.index.entries[pos];
         match (&entry.event, self.index.about[pos]) {
             (Event::Granted { .. }, About::Acquire(acquire)) => {
@@ -116,7 +115,7 @@ impl State<'_> {
                 }
                 place.held = Some((until, pos));
             }
-            (Event::LetGo { .. }, About::Place(place)) => self.places[place].held = None,
+            (Event::HoldEnded { .. }, About::Place(place)) => self.places[place].held = None,
             (&Event::Leased { until, .. }, About::Place(place)) => {
                 self.unleased(self.index.places[place].lock, Some(place), pos);
                 self.leased(place, until, pos);
@@ -134,7 +133,7 @@ impl State<'_> {
         }
     }
 
-    /// All leases of a lock are over, but for the one of this place.
+    /// Ends all leases of a lock except the one of place `but`.
     fn unleased(&mut self, lock: usize, but: Option<usize>, pos: Pos) {
         for &place in &self.index.locks[lock].places {
             if self.places[place].leased && but != Some(place) {
@@ -146,14 +145,14 @@ impl State<'_> {
 
     fn leased(&mut self, place: usize, until: Nanos, pos: Pos) {
         let at = self.index.entries[pos].at;
-        let believed = &mut self.places[place];
-        match believed.lease.as_mut().filter(|lease| believed.leased && lease.until >= at) {
+        let state = &mut self.places[place];
+        match state.lease.as_mut().filter(|lease| state.leased && lease.until >= at) {
             Some(lease) if lease.until > until => self.cut(place, until, pos),
             Some(lease) if lease.until < until => (lease.until, lease.pos) = (until, pos),
             Some(_) => {}
             None => {
-                let tenures = believed.tenures.len() - usize::from(believed.held.is_some());
-                believed.lease = Some(Lease { until, pos, tenures, overruled: None });
+                let tenures = state.tenures.len() - usize::from(state.held.is_some());
+                state.lease = Some(Lease { until, pos, tenures, overruled: None });
             }
         }
         self.places[place].leased = true;
@@ -161,28 +160,28 @@ impl State<'_> {
 
     fn cut(&mut self, place: usize, to: Nanos, pos: Pos) {
         let at = self.index.entries[pos].at;
-        let believed = &mut self.places[place];
-        let Some(lease) = believed.lease.as_mut() else { return };
+        let state = &mut self.places[place];
+        let Some(lease) = state.lease.as_mut() else { return };
         if lease.until <= to || lease.overruled.is_some_and(|until| at <= until) {
             return;
         }
-        self.cuts.push((pos, Cut { place, lease: *lease, to, held: believed.held }));
+        self.cuts.push((pos, Cut { place, lease: *lease, to, held: state.held }));
         (lease.until, lease.pos) = (to, pos);
-        for tenure in &mut believed.tenures[lease.tenures..] {
+        for tenure in &mut state.tenures[lease.tenures..] {
             if tenure.until > to {
                 (tenure.until, tenure.pos) = (to, pos);
             }
         }
     }
 
-    /// Nobody counts on a lease beyond its end.
-    fn too_early(&mut self, pos: Pos, cut: &Cut, report: &mut Report) {
+    /// Reports the daemon and the clients that rely on a lease beyond its end.
+    fn premature_end(&mut self, pos: Pos, cut: &Cut, report: &mut Report) {
         let index = self.index;
         let (point, place) = (Point { at: index.entries[pos].at, pos }, &index.places[cut.place]);
         let late = cut.to.saturating_add(index.bounds.skew);
-        let over = || {
+        let ended = || {
             format!(
-                "the storage's lease of lock {} for daemon {} was over at {}, but",
+                "the storage's lease of lock {} for daemon {} ended at {}, but",
                 index.locks[place.lock].id,
                 index.daemons[place.daemon].id,
                 Seconds(cut.to),
@@ -192,13 +191,13 @@ impl State<'_> {
         let gone = [daemon.died, daemon.broken].into_iter().flatten().any(|gone| gone < point);
         if let Some((until, held)) = cut.held.filter(|(until, _)| *until > late && !gone) {
             report.add(Kind::I6, point.at, [cut.lease.pos, held, pos], || {
-                format!("{} that one counted on it until {}", over(), Seconds(until))
+                format!("{} the daemon relied on it until {}", ended(), Seconds(until))
             });
         }
-        self.live[place.lock].retain(|&hold| index.holds[hold].over > point);
+        self.live[place.lock].retain(|&hold| index.holds[hold].valid_to > point);
         for hold in self.live[place.lock].iter().map(|&hold| &index.holds[hold]) {
             let tenures = &self.places[cut.place].tenures[cut.lease.tenures..];
-            let until = counts_until(hold, point);
+            let until = valid_until(hold, point);
             if until <= late
                 || is_broken(hold, pos)
                 || !tenures.iter().any(|tenure| tenure.has(hold.token))
@@ -206,12 +205,12 @@ impl State<'_> {
                 continue;
             }
             let valid = hold.valid_at(point).map(|valid| valid.point.pos);
-            let shown = [cut.lease.pos, valid.unwrap_or(hold.granted.pos), pos];
-            report.add(Kind::I6, point.at, shown, || {
+            let excerpt = [cut.lease.pos, valid.unwrap_or(hold.granted.pos), pos];
+            report.add(Kind::I6, point.at, excerpt, || {
                 let (client, token) = (hold.client, hold.token);
                 format!(
-                    "{} client {client} counted on token {token} until {}",
-                    over(),
+                    "{} client {client} relied on token {token} until {}",
+                    ended(),
                     Seconds(until)
                 )
             });
@@ -219,8 +218,8 @@ impl State<'_> {
     }
 }
 
-/// What a client counts on at a moment.
-fn counts_until(hold: &Hold, point: Point) -> Nanos {
+/// Returns the deadline that a client relies on at an instant.
+fn valid_until(hold: &Hold, point: Point) -> Nanos {
     let until = hold.valid_at(point).map_or(Nanos::MAX, |valid| valid.until);
     match hold.end {
         Some(end) if end.point <= point => 0,
@@ -234,20 +233,20 @@ fn is_broken(hold: &Hold, pos: Pos) -> bool {
 
 fn client_in_daemon(
     index: &Index<'_>,
-    places: &[Believed],
+    places: &[PlaceState],
     pos: Pos,
     hold: usize,
     until: Nanos,
     report: &mut Report,
 ) {
     let hold = &index.holds[hold];
-    // Whichever daemon had this token: an acquire may have gone through another
-    // than the one that it began with. If none had it, that is for I5.
+    // Any daemon with this token counts, because an acquire may move to another daemon. If
+    // no daemon had the token, I5 reports that.
     let places = index.locks[hold.lock].places.iter().map(|place| (*place, &places[*place]));
-    let own = places.filter_map(|(place, believed)| {
-        // Their tokens rise, unless I5 and I7 have something to say.
-        let after = believed.tenures.partition_point(|tenure| tenure.first <= hold.token);
-        let tenure = after.checked_sub(1).map(|at| &believed.tenures[at])?;
+    let own = places.filter_map(|(place, state)| {
+        // Tokens of tenures increase; I5 and I7 report it otherwise.
+        let after = state.tenures.partition_point(|tenure| tenure.first <= hold.token);
+        let tenure = after.checked_sub(1).map(|at| &state.tenures[at])?;
         (hold.token <= tenure.last).then_some((place, tenure))
     });
     let Some((place, tenure)) = own.max_by_key(|(_, tenure)| tenure.until) else { return };
@@ -262,7 +261,7 @@ fn client_in_daemon(
             _ => "the storage's lease for",
         };
         format!(
-            "client {} counted on lock {}, token {}, until {}, but {whose} daemon {} only until {}",
+            "client {} relied on lock {}, token {}, until {}, but {whose} daemon {} only until {}",
             hold.client,
             index.locks[hold.lock].id,
             hold.token,
@@ -275,7 +274,7 @@ fn client_in_daemon(
 
 fn daemon_in_storage(
     index: &Index<'_>,
-    believed: &Believed,
+    state: &PlaceState,
     pos: Pos,
     place: usize,
     until: Nanos,
@@ -287,7 +286,7 @@ fn daemon_in_storage(
     if !index.has_leases || daemon.broken.is_some_and(|broken| broken.pos < pos) {
         return;
     }
-    let lease = believed.lease;
+    let lease = state.lease;
     let late = |lease: Lease| until > lease.until.saturating_add(index.bounds.skew);
     if lease.is_some_and(|lease| !late(lease)) {
         return;
@@ -299,7 +298,7 @@ fn daemon_in_storage(
             |lease| format!("the storage only until {}", Seconds(lease.until)),
         );
         format!(
-            "daemon {} counted on its lease of lock {} until {}, but {storage}",
+            "daemon {} relied on its lease of lock {} until {}, but {storage}",
             daemon.id,
             lock.id,
             Seconds(until)

@@ -1,4 +1,4 @@
-//! L4: no lease without anybody who wants it.
+//! L4: a lease without a holder or a waiter ends in time.
 
 use crate::{
     Kind, Nanos,
@@ -21,10 +21,10 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// Nobody at a daemon held or wanted a lock, or the daemon was dead.
+/// Span in which a daemon had no holder and no waiter of a lock, or was dead.
 struct Idle {
     span: Span,
-    /// What it began with, if that is an entry.
+    /// Entry that began it, if there is one.
     since: Option<Pos>,
 }
 
@@ -37,10 +37,10 @@ fn idle(index: &Index<'_>, place: &Place) -> Vec<Idle> {
         if acquire.invoked.at > from {
             idle.push(Idle { span: Span { from, to: acquire.invoked.at.min(dead) }, since });
         }
-        let (to, by) = match (acquire.answer, acquire.over()) {
+        let (to, by) = match (acquire.answer, acquire.ended_at()) {
             (Some(Answer::Granted { hold, .. }), _) => {
                 let hold = &index.holds[hold];
-                (hold.over.at, hold.ended_by().map(|end| end.point.pos))
+                (hold.valid_to.at, hold.ended_by().map(|end| end.point.pos))
             }
             (_, Some(over)) => (over.at, Some(over.pos)),
             (_, None) => (Nanos::MAX, None),
@@ -59,15 +59,15 @@ fn idle(index: &Index<'_>, place: &Place) -> Vec<Idle> {
     idle
 }
 
-/// Whether a lease was taken when nobody was there any more. Somebody who died not long
-/// before, or gave up while something was wrong, was there still as far as the daemon
-/// knew.
-fn in_vain(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle) -> bool {
+/// Returns true if the daemon acquired the lease without a holder or a waiter. A client
+/// that died shortly before counts as present, and so does an acquire that ended during a
+/// fault, because the daemon may not have known.
+fn is_unwanted(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle) -> bool {
     let from = lease.span.from;
     let calm_since = index.calm_since(from);
     let dead = index.daemons[place.daemon].died.is_some_and(|died| died.at <= idle.span.from);
     let mut acquires = place.acquires.iter().map(|&acquire| &index.acquires[acquire]);
-    index.bounds.vain > 0
+    index.bounds.unwanted > 0
         && idle.span.from < from
         && (calm_since == 0 || calm_since.saturating_add(index.bounds.expiry) <= from)
         && !dead
@@ -80,27 +80,27 @@ fn in_vain(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle) -> bool
 }
 
 fn orphan(index: &Index<'_>, place: &Place, lease: &Lease, idle: &Idle, report: &mut Report) {
-    let vain = in_vain(index, place, lease, idle);
-    let limit = if vain { index.bounds.vain } else { index.bounds.orphan };
+    let unwanted = is_unwanted(index, place, lease, idle);
+    let limit = if unwanted { index.bounds.unwanted } else { index.bounds.orphan };
     if limit == 0 {
         return;
     }
     let long = |calm: &Span| calm.length() > limit.saturating_add(index.bounds.skew);
-    let Some(alone) = index.calm_in(lease.span.and(idle.span)).find(long) else { return };
+    let Some(unused) = index.calm_in(lease.span.and(idle.span)).find(long) else { return };
     let excerpt = [idle.since, Some(lease.leased), lease.unleased];
-    report.add(Kind::L4, alone.from.saturating_add(limit), excerpt.into_iter().flatten(), || {
+    report.add(Kind::L4, unused.from.saturating_add(limit), excerpt.into_iter().flatten(), || {
         let daemon = &index.daemons[place.daemon];
         let why = match daemon.died {
-            Some(died) if died.at <= alone.from => "which was dead",
-            _ if vain => "where nobody had wanted it any more when it was taken",
-            _ => "where nobody held or wanted it",
+            Some(died) if died.at <= unused.from => "which was dead",
+            _ if unwanted => "which acquired the lease without a holder or a waiter",
+            _ => "which had no holder and no waiter",
         };
         format!(
             "lock {} was leased for daemon {}, {why}, from {} to {}: longer than {}",
             index.locks[place.lock].id,
             daemon.id,
-            Seconds(alone.from),
-            Seconds(alone.to),
+            Seconds(unused.from),
+            Seconds(unused.to),
             Seconds(limit)
         )
     });

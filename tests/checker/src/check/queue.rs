@@ -1,10 +1,10 @@
-//! L3: who was queued first is served first.
+//! L3: the acquire that was queued first is granted first.
 //!
-//! An acquire is passed over if one that was invoked after it was queued, at the
-//! same daemon, was granted the lock before it, all in one calm: with a lower
-//! token, whenever either of them heard of it. A refusal may have been on its way
-//! when the other was granted: so an acquire that was not granted itself counts as
-//! passed over only if it waited on for longer than a local hand-over takes.
+//! An acquire is *passed over* if a later acquire at the same daemon, invoked after the
+//! first one was queued, is granted the lock before it, all within one calm span. The
+//! tokens decide which grant was first, because the responses may arrive in another order.
+//! A refusal may be in flight when the other acquire is granted. An acquire without a grant
+//! is therefore passed over only if it waits for longer than a local handoff after that.
 
 use crate::{
     Kind, Nanos,
@@ -13,8 +13,8 @@ use crate::{
     report::Report,
 };
 
-/// A grant at a place in a calm, and of those before it in the same order and
-/// calm, itself included, the acquire that was invoked last.
+/// Grant at a place in a calm span. Also names the acquire that was invoked last among
+/// this grant and the earlier ones, in the same order and calm span.
 #[derive(Clone, Copy)]
 struct Latest {
     calm: usize,
@@ -24,12 +24,12 @@ struct Latest {
     acquire: usize,
 }
 
-/// The grants at a place: by token, in which order they were given, and by when
-/// they were heard of.
+/// Grants at a place, in two orders: by token, which is the order of the daemon, and by the
+/// time at which the client received them.
 #[derive(Default)]
 struct Orders {
-    given: Vec<Latest>,
-    heard: Vec<Latest>,
+    by_token: Vec<Latest>,
+    by_time: Vec<Latest>,
 }
 
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
@@ -46,19 +46,19 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
 
 impl Orders {
     fn gather(&mut self, index: &Index<'_>, acquires: &[usize]) {
-        self.given.clear();
+        self.by_token.clear();
         for &acquire in acquires {
             let invoked = index.acquires[acquire].invoked;
             let Some((granted, hold)) = index.acquires[acquire].granted() else { continue };
             let hold = &index.holds[hold];
             if let Some(calm) = calm_at(index, granted.at) {
-                self.given.push(Latest { calm, token: hold.token, granted, invoked, acquire });
+                self.by_token.push(Latest { calm, token: hold.token, granted, invoked, acquire });
             }
         }
-        self.heard.clone_from(&self.given);
-        self.given.sort_unstable_by_key(|latest| (latest.calm, latest.token));
-        self.heard.sort_unstable_by_key(|latest| (latest.calm, latest.granted));
-        for order in [&mut self.given, &mut self.heard] {
+        self.by_time.clone_from(&self.by_token);
+        self.by_token.sort_unstable_by_key(|latest| (latest.calm, latest.token));
+        self.by_time.sort_unstable_by_key(|latest| (latest.calm, latest.granted));
+        for order in [&mut self.by_token, &mut self.by_time] {
             for at in 1..order.len() {
                 let before = order[at - 1];
                 let now = &mut order[at];
@@ -69,17 +69,17 @@ impl Orders {
         }
     }
 
-    /// Of the grants in this calm that were given before this one, or heard of
-    /// before this moment, the one that was asked for last.
+    /// Returns the acquire that was invoked last among the earlier grants of a calm span:
+    /// those with a lower token, or without a token those received before `point`.
     fn before(&self, calm: usize, token: Option<u64>, point: Point) -> Option<Latest> {
         let (order, in_time) = match token {
             Some(token) => {
                 let key = (calm, token);
-                (&self.given, self.given.partition_point(|at| (at.calm, at.token) < key))
+                (&self.by_token, self.by_token.partition_point(|at| (at.calm, at.token) < key))
             }
             None => {
                 let key = (calm, point);
-                (&self.heard, self.heard.partition_point(|at| (at.calm, at.granted) < key))
+                (&self.by_time, self.by_time.partition_point(|at| (at.calm, at.granted) < key))
             }
         };
         let latest = in_time.checked_sub(1).map(|at| order[at]);
@@ -96,14 +96,14 @@ fn passed_over(index: &Index<'_>, waiter: usize, orders: &Orders, report: &mut R
     let acquire = &index.acquires[waiter];
     let Some(queued) = acquire.queued else { return };
     let Some(calm) = calm_at(index, queued.at) else { return };
-    let grace = index.bounds.local_handover.saturating_add(index.bounds.skew);
+    let grace = index.bounds.local_handoff.saturating_add(index.bounds.skew);
     let early = |point: Point| match grace {
         0 => point,
         _ => Point::deadline(point.at.saturating_sub(grace)),
     };
     let end = Point { at: index.end, pos: index.entries.len() };
     let own = acquire.hold().map(|hold| index.holds[hold].token);
-    let latest = orders.before(calm, own, early(acquire.over().unwrap_or(end)));
+    let latest = orders.before(calm, own, early(acquire.ended_at().unwrap_or(end)));
     let Some(latest) = latest else { return };
     if !queued.certainly_before(latest.invoked, index.bounds.skew) {
         return;
@@ -111,12 +111,12 @@ fn passed_over(index: &Index<'_>, waiter: usize, orders: &Orders, report: &mut R
     let other = &index.acquires[latest.acquire];
     let Some((granted, hold)) = other.granted() else { return };
     let hold = &index.holds[hold];
-    let over = acquire.over().map(|point| point.pos);
-    let shown = [acquire.invoked.pos, queued.pos, other.invoked.pos, granted.pos];
-    report.add(Kind::L3, granted.at, shown.into_iter().chain(over), || {
+    let over = acquire.ended_at().map(|point| point.pos);
+    let excerpt = [acquire.invoked.pos, queued.pos, other.invoked.pos, granted.pos];
+    report.add(Kind::L3, granted.at, excerpt.into_iter().chain(over), || {
         format!(
-            "client {} waited at daemon {} for lock {} since {}, but client {}, which asked there \
-             at {}, was granted token {} before it at {}",
+            "client {} waited at daemon {} for lock {} since {}, but client {}, whose acquire \
+             there began at {}, was granted token {} before it at {}",
             acquire.client,
             index.daemon_of(waiter).id,
             index.locks[acquire.lock].id,

@@ -1,4 +1,4 @@
-//! L6: a grant survives the end of its stream.
+//! L6: a grant survives the end of its stream, because the daemon lists it at the resume.
 
 use crate::{
     Event, Kind,

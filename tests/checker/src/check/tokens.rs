@@ -1,6 +1,6 @@
-//! Tokens: I1 each belongs to one acquire, and what was accepted never falls; I2
-//! later grants have greater ones; I5 each was made durable before; I7 what is
-//! stored never falls.
+//! Tokens: I1, each belongs to one acquire, and accepted tokens never decrease; I2, later
+//! grants have higher tokens; I5, a token is durable before it is granted; I7, stored tokens
+//! never decrease.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::{
     report::Report,
 };
 
-/// How many tokens a stored record stands for, from its own on.
-const STORED: u64 = 1024;
+/// Number of tokens that a stored record reserves, from its own token on.
+const TOKENS_PER_RECORD: u64 = 1024;
 
 pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
     owners(index, report);
     accepted(index, report);
     never_granted(index, report);
-    rising(index, report);
+    increasing(index, report);
     durable(index, report);
-    by_whom(index, report);
+    stored_by_holder(index, report);
     stored(index, report);
 }
 
-/// I1: a token is granted to one acquire only, also within one session.
+/// Checks I1: a token is granted to one acquire only, also within one session.
 fn owners(index: &Index<'_>, report: &mut Report) {
-    for &(first, second) in &index.twins {
+    for &(first, second) in &index.duplicates {
         let (first, second) = (&index.holds[first], &index.holds[second]);
         report.distrust(first.lock);
         let excerpt = [first, second]
@@ -46,7 +46,7 @@ fn owners(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// I1: a fenced resource does not accept a token after a greater one.
+/// Checks I1: a fenced resource does not accept a token after a higher one.
 fn accepted(index: &Index<'_>, report: &mut Report) {
     let used = |pos: Pos| match (&index.entries[pos].event, index.about[pos]) {
         (
@@ -55,13 +55,14 @@ fn accepted(index: &Index<'_>, report: &mut Report) {
         ) => Some((client, lock, token)),
         _ => None,
     };
-    let mut greatest: Vec<Option<(u64, u32, Pos)>> = vec![None; index.locks.len()];
+    let mut highest: Vec<Option<(u64, u32, Pos)>> = vec![None; index.locks.len()];
     let mut unsafe_locks = Vec::new();
     index.replay(
-        &mut greatest,
-        |greatest, pos| {
+        &mut highest,
+        |highest, pos| {
             let Some((client, lock, token)) = used(pos) else { return };
-            let Some((higher, by, then)) = greatest[lock].filter(|(most, ..)| *most > token) else {
+            let Some((higher, by, then)) = highest[lock].filter(|(known, ..)| *known > token)
+            else {
                 return;
             };
             unsafe_locks.push(lock);
@@ -76,17 +77,17 @@ fn accepted(index: &Index<'_>, report: &mut Report) {
                 )
             });
         },
-        |greatest, pos| {
+        |highest, pos| {
             let Some((client, lock, token)) = used(pos) else { return };
-            if greatest[lock].is_none_or(|(most, ..)| most < token) {
-                greatest[lock] = Some((token, client, pos));
+            if highest[lock].is_none_or(|(known, ..)| known < token) {
+                highest[lock] = Some((token, client, pos));
             }
         },
     );
     unsafe_locks.into_iter().for_each(|lock| report.distrust(lock));
 }
 
-/// I1: nobody uses a token that it was never granted.
+/// Checks I1: a client uses only tokens that it was granted.
 fn never_granted(index: &Index<'_>, report: &mut Report) {
     for (pos, entry) in index.entries.iter().enumerate() {
         let (&Event::Used { client, token, .. }, About::Used { lock, hold: None }) =
@@ -97,7 +98,7 @@ fn never_granted(index: &Index<'_>, report: &mut Report) {
         report.distrust(lock);
         report.add(Kind::I1, entry.at, [pos], || {
             format!(
-                "client {client} acted under lock {} with token {token} at {}, which it was never \
+                "client {client} acted under lock {} at {} with token {token}, which it was never \
                  granted",
                 index.locks[lock].id,
                 Seconds(entry.at)
@@ -106,55 +107,55 @@ fn never_granted(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// I2: who asks after a grant was returned gets a higher token. I1 speaks of an equal
-/// one.
-fn rising(index: &Index<'_>, report: &mut Report) {
-    struct Greatest {
-        /// By lock: the hold with the greatest token.
+/// Checks I2: an acquire invoked after a grant was returned gets a higher token. I1 reports
+/// equal tokens.
+fn increasing(index: &Index<'_>, report: &mut Report) {
+    struct Highest {
+        /// By lock: the hold with the highest token so far.
         now: Vec<Option<usize>>,
-        /// By acquire: the same when it was invoked.
+        /// By acquire: the hold with the highest token when it was invoked.
         then: Vec<Option<usize>>,
     }
-    let mut greatest =
-        Greatest { now: vec![None; index.locks.len()], then: vec![None; index.acquires.len()] };
+    let mut highest =
+        Highest { now: vec![None; index.locks.len()], then: vec![None; index.acquires.len()] };
     index.replay(
-        &mut greatest,
-        |greatest, pos| {
+        &mut highest,
+        |highest, pos| {
             if let (Event::Acquire { .. }, About::Acquire(acquire)) =
                 (&index.entries[pos].event, index.about[pos])
             {
-                greatest.then[acquire] = greatest.now[index.acquires[acquire].lock];
+                highest.then[acquire] = highest.now[index.acquires[acquire].lock];
             }
         },
-        |greatest, pos| {
+        |highest, pos| {
             let Some(hold) = granted(index, pos).and_then(|acquire| index.acquires[acquire].hold())
             else {
                 return;
             };
-            let most = &mut greatest.now[index.holds[hold].lock];
-            if most.is_none_or(|most| index.holds[most].token < index.holds[hold].token) {
-                *most = Some(hold);
+            let known = &mut highest.now[index.holds[hold].lock];
+            if known.is_none_or(|known| index.holds[known].token < index.holds[hold].token) {
+                *known = Some(hold);
             }
         },
     );
-    for (acquire, before) in greatest.then.into_iter().enumerate() {
+    for (acquire, before) in highest.then.into_iter().enumerate() {
         let acquire = &index.acquires[acquire];
         let (Some(before), Some((granted, hold))) = (before, acquire.granted()) else { continue };
         let (before, hold) = (&index.holds[before], &index.holds[hold]);
         let broken = |hold: &Hold| hold.broken.is_some_and(|broken| broken < granted);
         if hold.token >= before.token
-            || index.locks[hold.lock].is_taken_away(hold.token, before.token, granted.at)
+            || index.locks[hold.lock].is_lease_broken(hold.token, before.token, granted.at)
             || broken(hold)
             || broken(before)
         {
             continue;
         }
         report.distrust(hold.lock);
-        let asked = index.acquires[before.acquire].invoked.pos;
-        let excerpt = [asked, before.granted.pos, acquire.invoked.pos, granted.pos];
+        let invoked = index.acquires[before.acquire].invoked.pos;
+        let excerpt = [invoked, before.granted.pos, acquire.invoked.pos, granted.pos];
         report.add(Kind::I2, granted.at, excerpt, || {
             format!(
-                "client {} asked for lock {} at {} and was granted token {}, though token {} \
+                "client {} requested lock {} at {} and was granted token {}, although token {} \
                  had been granted to client {} before, at {}",
                 hold.client,
                 index.locks[hold.lock].id,
@@ -175,7 +176,7 @@ fn granted(index: &Index<'_>, pos: Pos) -> Option<usize> {
     }
 }
 
-/// I5: a token was stored or reserved, and held by a daemon, before it was granted.
+/// Checks I5: a token was stored or reserved, and held by a daemon, before it was granted.
 fn durable(index: &Index<'_>, report: &mut Report) {
     let reserves = |event: &Event| matches!(event, Event::Reserved { .. });
     let has_reserved = index.entries.iter().any(|entry| reserves(&entry.event));
@@ -190,7 +191,7 @@ fn durable(index: &Index<'_>, report: &mut Report) {
             let lock = index.places[place].lock;
             match index.entries[pos].event {
                 Event::Stored { token, .. } if token > 0 => {
-                    stored[lock].add(token, token.saturating_add(STORED - 1));
+                    stored[lock].add(token, token.saturating_add(TOKENS_PER_RECORD - 1));
                 }
                 Event::Holds { first, last, .. } => held[lock].add(first, last),
                 _ => {}
@@ -205,7 +206,7 @@ fn durable(index: &Index<'_>, report: &mut Report) {
             } else if has_reserved && hold.token > *reserved {
                 "no data directory had reserved it before"
             } else if index.has_holds && !held[hold.lock].has(hold.token) {
-                "no daemon had counted on a lease with this token before"
+                "no daemon had relied on a lease with this token before"
             } else {
                 return;
             };
@@ -224,10 +225,10 @@ fn durable(index: &Index<'_>, report: &mut Report) {
     );
 }
 
-/// I5: a daemon counts on tokens that it stored itself, under the lease that it
-/// has: not on those of an earlier process, or of an earlier lease.
-fn by_whom(index: &Index<'_>, report: &mut Report) {
-    /// Of a daemon and a lock.
+/// Checks I5: a daemon issues only tokens that it stored itself under its current lease,
+/// not those of an earlier process or of an earlier lease.
+fn stored_by_holder(index: &Index<'_>, report: &mut Report) {
+    /// Records and tokens of one daemon for one lock.
     #[derive(Clone, Default)]
     struct Own {
         stored: Vec<(Pos, u64)>,
@@ -258,15 +259,17 @@ fn by_whom(index: &Index<'_>, report: &mut Report) {
             own.held.add(first, last);
             let place = &index.places[place];
             let leases = &place.leases[..place.leases.partition_point(|lease| lease.began <= pos)];
-            // Without a lease, that is for I6.
+            // I6 reports a missing lease.
             let Some(lease) = leases.last() else { return };
             let mut since = own.stored.iter().rev().take_while(|(at, _)| *at > lease.began);
-            if since.any(|&(_, token)| token <= first && last <= token.saturating_add(STORED - 1)) {
+            if since.any(|&(_, token)| {
+                token <= first && last <= token.saturating_add(TOKENS_PER_RECORD - 1)
+            }) {
                 return;
             }
             report.add(Kind::I5, index.entries[pos].at, [lease.began, pos], || {
                 format!(
-                    "daemon {} counted on tokens {first} to {last} of lock {} at {}, but had not \
+                    "daemon {} relied on tokens {first} to {last} of lock {} at {}, but had not \
                      stored them since its lease began at {}",
                     index.daemons[place.daemon].id,
                     index.locks[place.lock].id,
@@ -278,7 +281,7 @@ fn by_whom(index: &Index<'_>, report: &mut Report) {
     );
 }
 
-/// Ranges of tokens, none within another: first → last.
+/// Ranges of tokens (first → last), none contained in another.
 #[derive(Clone, Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
@@ -302,34 +305,34 @@ impl Ranges {
     }
 }
 
-/// I7: each hold stores a greater token than all before.
+/// Checks I7: each hold stores a higher token than all earlier holds.
 fn stored(index: &Index<'_>, report: &mut Report) {
     #[derive(Clone, Default)]
     struct Blob {
-        /// The greatest token, by which place, in which entry.
-        greatest: Option<(u64, usize, Pos)>,
-        /// A record with a hold's token is there now.
+        /// Highest token, with its place and its entry.
+        highest: Option<(u64, usize, Pos)>,
+        /// True if the blob has a record with a hold's token now.
         written: bool,
     }
     let mut blobs = vec![Blob::default(); index.locks.len()];
     for (pos, entry) in index.entries.iter().enumerate() {
         match (&entry.event, index.about[pos]) {
-            // What an operator writes is free; what daemons store after it is not.
+            // An operator may write any token; the daemons must still store a higher one.
             (Event::Deleted { .. } | Event::Tampered { .. }, About::Lock(lock)) => {
                 blobs[lock].written = false;
             }
             (&Event::Stored { token, daemon, .. }, About::Place(place)) => {
                 let lock = index.places[place].lock;
                 let blob = &mut blobs[lock];
-                let fell = blob.greatest.filter(|&(most, by, _)| match token {
+                let regressed = blob.highest.filter(|&(known, by, _)| match token {
                     0 => blob.written,
-                    _ => token < most || (token == most && place != by),
+                    _ => token < known || (token == known && place != by),
                 });
-                if let Some((most, by, then)) = fell {
+                if let Some((known, by, then)) = regressed {
                     report.add(Kind::I7, entry.at, [then, pos], || {
                         format!(
                             "daemon {daemon} stored token {token} with lock {} at {}, after \
-                             daemon {} had stored {most} at {}",
+                             daemon {} had stored {known} at {}",
                             index.locks[lock].id,
                             Seconds(entry.at),
                             index.daemons[index.places[by].daemon].id,
@@ -339,8 +342,8 @@ fn stored(index: &Index<'_>, report: &mut Report) {
                 }
                 if token > 0 {
                     blob.written = true;
-                    if blob.greatest.is_none_or(|(most, ..)| most <= token) {
-                        blob.greatest = Some((token, place, pos));
+                    if blob.highest.is_none_or(|(known, ..)| known <= token) {
+                        blob.highest = Some((token, place, pos));
                     }
                 }
             }

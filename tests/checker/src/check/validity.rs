@@ -1,10 +1,10 @@
-//! Who may count on what: I3 never two holders at once; I4 never again after
-//! the end.
+//! Validity: I3, a lock never has two holders at once; I4, a grant is never valid again
+//! after its end.
 
 use crate::{
     Event, Kind, Nanos,
     format::Seconds,
-    index::{About, Hold, How, Index, Point, Segment},
+    index::{About, EndCause, Hold, Index, Point, Segment},
     report::Report,
 };
 
@@ -14,12 +14,12 @@ pub(crate) fn check(index: &Index<'_>, report: &mut Report) {
         disjoint(index, lock, &mut segments, report);
     }
     ended(index, report);
-    ran_out(index, report);
-    told_late(index, report);
+    expired(index, report);
+    late_notifications(index, report);
 }
 
-/// I3. A sweep that remembers, of all that began before, what lasts longest,
-/// and what lasts longest of the other tokens.
+/// Checks I3. The sweep keeps the earlier segment that ends last, and the one that ends
+/// last among those with another token.
 fn disjoint(
     index: &Index<'_>,
     lock: usize,
@@ -29,16 +29,16 @@ fn disjoint(
     segments.clear();
     for &hold in &index.locks[lock].holds {
         let broken = index.holds[hold].broken.unwrap_or(Point::NEVER);
-        let there = index.holds[hold].segments.iter();
-        let cut = there.map(|segment| Segment { to: segment.to.min(broken), ..*segment });
+        let all = index.holds[hold].segments.iter();
+        let cut = all.map(|segment| Segment { to: segment.to.min(broken), ..*segment });
         segments.extend(cut.filter(|segment| segment.from < segment.to).map(|cut| (cut, hold)));
     }
     segments.sort_unstable_by_key(|(segment, _)| segment.from);
     let token = |hold: usize| index.holds[hold].token;
-    let mut longest: Option<(Point, usize)> = None;
+    let mut latest: Option<(Point, usize)> = None;
     let mut other = None;
     for &(segment, hold) in segments.iter() {
-        for (until, before) in longest.into_iter().chain(other) {
+        for (until, before) in latest.into_iter().chain(other) {
             let to = until.min(segment.to);
             let (one, two) = (token(before).min(token(hold)), token(before).max(token(hold)));
             if one != two
@@ -51,13 +51,13 @@ fn disjoint(
             }
         }
         let new = (segment.to, hold);
-        match longest {
+        match latest {
             Some((until, before)) if token(before) == token(hold) => {
-                longest = Some((until.max(segment.to), hold));
+                latest = Some((until.max(segment.to), hold));
             }
-            Some((until, _)) if until < segment.to => (longest, other) = (Some(new), longest),
+            Some((until, _)) if until < segment.to => (latest, other) = (Some(new), latest),
             Some(_) => other = other.filter(|(until, _)| *until > segment.to).or(Some(new)),
-            None => longest = Some(new),
+            None => latest = Some(new),
         }
     }
 }
@@ -70,14 +70,14 @@ fn two_holders(
     to: Point,
     report: &mut Report,
 ) {
-    // What it counted on then; from its grant on, if it said so only afterwards.
-    let shows = |hold: &Hold| match hold.valid_at(from) {
+    // The deadline at that time, or the grant and the first deadline if that follows later.
+    let evidence = |hold: &Hold| match hold.valid_at(from) {
         Some(valid) if valid.point <= from => vec![valid.point.pos],
         Some(valid) => vec![hold.granted.pos, valid.point.pos],
         None => vec![index.acquires[hold.acquire].invoked.pos, hold.granted.pos],
     };
     let (first, second) = (&index.holds[first], &index.holds[second]);
-    report.add(Kind::I3, from.at, [shows(first), shows(second)].concat(), || {
+    report.add(Kind::I3, from.at, [evidence(first), evidence(second)].concat(), || {
         format!(
             "lock {} was held by client {} with token {} and by client {} with token {} at once, \
              from {} to {}",
@@ -92,7 +92,7 @@ fn two_holders(
     });
 }
 
-/// I4. That a dead client says something is malformed instead.
+/// Checks I4 after a release or a loss. An entry of a dead client is malformed instead.
 fn ended(index: &Index<'_>, report: &mut Report) {
     for (pos, entry) in index.entries.iter().enumerate() {
         let point = Point { at: entry.at, pos };
@@ -108,14 +108,14 @@ fn ended(index: &Index<'_>, report: &mut Report) {
         let Some(end) = hold.end.filter(|end| end.point.certainly_before(point, skew)) else {
             continue;
         };
-        let ended = match end.how {
-            How::Released => "released",
-            How::Lost => "lost",
-            How::Died | How::Freed => continue,
+        let ended = match end.cause {
+            EndCause::Released => "released",
+            EndCause::Lost => "lost",
+            EndCause::Died | EndCause::Freed => continue,
         };
         let what = match entry.event {
-            Event::Valid { .. } => "counted on it again",
-            _ => "still acted without showing it",
+            Event::Valid { .. } => "relied on it again",
+            _ => "still acted without sending it",
         };
         report.distrust(hold.lock);
         report.add(Kind::I4, entry.at, [end.point.pos, pos], || {
@@ -131,18 +131,19 @@ fn ended(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// How much later a timer may be than the clock that it is to follow, for want of
-/// fractions of a nanosecond.
+/// Maximum delay of a timer relative to its clock: rounding errors below one nanosecond
+/// accumulate.
 const ROUNDING: Nanos = 1_000;
 
-/// I4: whoever waits for the loss is told by the deadline. Where several processes
-/// record, what they record comes later.
-fn told_late(index: &Index<'_>, report: &mut Report) {
+/// Checks I4 for notifications: a client that waits for the loss is notified by the
+/// deadline. Skipped if several processes record, because their entries are late.
+fn late_notifications(index: &Index<'_>, report: &mut Report) {
     if index.bounds.skew > 0 {
         return;
     }
     for (pos, entry) in index.entries.iter().enumerate() {
-        let (Event::Told { .. }, About::Hold(hold)) = (&entry.event, index.about[pos]) else {
+        let (Event::LossNotified { .. }, About::Hold(hold)) = (&entry.event, index.about[pos])
+        else {
             continue;
         };
         let hold = &index.holds[hold];
@@ -153,8 +154,8 @@ fn told_late(index: &Index<'_>, report: &mut Report) {
         }
         report.add(Kind::I4, entry.at, [known.point.pos, pos], || {
             format!(
-                "token {} of lock {} ran out at {}, but client {}, who waited for that, was told \
-                 at {}",
+                "token {} of lock {} expired at {}, but client {}, which waited for the loss, was \
+                 notified at {}",
                 hold.token,
                 index.locks[hold.lock].id,
                 Seconds(known.until),
@@ -165,9 +166,9 @@ fn told_late(index: &Index<'_>, report: &mut Report) {
     }
 }
 
-/// I4: a deadline that has passed is a loss. Where several processes record, they
-/// look only now and then, and may see too late that it was moved in time.
-fn ran_out(index: &Index<'_>, report: &mut Report) {
+/// Checks I4 for deadlines: a grant whose deadline has passed is lost. Skipped if several
+/// processes record: they poll, and may record a timely extension late.
+fn expired(index: &Index<'_>, report: &mut Report) {
     if index.bounds.skew > 0 {
         return;
     }
@@ -180,7 +181,7 @@ fn ran_out(index: &Index<'_>, report: &mut Report) {
         let before = hold.valid.partition_point(|valid| valid.point.pos < pos);
         let Some(before) = before.checked_sub(1).map(|at| hold.valid[at]) else { continue };
         let broken = hold.broken.is_some_and(|broken| broken.pos < pos);
-        // What ended otherwise is told already.
+        // Another end is reported by `ended`.
         let ended = hold.end.is_some_and(|end| end.point.pos < pos);
         if before.until > entry.at || broken || ended {
             continue;
@@ -188,7 +189,7 @@ fn ran_out(index: &Index<'_>, report: &mut Report) {
         report.distrust(hold.lock);
         report.add(Kind::I4, entry.at, [before.point.pos, pos], || {
             format!(
-                "token {} of lock {} ran out at {}, but client {} counted on it again at {}",
+                "token {} of lock {} expired at {}, but client {} relied on it again at {}",
                 hold.token,
                 index.locks[hold.lock].id,
                 Seconds(before.until),

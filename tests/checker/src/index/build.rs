@@ -1,4 +1,4 @@
-//! The pass that makes an [`Index`]. It also finds what contradicts itself.
+//! Builder of an [`Index`]. Also reports contradictions in the history.
 
 mod client;
 mod election;
@@ -7,7 +7,8 @@ use client::NOT_GRANTED;
 use hashbrown::{HashMap, HashSet};
 
 use super::{
-    About, Daemon, End, Gone, How, Index, Lease, Lock, Place, Point, Pos, Shown, Span, Valid,
+    About, Daemon, End, EndCause, Gone, Index, Lease, Lock, ObservedState, Place, Point, Pos, Span,
+    Valid,
 };
 use crate::{Entry, Event, History, Kind, Nanos, report::Report};
 
@@ -18,7 +19,7 @@ impl<'h> Index<'h> {
         for (pos, entry) in history.entries.iter().enumerate() {
             if entry.at < before {
                 builder.index.disordered = true;
-                builder.malformed(pos, [pos - 1], "this entry is earlier than the one before it");
+                builder.malformed(pos, [pos - 1], "this entry is earlier than its predecessor");
             }
             before = entry.at;
             let about = builder.take(Point { at: entry.at, pos }, entry);
@@ -37,7 +38,7 @@ struct Builder<'h, 'r> {
     daemons: HashMap<u32, usize>,
     places: HashMap<(usize, usize), usize>,
     tokens: HashMap<(usize, u64), usize>,
-    /// By lock: at which place there is a lease, and until when.
+    /// By lock: the place of the current lease, and its expiry.
     leased: HashMap<usize, (usize, Nanos)>,
     disturbed: HashMap<&'h str, usize>,
     open: usize,
@@ -58,7 +59,7 @@ struct Client {
     broken: Option<Point>,
     acquires: Vec<usize>,
     holds: Vec<usize>,
-    /// What was freed before it heard of the grant, by lock and token.
+    /// Grants that were freed before the client received them, by lock and token.
     freed: HashSet<(usize, u64)>,
 }
 
@@ -75,7 +76,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             locks: Vec::new(),
             daemons: Vec::new(),
             places: Vec::new(),
-            twins: Vec::new(),
+            duplicates: Vec::new(),
             proclaims: Vec::new(),
             observers: Vec::new(),
             has_elections: false,
@@ -137,18 +138,19 @@ impl<'h, 'r> Builder<'h, 'r> {
                     return self.malformed(point.pos, [], NOT_GRANTED);
                 };
                 if self.ops.insert(op, Op::Release { hold, done: false }).is_some() {
-                    self.malformed(point.pos, [], "the number of this operation was used before");
+                    self.malformed(point.pos, [], "duplicate operation number");
                 }
-                self.end(hold, End { point, how: How::Released })
+                self.end(hold, End { point, cause: EndCause::Released })
             }
             Event::Released { op } => self.released(point, *op),
             &Event::Lost { client, lock, token } => {
                 let Some(hold) = self.held(point, client, lock, token) else {
                     return self.malformed(point.pos, [], NOT_GRANTED);
                 };
-                self.end(hold, End { point, how: How::Lost })
+                self.end(hold, End { point, cause: EndCause::Lost })
             }
-            &Event::Told { client, lock, token } | &Event::StillGranted { client, lock, token } => {
+            &Event::LossNotified { client, lock, token }
+            | &Event::StillGranted { client, lock, token } => {
                 match self.held(point, client, lock, token) {
                     Some(hold) => About::Hold(hold),
                     None => self.malformed(point.pos, [], NOT_GRANTED),
@@ -173,7 +175,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             &Event::Observe { op, daemon, lock } => self.observer(point, op, daemon, lock, true),
             Event::Observed { op, token, value, ending } => {
                 let (token, ending) = (*token, *ending);
-                self.observed(*op, Shown { point, token, value: value.as_deref(), ending })
+                self.observed(*op, ObservedState { point, token, value: value.as_deref(), ending })
             }
             Event::ObserveEnded { op } => self.observe_ended(point, *op),
             &Event::Holds { daemon, lock, first, last, .. } => {
@@ -183,12 +185,12 @@ impl<'h, 'r> Builder<'h, 'r> {
                     self.malformed(point.pos, [died.pos], "this daemon is dead");
                 }
                 if first > last {
-                    self.malformed(point.pos, [], "the last token is less than the first");
+                    self.malformed(point.pos, [], "the last token is lower than the first");
                 }
-                self.could_be(place, last);
+                self.raise_highest(place, last);
                 About::Place(place)
             }
-            &Event::LetGo { daemon, lock } => About::Place(self.place(lock, daemon)),
+            &Event::HoldEnded { daemon, lock } => About::Place(self.place(lock, daemon)),
             Event::DaemonDied { daemon } => self.daemon_died(point, *daemon),
             &Event::Leased { daemon, lock, until } => self.leased(point, lock, daemon, until),
             Event::Unleased { lock } => {
@@ -200,17 +202,17 @@ impl<'h, 'r> Builder<'h, 'r> {
             }
             &Event::Stored { daemon, lock, token } => {
                 let place = self.place(lock, daemon);
-                self.could_be(place, token.saturating_add(1023));
+                self.raise_highest(place, token.saturating_add(1023));
                 About::Place(place)
             }
             &Event::Overruled { lock, until } => {
                 let lock = self.lock(lock);
-                // What was not there can't have been taken away.
+                // A lease that did not exist can't have been broken.
                 let lease = self.leased.get(&lock).map_or(0, |&(_, until)| until);
                 let until = if self.index.has_leases { until.min(lease) } else { until };
                 if until > point.at {
                     let known = &mut self.index.locks[lock];
-                    known.overruled.push((known.greatest, until));
+                    known.overruled.push((known.highest, until));
                 }
                 About::Lock(lock)
             }
@@ -234,7 +236,7 @@ impl<'h, 'r> Builder<'h, 'r> {
             Event::Undisturbed { what } => {
                 match self.disturbed.get_mut(what.as_str()) {
                     Some(open) if *open > 0 => *open -= 1,
-                    _ => return self.malformed(point.pos, [], "nothing of this name had begun"),
+                    _ => return self.malformed(point.pos, [], "no fault of this name is active"),
                 }
                 self.open -= 1;
                 if self.open == 0 {
@@ -257,9 +259,9 @@ impl<'h, 'r> Builder<'h, 'r> {
         }
     }
 
-    fn could_be(&mut self, place: usize, token: u64) {
+    fn raise_highest(&mut self, place: usize, token: u64) {
         let lock = &mut self.index.locks[self.index.places[place].lock];
-        lock.greatest = lock.greatest.max(token);
+        lock.highest = lock.highest.max(token);
     }
 
     fn daemon_died(&mut self, point: Point, daemon: u32) -> About {
@@ -324,7 +326,7 @@ impl<'h, 'r> Builder<'h, 'r> {
                 acquires: Vec::new(),
                 holds: Vec::new(),
                 places: Vec::new(),
-                greatest: 0,
+                highest: 0,
                 overruled: Vec::new(),
                 forgotten: Vec::new(),
             });
@@ -350,7 +352,7 @@ impl<'h, 'r> Builder<'h, 'r> {
         })
     }
 
-    /// Who used a token may have recorded that before its grant, by the skew.
+    /// Assigns uses to grants that were recorded later, at most by the skew.
     fn grants_of_uses(&mut self) {
         let entries = self.index.entries;
         for (pos, Entry { at, event }) in entries.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A right history in which one entry is changed: what then must be found.
+//! Valid histories in which one entry is changed, and the violation that results.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Entry, Event, History, Kind, check};
 
-/// One of the entries for which there is a change.
-fn spoil(
+/// Applies `change` to one of the entries that it accepts. Returns false if there is none.
+fn corrupt(
     history: &mut History,
     which: Index,
     change: impl Fn(&[Entry], usize) -> Option<Entry>,
@@ -36,7 +36,7 @@ fn lock_of(entries: &[Entry], wanted: u64) -> Option<(u32, u32)> {
     })
 }
 
-/// The grants of the same lock to other clients before this one.
+/// Returns the earlier grants of the same lock to other clients.
 fn grants_before(entries: &[Entry], at: usize, op: u64) -> Vec<(usize, u64)> {
     let own = lock_of(entries, op);
     let before = entries[..at].iter().enumerate().filter_map(|(at, entry)| match entry.event {
@@ -49,8 +49,8 @@ fn grants_before(entries: &[Entry], at: usize, op: u64) -> Vec<(usize, u64)> {
     before.collect()
 }
 
-/// It is a grant, of one who waited for it, while nothing was disturbed.
-fn waits_in_calm(entries: &[Entry], at: usize) -> bool {
+/// Returns true if this entry is a grant without an active fault.
+fn is_calm_grant(entries: &[Entry], at: usize) -> bool {
     let Event::Granted { .. } = entries[at].event else { return false };
     let open = entries[..at].iter().fold(0, |open, entry| match entry.event {
         Event::Disturbed { .. } => open + 1,
@@ -68,8 +68,8 @@ fn found(history: &History, kind: Kind) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn a_token_of_another(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn token_of_another_grant_violates_i1(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Granted { op, .. } => {
                 let &(_, token) = grants_before(entries, at, op).first()?;
                 event(entries, at, Event::Granted { op, token })
@@ -80,8 +80,8 @@ proptest! {
     }
 
     #[test]
-    fn a_stale_token_is_accepted(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn accepted_stale_token_violates_i1(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Used { client, lock, token, .. } => {
                 let used = entries[..at].iter().any(
                     |entry| matches!(entry.event, Event::Used { lock: of, .. } if of == lock),
@@ -96,8 +96,8 @@ proptest! {
     }
 
     #[test]
-    fn a_token_that_was_never_granted(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn use_of_ungranted_token_violates_i1(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Used { lock, token, fenced, accepted, .. } => {
                 let client = u32::MAX;
                 event(entries, at, Event::Used { client, lock, token, fenced, accepted })
@@ -108,13 +108,13 @@ proptest! {
     }
 
     #[test]
-    fn a_token_below_an_earlier_one(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn token_below_earlier_one_violates_i2(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Granted { op, .. } => {
-                let asked = entries.iter().position(
+                let invoked = entries.iter().position(
                     |entry| matches!(entry.event, Event::Acquire { op: of, .. } if of == op),
                 )?;
-                grants_before(entries, asked, op).first()?;
+                grants_before(entries, invoked, op).first()?;
                 event(entries, at, Event::Granted { op, token: 3 })
             }
             _ => None,
@@ -123,8 +123,8 @@ proptest! {
     }
 
     #[test]
-    fn a_release_or_loss_that_was_not_heard(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| {
+    fn ignored_release_or_loss_violates_i3(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| {
             let (Event::Lost { client, lock, token }
             | Event::Release { client, lock, token, .. }) = entries[at].event
             else {
@@ -140,8 +140,8 @@ proptest! {
     }
 
     #[test]
-    fn valid_after_the_end(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| {
+    fn validity_after_release_violates_i4(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| {
             let Event::Released { op } = entries[at].event else { return None };
             entries.iter().find_map(|entry| match entry.event {
                 Event::Release { op: of, client, lock, token } if of == op => {
@@ -155,8 +155,8 @@ proptest! {
     }
 
     #[test]
-    fn a_token_that_was_stored_elsewhere(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn grant_without_stored_token_violates_i5(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Stored { daemon, lock, token } => {
                 event(entries, at, Event::Stored { daemon, lock, token: token + (1 << 20) })
             }
@@ -166,8 +166,8 @@ proptest! {
     }
 
     #[test]
-    fn a_token_that_another_daemon_stored(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn token_stored_by_other_daemon_violates_i5(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Stored { lock, token, .. } => {
                 event(entries, at, Event::Stored { daemon: u32::MAX, lock, token })
             }
@@ -176,10 +176,10 @@ proptest! {
         found(&history, Kind::I5)?;
     }
 
-    /// Whoever uses a token counts on it.
+    /// A client that uses a token relies on it.
     #[test]
-    fn a_lease_that_is_given_back_too_early(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn premature_release_of_lease_violates_i6(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Used { lock, .. } => event(entries, at, Event::Unleased { lock }),
             _ => None,
         }));
@@ -187,8 +187,8 @@ proptest! {
     }
 
     #[test]
-    fn a_daemon_that_counts_on_too_much(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn daemon_deadline_past_lease_violates_i6(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Holds { daemon, lock, first, last, until } => {
                 let until = until + 1_001 * MS;
                 event(entries, at, Event::Holds { daemon, lock, first, last, until })
@@ -199,8 +199,8 @@ proptest! {
     }
 
     #[test]
-    fn a_client_that_counts_on_too_much(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn client_deadline_past_daemon_violates_i6(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Valid { client, lock, token, until } => {
                 event(entries, at, Event::Valid { client, lock, token, until: until + 501 * MS })
             }
@@ -210,8 +210,8 @@ proptest! {
     }
 
     #[test]
-    fn a_record_that_falls(mut history in histories(), which: Index) {
-        prop_assume!(spoil(&mut history, which, |entries, at| match entries[at].event {
+    fn lower_stored_token_violates_i7(mut history in histories(), which: Index) {
+        prop_assume!(corrupt(&mut history, which, |entries, at| match entries[at].event {
             Event::Stored { daemon, lock, token } if token > 1024 => {
                 event(entries, at, Event::Stored { daemon, lock, token: 1 })
             }
@@ -220,11 +220,11 @@ proptest! {
         found(&history, Kind::I7)?;
     }
 
-    /// From some grant on everything happens much later than it did.
+    /// Delays all entries from some grant on.
     #[test]
-    fn a_waiter_who_is_kept_waiting(mut history in histories(), which: Index) {
+    fn late_grant_violates_liveness(mut history in histories(), which: Index) {
         let waited: Vec<usize> =
-            (0..history.entries.len()).filter(|&at| waits_in_calm(&history.entries, at)).collect();
+            (0..history.entries.len()).filter(|&at| is_calm_grant(&history.entries, at)).collect();
         prop_assume!(!waited.is_empty());
         let from = waited[which.index(waited.len())];
         history.entries[from..].iter_mut().for_each(|entry| entry.at += 60_000 * MS);
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn an_entry_that_is_out_of_order(mut history in histories(), which: Index) {
+    fn entry_out_of_order_is_malformed(mut history in histories(), which: Index) {
         let at = which.index(history.entries.len());
         prop_assume!(at > 0 && history.entries[at - 1].at > 0);
         history.entries[at].at = 0;

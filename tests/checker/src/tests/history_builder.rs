@@ -1,24 +1,24 @@
-//! Histories in a few lines. Times are in milliseconds; everything is about
-//! lock 0.
+//! Short constructors of histories and events. Times are in milliseconds; every event
+//! concerns lock 0.
 
 use crate::{Bounds, Entry, Event, History, Kind, Nanos, Violation, check};
 
 pub(crate) const MS: Nanos = 1_000_000;
 
-/// A history without bounds: no liveness but L3 is checked.
-pub(crate) fn tale(entries: &[(u64, Event)]) -> History {
+/// Builds a history without bounds: of the liveness checks, only L3 applies.
+pub(crate) fn unbounded(entries: &[(u64, Event)]) -> History {
     bounded(Bounds::default(), entries)
 }
 
-/// Bounds as they might be for a lease of 15 s.
+/// Returns plausible bounds for a lease of 15 s.
 pub(crate) fn bounds() -> Bounds {
     Bounds {
         takeover: 20_000 * MS,
         expiry: 20_000 * MS,
-        local_handover: 100 * MS,
-        remote_handover: 3_000 * MS,
+        local_handoff: 100 * MS,
+        remote_handoff: 3_000 * MS,
         orphan: 18_000 * MS,
-        vain: 2_000 * MS,
+        unwanted: 2_000 * MS,
         recovery: 30_000 * MS,
         visibility: 5_000 * MS,
         skew: 0,
@@ -30,25 +30,25 @@ pub(crate) fn bounded(bounds: Bounds, entries: &[(u64, Event)]) -> History {
     History { bounds, entries: entries.collect() }
 }
 
-/// Nothing is wrong with it.
+/// Asserts that the history has no violation.
 #[track_caller]
-pub(crate) fn fine(history: &History) {
+pub(crate) fn assert_passes(history: &History) {
     let found = check(history);
     assert!(found.is_empty(), "{}", all(&found));
 }
 
-/// Something of this kind is wrong with it, and nothing else.
+/// Asserts that the history has a violation of this kind, and of no other kind.
 #[track_caller]
-pub(crate) fn wrong(kind: Kind, history: &History) -> Violation {
+pub(crate) fn assert_finds(kind: Kind, history: &History) -> Violation {
     let found = check(history);
     assert!(found.iter().all(|violation| violation.kind == kind), "{}", all(&found));
     found.into_iter().next().unwrap_or_else(|| panic!("{kind} was not found"))
 }
 
-/// The same, and these entries (by number) show it.
+/// Asserts as [`assert_finds`], and that the excerpt is these entries.
 #[track_caller]
-pub(crate) fn shown(kind: Kind, history: &History, excerpt: &[usize]) -> Violation {
-    let violation = wrong(kind, history);
+pub(crate) fn assert_excerpt(kind: Kind, history: &History, excerpt: &[usize]) -> Violation {
+    let violation = assert_finds(kind, history);
     let expected: Vec<Entry> = excerpt.iter().map(|&at| history.entries[at].clone()).collect();
     assert_eq!(violation.excerpt, expected, "{violation}");
     violation
@@ -58,14 +58,14 @@ pub(crate) fn all(found: &[Violation]) -> String {
     found.iter().map(|violation| format!("{violation}\n")).collect()
 }
 
-/// The history without one of its entries.
+/// Returns the history without one of its entries.
 pub(crate) fn without(history: &History, nth: usize) -> History {
     let mut history = history.clone();
     history.entries.remove(nth);
     history
 }
 
-pub(crate) fn ask(op: u64, client: u32, daemon: u32) -> Event {
+pub(crate) fn acquire(op: u64, client: u32, daemon: u32) -> Event {
     Event::Acquire { op, client, daemon, lock: 0 }
 }
 
@@ -78,14 +78,14 @@ pub(crate) fn granted(op: u64, token: u64) -> Event {
 }
 
 pub(crate) fn refused(op: u64) -> Event {
-    Event::Refused { op, why: "it took too long".to_owned(), faulty: false, canceled: false }
+    Event::Refused { op, why: "timed out".to_owned(), faulty: false, canceled: false }
 }
 
 pub(crate) fn valid(client: u32, token: u64, until: u64) -> Event {
     Event::Valid { client, lock: 0, token, until: until * MS }
 }
 
-/// Operations that release have numbers from 1000 on: the token is added.
+/// Release of a token. Its operation number is 1000 plus the token.
 pub(crate) fn release(client: u32, token: u64) -> Event {
     Event::Release { op: 1_000 + token, client, lock: 0, token }
 }
@@ -98,8 +98,8 @@ pub(crate) fn lost(client: u32, token: u64) -> Event {
     Event::Lost { client, lock: 0, token }
 }
 
-pub(crate) fn told(client: u32, token: u64) -> Event {
-    Event::Told { client, lock: 0, token }
+pub(crate) fn loss_notified(client: u32, token: u64) -> Event {
+    Event::LossNotified { client, lock: 0, token }
 }
 
 pub(crate) fn fenced(client: u32, token: u64, accepted: bool) -> Event {
@@ -114,7 +114,7 @@ pub(crate) fn detached(client: u32) -> Event {
     Event::Detached { client }
 }
 
-/// With the stream of a fenced session.
+/// End of a grant together with the stream of its fenced session.
 pub(crate) fn freed(client: u32, token: u64) -> Event {
     Event::Freed { client, lock: 0, token }
 }
@@ -131,8 +131,8 @@ pub(crate) fn holds(daemon: u32, first: u64, until: u64) -> Event {
     Event::Holds { daemon, lock: 0, first, last: first + 1023, until: until * MS }
 }
 
-pub(crate) fn let_go(daemon: u32) -> Event {
-    Event::LetGo { daemon, lock: 0 }
+pub(crate) fn hold_ended(daemon: u32) -> Event {
+    Event::HoldEnded { daemon, lock: 0 }
 }
 
 pub(crate) fn leased(daemon: u32, until: u64) -> Event {
@@ -207,6 +207,6 @@ pub(crate) fn observed(op: u64, token: u64, value: &str) -> Event {
     Event::Observed { op, token: Some(token), value: Some(value.to_owned()), ending: false }
 }
 
-pub(crate) fn nobody(op: u64) -> Event {
+pub(crate) fn no_leader(op: u64) -> Event {
     Event::Observed { op, token: None, value: None, ending: false }
 }

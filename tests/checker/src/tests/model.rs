@@ -1,52 +1,59 @@
-//! Histories of a system that does everything right: a lock goes from one holder
-//! to the next, within a daemon or to another, however a hold ends.
+//! Generator of histories of a correct system: a lock passes from one holder to the next,
+//! within a daemon or between daemons, after each kind of end.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::history_builder::{MS, all, bounds};
 use crate::{Entry, Event, History, Nanos, check};
 
-/// How long a lease lasts, in milliseconds.
+/// Lease duration in milliseconds.
 const LEASE: u64 = 15_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Released,
     Lost,
-    RanOut,
+    Expired,
     ClientDied,
     DaemonDied,
 }
 
-/// One holder's turn.
+/// One hold of the lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
-    /// It waits where the one before it holds, if that daemon is alive.
+    /// True if it waits at the daemon of the preceding holder, if that daemon is alive.
     same_daemon: bool,
-    /// It asks while the one before it holds. Otherwise after this long.
+    /// True if its acquire starts during the preceding hold, otherwise `idle` after it.
     waits: bool,
     idle: u64,
     renewals: u64,
-    /// After the last renewal.
+    /// Time from the last renewal to the end.
     holds_for: u64,
     end: End,
-    /// How long the next one takes to notice.
+    /// Delay of the grant.
     notice: u64,
     disturbed: bool,
-    asks_again: bool,
+    acquires_again: bool,
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
     let end = prop_oneof![
         4 => Just(End::Released),
         1 => Just(End::Lost),
-        1 => Just(End::RanOut),
+        1 => Just(End::Expired),
         1 => Just(End::ClientDied),
         1 => Just(End::DaemonDied),
     ];
     let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2), any::<bool>());
     (flags, 1..30_000u64, 0..3u64, 1..4_000u64, end, 1..90u64).prop_map(
-        |((same_daemon, waits, disturbed, asks_again), idle, renewals, holds_for, end, notice)| {
+        |(
+            (same_daemon, waits, disturbed, acquires_again),
+            idle,
+            renewals,
+            holds_for,
+            end,
+            notice,
+        )| {
             Turn {
                 same_daemon,
                 waits,
@@ -56,7 +63,7 @@ fn turn() -> impl Strategy<Value = Turn> {
                 end,
                 notice,
                 disturbed,
-                asks_again,
+                acquires_again,
             }
         },
     )
@@ -69,7 +76,7 @@ pub(crate) fn histories() -> impl Strategy<Value = History> {
             let mut world = World { lock, numbers: lock * 1_000, ..World::default() };
             turns.iter().for_each(|turn| world.turn(turn));
             if let Some(daemon) = world.daemon {
-                world.let_go(daemon);
+                world.end_hold(daemon);
             }
             entries.append(&mut world.entries);
         }
@@ -83,13 +90,13 @@ struct World {
     lock: u32,
     entries: Vec<Entry>,
     now: u64,
-    /// Of clients, daemons and operations.
+    /// Last number of a client, daemon or operation.
     numbers: u32,
     daemon: Option<u32>,
     token: u64,
     stored: u64,
     until: u64,
-    /// When the one before was granted, and when it stopped.
+    /// Start and end of the preceding hold.
     last: Option<(u64, u64)>,
 }
 
@@ -107,8 +114,8 @@ impl World {
         self.at(self.now, event);
     }
 
-    /// The storage, the daemon and then the client count on it.
-    fn count_on(&mut self, daemon: u32) {
+    /// Extends the lease: in the storage, then in the daemon.
+    fn extend(&mut self, daemon: u32) {
         let (lock, first) = (self.lock, self.token & !1023);
         self.until = self.now + LEASE;
         let ms = |ms: u64| -> Nanos { ms * MS };
@@ -122,9 +129,9 @@ impl World {
         self.now(Event::Holds { daemon, lock, first, last: first + 1023, until });
     }
 
-    fn let_go(&mut self, daemon: u32) {
+    fn end_hold(&mut self, daemon: u32) {
         let lock = self.lock;
-        self.now(Event::LetGo { daemon, lock });
+        self.now(Event::HoldEnded { daemon, lock });
         self.now(Event::Unleased { lock });
     }
 
@@ -133,24 +140,24 @@ impl World {
         let daemon = self.daemon.filter(|_| turn.same_daemon);
         let stays = daemon.is_some();
         let daemon = daemon.unwrap_or_else(|| self.number());
-        let asks = match self.last {
+        let invoked = match self.last {
             Some((granted, stopped)) if turn.waits => (granted + stopped) / 2,
             _ => self.now + turn.idle,
         };
-        self.at(asks, Event::Acquire { op, client, daemon, lock });
-        self.at(asks + 1, Event::Queued { op });
-        // Without anybody who waits, the lease is not kept for long.
-        let idle = asks > self.now;
+        self.at(invoked, Event::Acquire { op, client, daemon, lock });
+        self.at(invoked + 1, Event::Queued { op });
+        // Without a waiter, the daemon releases the lease.
+        let idle = invoked > self.now;
         if let Some(before) = self.daemon.filter(|_| idle || !stays) {
-            self.let_go(before);
+            self.end_hold(before);
             self.now += 1;
         }
-        self.now = self.now.max(asks + 2);
+        self.now = self.now.max(invoked + 2);
         if stays && !idle {
             self.token += 1;
         } else {
             self.token = (self.token / 1024 + 1) * 1024;
-            self.count_on(daemon);
+            self.extend(daemon);
         }
         self.daemon = Some(daemon);
         self.now += turn.notice;
@@ -159,28 +166,28 @@ impl World {
 
     fn hold(&mut self, turn: &Turn, op: u64, client: u32, daemon: u32) {
         let (lock, token, granted) = (self.lock, self.token, self.now);
-        // A hand-over may come when the lease is nearly over.
+        // A handoff may happen shortly before the lease expires.
         if self.until < self.now + LEASE / 2 {
-            self.count_on(daemon);
+            self.extend(daemon);
         }
         self.now(Event::Granted { op, token });
         let valid = |until: u64| Event::Valid { client, lock, token, until: until * MS };
         let mut deadline = self.until - 1_500;
         self.now(valid(deadline));
-        let cut = format!("{op} can't be heard");
+        let cut = format!("connection of {op} cut");
         for _ in 0..turn.renewals {
             self.now += 4_000;
-            self.count_on(daemon);
+            self.extend(daemon);
             deadline = self.until - 1_500;
             self.now(valid(deadline));
         }
-        if turn.asks_again {
+        if turn.acquires_again {
             let op = u64::from(self.number());
             self.now(Event::Acquire { op, client, daemon, lock });
             self.now(Event::Queued { op });
             self.now(Event::Refused {
                 op,
-                why: "gave up".to_owned(),
+                why: "canceled".to_owned(),
                 faulty: false,
                 canceled: false,
             });
@@ -205,7 +212,7 @@ impl World {
                 self.now(Event::Lost { client, lock, token });
                 self.last = Some((granted, self.now));
             }
-            End::RanOut => {
+            End::Expired => {
                 self.now = deadline;
                 self.last = Some((granted, deadline));
             }
@@ -213,7 +220,7 @@ impl World {
                 self.now(Event::ClientDied { client });
                 self.last = Some((granted, self.now));
                 self.now += 9_000;
-                self.count_on(daemon);
+                self.extend(daemon);
             }
             End::DaemonDied => {
                 self.now(Event::DaemonDied { daemon });
@@ -229,7 +236,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn nothing_is_wrong_with_a_system_that_does_it_right(history in histories()) {
+    fn correct_system_has_no_violation(history in histories()) {
         let found = check(&history);
         prop_assert!(found.is_empty(), "{}", all(&found));
     }

@@ -1,22 +1,23 @@
 //! The statements of `leasehold_fence::sql`, in real databases: SQLite, which is built in,
-//! and PostgreSQL where it is installed.
-#![allow(clippy::print_stderr, reason = "says what was not tested")]
+//! and PostgreSQL, if it is installed.
+
+#![allow(clippy::print_stderr, reason = "reports skipped tests")]
 
 mod postgres;
 mod sqlite;
 
-/// A race: sixteen writers, each of eight tokens twice, so that there are racers
-/// with the same too. A token comes when the one before has written this often,
-/// and those of before go on until they are refused. So all of them meet.
-const BEFORE: i64 = 3;
+/// Number of writes by a token before the writers of the next token start. A race has
+/// sixteen writers: eight tokens, two writers each. A writer continues until it is refused,
+/// so that writers with different tokens run concurrently.
+const WRITES_BEFORE_NEXT: i64 = 3;
 
-/// How often the last token writes.
-const LAST: usize = 20;
+/// Number of writes by the highest token.
+const LAST_WRITES: usize = 20;
 
-/// What is asserted after a race: each entry has the token of who wrote it, in
-/// the order in which they were written.
-fn none_is_late(tokens: &[i64], written: usize) {
-    assert_eq!(tokens.len(), written, "each write that was confirmed is there, and no other");
+/// Checks the journal after a race. Its entries have the writers' tokens, in the order of
+/// the writes.
+fn assert_tokens_increase(tokens: &[i64], written: usize) {
+    assert_eq!(tokens.len(), written, "the journal has exactly the confirmed writes");
     assert!(tokens.is_sorted(), "{tokens:?}");
     let mut different = tokens.to_vec();
     different.dedup();

@@ -1,6 +1,6 @@
-//! In PostgreSQL, where it is installed: a server of its own, on a socket of its
-//! own, spoken to by `psql`. Where it is not, these tests say so and do nothing,
-//! unless `LEASEHOLD_TEST_POSTGRES` is set.
+//! Fences in PostgreSQL. Each test starts a server on a Unix socket and uses `psql`. If
+//! PostgreSQL is not installed, the tests print a message and pass, unless
+//! `LEASEHOLD_TEST_POSTGRES` is set.
 
 use std::{
     env, fs,
@@ -18,9 +18,9 @@ use nix::{
 };
 use tempfile::TempDir;
 
-use super::{BEFORE, LAST, none_is_late};
+use super::{LAST_WRITES, WRITES_BEFORE_NEXT, assert_tokens_increase};
 
-/// Where its programs are.
+/// Directory of the programs of PostgreSQL.
 fn programs() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
@@ -30,13 +30,13 @@ fn programs() -> Option<PathBuf> {
         assert!(env::var_os("LEASEHOLD_TEST_POSTGRES").is_none(), "PostgreSQL is not installed");
         eprintln!("PostgreSQL is not installed: nothing was tested");
     }
-    // What is in the path may be a link, and the other programs lie beside what
-    // it leads to.
+    // The program in PATH may be a link. The other programs are in the directory of its
+    // target.
     let found = fs::canonicalize(found?.join("initdb")).unwrap();
     found.parent().map(Path::to_owned)
 }
 
-/// A server that dies with the test.
+/// Server that stops at the end of the test.
 struct Server {
     child: Child,
     directory: TempDir,
@@ -48,7 +48,7 @@ impl Server {
         let programs = programs()?;
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
-        // It does not run as root.
+        // PostgreSQL refuses to run as root.
         let user =
             Uid::effective().is_root().then(|| User::from_name("postgres").unwrap().unwrap());
         let command = |program: &str| {
@@ -62,12 +62,12 @@ impl Server {
         if let Some(user) = &user {
             chown(directory.path(), Some(user.uid), Some(user.gid)).unwrap();
         }
-        let made = command("initdb")
+        let output = command("initdb")
             .args(["--auth=trust", "--username=leasehold", "--no-sync", "--pgdata"])
             .arg(&data)
             .output()
             .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut server = command("postgres");
         server.arg("-D").arg(&data).arg("-k").arg(directory.path());
         server.args(["-c", "listen_addresses=", "-c", "fsync=off"]);
@@ -102,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGQUIT: at once, with all its processes.
+        // SIGQUIT stops all processes of the server immediately.
         _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGQUIT);
         _ = self.child.wait();
     }
@@ -115,29 +115,29 @@ struct Session {
 }
 
 impl Session {
-    fn ask(&mut self, statement: &str) {
+    fn send(&mut self, statement: &str) {
         writeln!(self.input, "{statement}\n\\echo END").unwrap();
     }
 
-    /// What the statement printed: rows, or what it did, such as "UPDATE 1".
-    fn hear(&mut self) -> String {
-        let mut said = String::new();
+    /// Returns the output of the statement: rows, or a tag such as "UPDATE 1".
+    fn response(&mut self) -> String {
+        let mut response = String::new();
         loop {
             let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "psql ended: {said}");
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "psql exited: {response}");
             if line == "END\n" {
-                return said.trim_end().to_owned();
+                return response.trim_end().to_owned();
             }
-            said += &line;
+            response += &line;
         }
     }
 
     fn run(&mut self, statement: &str) -> String {
-        self.ask(statement);
-        self.hear()
+        self.send(statement);
+        self.response()
     }
 
-    /// Whether the fence was raised.
+    /// Raises the fence. Returns false if the token was refused.
     fn raise(&mut self, lock: &str, token: i64) -> bool {
         match self.run(&format!("EXECUTE raise('{lock}', {token});")).as_str() {
             "INSERT 0 1" => true,
@@ -155,7 +155,7 @@ impl Drop for Session {
 }
 
 #[test]
-fn the_statements_compare_tokens() {
+fn statements_compare_tokens() {
     let Some(server) = Server::start() else { return };
     let mut session = server.session();
     let raised: Vec<_> = [("a", 5), ("a", 5), ("a", 4), ("b", 1), ("a", 6), ("a", 5)]
@@ -178,37 +178,37 @@ fn the_statements_compare_tokens() {
     assert_eq!(session.run("SELECT amount, fence FROM stock ORDER BY id;"), "4|1\n3|2");
 }
 
-/// A newer holder waits for an older one's transaction, and after it the older
-/// is refused.
+/// A new holder waits for the transaction of the previous holder. After that, the previous
+/// holder is refused.
 #[test]
-fn a_transaction_under_way_is_waited_for() {
+fn higher_token_waits_for_pending_transaction() {
     let Some(server) = Server::start() else { return };
     let (mut old, mut new) = (server.session(), server.session());
     old.run("BEGIN;");
     assert!(old.raise("a", 1));
-    new.ask("EXECUTE raise('a', 2);");
+    new.send("EXECUTE raise('a', 2);");
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock';";
-    let mut watcher = server.session();
-    while watcher.run(waits) != "1" {
+    let mut observer = server.session();
+    while observer.run(waits) != "1" {
         thread::yield_now();
     }
     old.run("COMMIT;");
-    assert_eq!(new.hear(), "INSERT 0 1");
+    assert_eq!(new.response(), "INSERT 0 1");
     assert!(!old.raise("a", 1));
 }
 
 #[test]
-fn no_write_of_an_older_token_lands_after_a_newer_fence() {
+fn lower_token_is_not_written_after_higher_token() {
     let Some(server) = Server::start() else { return };
     server.session().run("CREATE TABLE journal (number BIGSERIAL, token BIGINT);");
     let writer = |token: i64| {
         let mut session = server.session();
         let before = format!("SELECT count(*) FROM journal WHERE token = {};", token - 1);
-        while token > 1 && session.run(&before).parse::<i64>().unwrap() < BEFORE {
+        while token > 1 && session.run(&before).parse::<i64>().unwrap() < WRITES_BEFORE_NEXT {
             thread::yield_now();
         }
         let mut written = 0;
-        while token < 8 || written < LAST {
+        while token < 8 || written < LAST_WRITES {
             session.run("BEGIN;");
             if !session.raise("default/x", token) {
                 break;
@@ -226,5 +226,5 @@ fn no_write_of_an_older_token_lands_after_a_newer_fence() {
     });
     let tokens = server.session().run("SELECT token FROM journal ORDER BY number;");
     let tokens: Vec<i64> = tokens.lines().map(|token| token.parse().unwrap()).collect();
-    none_is_late(&tokens, written);
+    assert_tokens_increase(&tokens, written);
 }

@@ -1,15 +1,15 @@
-//! In SQLite.
+//! Fences in SQLite.
 
 use std::{path::Path, thread};
 
 use leasehold_fence::sql::{CREATE, Dialect, raise, update};
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{BEFORE, LAST, none_is_late};
+use super::{LAST_WRITES, WRITES_BEFORE_NEXT, assert_tokens_increase};
 
 fn open(path: &Path) -> Connection {
     let mut connection = Connection::open(path).unwrap();
-    // Its own handler sleeps for so long that others are always faster.
+    // The built-in handler sleeps for so long that other writers always win.
     let wait = |_| {
         thread::yield_now();
         true
@@ -19,7 +19,7 @@ fn open(path: &Path) -> Connection {
 }
 
 #[test]
-fn a_lower_token_changes_nothing() {
+fn lower_token_does_not_raise_fence() {
     let database = Connection::open_in_memory().unwrap();
     database.execute(CREATE, ()).unwrap();
     database.execute(CREATE, ()).unwrap();
@@ -32,7 +32,7 @@ fn a_lower_token_changes_nothing() {
 }
 
 #[test]
-fn a_row_refuses_a_lower_token_than_its_own() {
+fn row_refuses_token_lower_than_stored() {
     let database = Connection::open_in_memory().unwrap();
     database.execute("CREATE TABLE stock (id TEXT, amount BIGINT, fence BIGINT)", ()).unwrap();
     database.execute("INSERT INTO stock VALUES ('nuts', 7, 0), ('figs', 7, 0)", ()).unwrap();
@@ -49,7 +49,7 @@ fn a_row_refuses_a_lower_token_than_its_own() {
 }
 
 #[test]
-fn no_write_of_an_older_token_lands_after_a_newer_fence() {
+fn lower_token_is_not_written_after_higher_token() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("database");
     let setup = open(&path);
@@ -61,11 +61,11 @@ fn no_write_of_an_older_token_lands_after_a_newer_fence() {
     };
     let writer = |token: i64| {
         let mut database = open(&path);
-        while token > 1 && count(&database, token - 1) < BEFORE {
+        while token > 1 && count(&database, token - 1) < WRITES_BEFORE_NEXT {
             thread::yield_now();
         }
         let mut written = 0;
-        while token < 8 || written < LAST {
+        while token < 8 || written < LAST_WRITES {
             let behavior = TransactionBehavior::Immediate;
             let transaction = database.transaction_with_behavior(behavior).unwrap();
             if transaction.execute(&raise(Dialect::Sqlite), ("default/x", token)).unwrap() == 0 {
@@ -85,5 +85,5 @@ fn no_write_of_an_older_token_lands_after_a_newer_fence() {
     });
     let mut tokens = setup.prepare("SELECT token FROM journal ORDER BY number").unwrap();
     let tokens = tokens.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap);
-    none_is_late(&tokens.collect::<Vec<i64>>(), written);
+    assert_tokens_increase(&tokens.collect::<Vec<i64>>(), written);
 }

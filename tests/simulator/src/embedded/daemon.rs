@@ -177,7 +177,7 @@ pub fn supersede(index: usize, place: usize, how: Supersede) {
 
 /// Fate of the first daemon while a second one uses its path.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
+#[allow(missing_docs, reason = "the names describe the fields")]
 pub enum Supersede {
     /// The daemon shuts down. The second one is killed `kill_after` the
     /// shutdown completes, and started again.

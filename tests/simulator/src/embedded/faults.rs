@@ -13,7 +13,7 @@ use crate::{
 
 /// Fault of the data directory.
 #[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are what their names say")]
+#[allow(missing_docs, reason = "the names describe the fields")]
 pub enum DiskFault {
     /// The disk is full for `length`.
     Full { length: Nanos },

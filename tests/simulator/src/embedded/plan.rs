@@ -88,7 +88,7 @@ fn fault(plan: &Plan, embedded: &EmbeddedPlan, at: Nanos, rng: &mut Rng) -> Faul
     let length = (around + rng.millis(0..2000)).min(left);
     let max_down = *rng.pick(&[50, 1000, 20_000]);
     let down = rng.millis(10..max_down).min(left);
-    let how = *rng.pick(&[None, None, Some(Stop::Suspended), Some(Stop::Frozen)]);
+    let how = *rng.pick(&[None, None, Some(Stop::Suspended), Some(Stop::VmPaused)]);
     let silent = rng.permille(400);
     let stop = rng.permille(500);
     match rng.within(0..24) {

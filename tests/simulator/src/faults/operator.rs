@@ -103,8 +103,8 @@ pub fn break_lease(index: usize, lock: u32) {
     disturb(index, sim().plan.max_lease.as_nanos() as Nanos, || {});
 }
 
-/// Records that an operator overrides a lease: for a while, two clients may
-/// hold the lock, and only tokens tell them apart.
+/// Records that an operator overrides a lease. Until its regular expiry, two
+/// clients may hold the lock, and only their tokens differ.
 pub(super) fn record_override(lock: u32) {
     let sim = sim();
     let now = sim.world.now();

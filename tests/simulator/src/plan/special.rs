@@ -10,8 +10,8 @@ impl Plan {
     pub(super) fn make_special(&mut self, rng: &mut Rng) {
         match rng.within(0..100) {
             0..5 => self.make_known_restores(rng),
-            5..13 if !self.bad_clocks => self.make_short_freezes(rng),
-            13..18 if !self.bad_clocks => self.make_corrected_freezes(rng),
+            5..13 if !self.bad_clocks => self.make_short_vm_pauses(rng),
+            13..18 if !self.bad_clocks => self.make_corrected_vm_pauses(rng),
             18..22 => self.make_short_waits(rng),
             22..26 => self.make_deletes_in_use(rng),
             26..30 => self.make_distant_dates(rng),
@@ -49,10 +49,10 @@ impl Plan {
         }
     }
 
-    /// One daemon's machine is frozen repeatedly for less than a second while
-    /// its leases can't be renewed. No clock is set, because that would hide
-    /// the freezes.
-    fn make_short_freezes(&mut self, rng: &mut Rng) {
+    /// One daemon's VM is paused repeatedly for less than a second while its
+    /// leases can't be renewed. No clock is set, because that would hide the
+    /// pauses.
+    fn make_short_vm_pauses(&mut self, rng: &mut Rng) {
         self.unaware = false;
         self.faults.retain(|(_, fault)| {
             !matches!(
@@ -76,22 +76,22 @@ impl Plan {
             if at + length >= self.calm_from {
                 return;
             }
-            let how = Some(Stop::Frozen);
+            let how = Some(Stop::VmPaused);
             self.faults.push((at, Fault::PauseDaemon { place, how, length }));
             at += length;
         }
     }
 
-    /// Machines of daemons are frozen, and their wall clocks are set back by
-    /// the same amount soon afterwards. Few clients, so that hardly any event
-    /// triggers a clock check in between.
-    fn make_corrected_freezes(&mut self, rng: &mut Rng) {
+    /// VMs of daemons are paused, and their wall clocks are set back by the same
+    /// amount soon afterwards. Few clients, so that hardly any event triggers a
+    /// clock check in between.
+    fn make_corrected_vm_pauses(&mut self, rng: &mut Rng) {
         (self.clients, self.client_tasks) = (2, 1);
         (self.ttl, self.max_lease) = (Duration::from_secs(30), self.lease);
         for _ in 0..rng.within(8..16) {
             let at = rng.within(0..self.calm_from);
             let length = rng.millis(1_100..3_000).min(self.calm_from - at);
-            let (which, how) = (rng.index(self.places), Some(Stop::Frozen));
+            let (which, how) = (rng.index(self.places), Some(Stop::VmPaused));
             self.faults.push((at, Fault::PauseDaemon { place: which, how, length }));
             let at = (at + length + rng.millis(2_000..2_300)).min(self.calm_from);
             self.faults.push((at, Fault::SetWall { daemon: true, which, by: -(length as i64) }));

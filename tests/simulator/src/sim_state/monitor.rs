@@ -25,7 +25,7 @@ impl SimState {
         };
         let before = stored(&self.storage.borrow());
         let mut answer = self.storage.borrow_mut().answer(call, now, date);
-        // Without the distant date to compare with, the store can't refuse.
+        // Mutant 2i hides the incorrect date, so that the store does not refuse.
         if broken::is(Wrapped::ContinueWithoutDate)
             && date > self.correct_date() + 24 * 60 * 60
             && before.as_ref().is_some_and(|(_, token)| *token > 0)
@@ -174,7 +174,7 @@ impl SimState {
                 None => {
                     record.holds.remove(&key);
                     drop(record);
-                    self.record(Event::LetGo { daemon: number, lock });
+                    self.record(Event::HoldEnded { daemon: number, lock });
                 }
             }
         }

@@ -67,21 +67,22 @@ fn same_seed_gives_same_trace() {
 /// --mutant all`.
 #[test]
 fn every_mutant_is_detected() {
-    let mutant_seeds: Vec<(Broken, u64, &str)> =
-        (MUTANT_SEEDS.lines().filter(|line| !line.starts_with('#')))
-            .map(|line| {
-                let [key, seed, kind] = *line.split(' ').collect::<Vec<_>>() else {
-                    panic!("{line:?}: expected a mutant, a seed and a kind")
-                };
-                (Broken::of_key(key).expect("a mutant with this key"), seed.parse().unwrap(), kind)
-            })
-            .collect();
+    let mutant_seeds: Vec<(Broken, u64, &str)> = (MUTANT_SEEDS
+        .lines()
+        .filter(|line| !line.starts_with('#')))
+    .map(|line| {
+        let [key, seed, kind] = *line.split(' ').collect::<Vec<_>>() else {
+            panic!("{line:?}: expected a mutant, a seed and a kind")
+        };
+        (Broken::from_key(key).expect("a mutant with this key"), seed.parse().unwrap(), kind)
+    })
+    .collect();
     for mutant in Broken::all() {
         assert!(mutant_seeds.iter().any(|(known, ..)| *known == mutant), "no seed for {mutant:?}");
     }
     let rules: BTreeSet<u8> =
         Broken::all().iter().filter_map(|mutant| mutant.rule().parse().ok()).collect();
-    assert_eq!(rules, (1..=14).collect(), "a mutant for for_each rule");
+    assert_eq!(rules, (1..=14).collect(), "a mutant for each rule");
     for_each(0..mutant_seeds.len() as u64, |number| {
         let (mutant, seed, kind) = mutant_seeds[number as usize];
         let broken = run(seed, Some(mutant));

@@ -9,7 +9,7 @@ use crate::{Fixture, holder_and_waiter, seconds, set_up};
 
 /// Returns the kinds of violations of a scenario with a mutant.
 fn run_with_mutant(key: &str, mut fixture: Fixture, act: impl FnOnce(&mut Fixture)) -> Vec<Kind> {
-    broken::set(Some(Broken::of_key(key).expect("a mutant with this key")));
+    broken::set(Some(Broken::from_key(key).expect("a mutant with this key")));
     act(&mut fixture);
     broken::set(None);
     let violations = fixture.cluster.violations();

@@ -34,7 +34,7 @@ fn holder_loses_lock_at_end_of_drain() {
     // Drain, poll.
     fixture.expect_handoff(seconds(5 + 2));
     let lost = fixture.loss_time();
-    assert!(lost >= stopped + seconds(4), "told at {stopped:?}, lost at {lost:?}");
+    assert!(lost >= stopped + seconds(4), "stopped at {stopped:?}, lost at {lost:?}");
     let reason = fixture.cluster.client(fixture.holder).results().lost[0].2.reason;
     assert_eq!(reason, Reason::ShuttingDown);
     fixture.cluster.run(seconds(2));

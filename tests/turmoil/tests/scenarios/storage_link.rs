@@ -48,7 +48,7 @@ fn expect_loss(seed: u64, cut: impl FnOnce(&mut leasehold_turmoil::cluster::Clus
     let lost = fixture.loss_time();
     assert!(lost <= from + seconds(15));
     let seen = fixture.cluster.client(fixture.holder).results().clone();
-    // Notified by the daemon or by its own clock, whichever comes first.
+    // The daemon's message or the client's own deadline comes first.
     let reason = seen.lost[0].2.reason;
     assert!(matches!(reason, Reason::LeaseLost | Reason::Expired), "{reason:?}");
     assert!(!seen.warned.is_empty(), "the holder was warned before");

@@ -1,7 +1,7 @@
-//! What clients ask, hear and do.
+//! Index of the requests, responses and actions of clients.
 
 use super::{
-    super::{About, Acquire, Answer, End, Gone, Hold, How, Place, Point},
+    super::{About, Acquire, Answer, End, EndCause, Gone, Hold, Place, Point},
     Builder, Op,
 };
 
@@ -18,19 +18,19 @@ impl Builder<'_, '_> {
         daemon: u32,
         lock: u32,
     ) -> About {
-        self.alive(point, client);
+        self.check_alive(point, client);
         let place = self.place(lock, daemon);
         let Place { lock, daemon, .. } = self.index.places[place];
         let acquire = self.index.acquires.len();
         if self.ops.insert(op, Op::Acquire(acquire)).is_some() {
-            self.malformed(point.pos, [], "the number of this operation was used before");
+            self.malformed(point.pos, [], "duplicate operation number");
         }
         let of = self.clients.entry(client).or_default();
         of.acquires.push(acquire);
         if of.broken.is_some() {
             self.index.daemons[daemon].broken.get_or_insert(point);
         }
-        // Nobody can wait at a daemon that is dead already.
+        // No client can wait at a dead daemon.
         let gone = self.index.daemons[daemon].died.map(|_| Gone { point, client: false });
         self.index.acquires.push(Acquire {
             client,
@@ -53,7 +53,7 @@ impl Builder<'_, '_> {
         let Some(&Op::Acquire(acquire)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], UNKNOWN);
         };
-        self.alive(point, self.index.acquires[acquire].client);
+        self.check_alive(point, self.index.acquires[acquire].client);
         if self.index.acquires[acquire].answer.is_some() {
             return self.malformed(point.pos, [], ANSWERED);
         }
@@ -66,18 +66,18 @@ impl Builder<'_, '_> {
             return self.malformed(point.pos, [], UNKNOWN);
         };
         let Acquire { client, lock, invoked, answer, .. } = self.index.acquires[acquire];
-        self.alive(point, client);
+        self.check_alive(point, client);
         if answer.is_some() {
             return self.malformed(point.pos, [], ANSWERED);
         }
         let hold = self.index.holds.len();
         let of = self.clients.entry(client).or_default();
         of.holds.push(hold);
-        let died = of.died.map(|point| End { point, how: How::Died });
+        let died = of.died.map(|point| End { point, cause: EndCause::Died });
         let freed = of.freed.remove(&(lock, token));
-        let freed = freed.then_some(End { point, how: How::Freed });
-        let twin = self.tokens.insert((lock, token), hold);
-        self.index.twins.extend(twin.map(|twin| (twin, hold)));
+        let freed = freed.then_some(End { point, cause: EndCause::Freed });
+        let duplicate = self.tokens.insert((lock, token), hold);
+        self.index.duplicates.extend(duplicate.map(|duplicate| (duplicate, hold)));
         self.index.locks[lock].holds.push(hold);
         self.index.holds.push(Hold {
             client,
@@ -88,13 +88,13 @@ impl Builder<'_, '_> {
             invoked,
             valid: Vec::new(),
             end: died.or(freed),
-            let_go: None,
+            late_release: None,
             released: None,
             died: of.died,
             broken: of.broken,
             segments: Vec::new(),
-            over: point,
-            same_token: twin,
+            valid_to: point,
+            same_token: duplicate,
         });
         self.index.acquires[acquire].answer = Some(Answer::Granted { point, hold });
         About::Acquire(acquire)
@@ -119,15 +119,17 @@ impl Builder<'_, '_> {
         if std::mem::replace(done, true) {
             return self.malformed(point.pos, [], "this release was answered before");
         }
-        self.alive(point, self.index.holds[hold].client);
+        self.check_alive(point, self.index.holds[hold].client);
         self.index.holds[hold].released.get_or_insert(point);
         About::Hold(hold)
     }
 
     pub(super) fn end(&mut self, hold: usize, end: End) -> About {
         let hold_of = &mut self.index.holds[hold];
-        if hold_of.end.is_some_and(|end| end.how == How::Lost) && end.how == How::Released {
-            hold_of.let_go.get_or_insert(end.point);
+        if hold_of.end.is_some_and(|end| end.cause == EndCause::Lost)
+            && end.cause == EndCause::Released
+        {
+            hold_of.late_release.get_or_insert(end.point);
         }
         hold_of.end.get_or_insert(end);
         About::Hold(hold)
@@ -146,12 +148,12 @@ impl Builder<'_, '_> {
     pub(super) fn freed(&mut self, point: Point, client: u32, lock: u32, token: u64) -> About {
         let lock = self.lock(lock);
         if let Some(hold) = self.hold(client, lock, token) {
-            // The dead need not be waited for until their sessions expire.
+            // The daemon frees the grant of a dead client before its session expires.
             let known = &mut self.index.holds[hold];
             if known.valid.last().is_none_or(|valid| valid.until > point.at) {
-                known.end.take_if(|end| end.how == How::Died);
+                known.end.take_if(|end| end.cause == EndCause::Died);
             }
-            return self.end(hold, End { point, how: How::Freed });
+            return self.end(hold, End { point, cause: EndCause::Freed });
         }
         self.clients.entry(client).or_default().freed.insert((lock, token));
         About::Nothing
@@ -172,12 +174,12 @@ impl Builder<'_, '_> {
         for &hold in &client.holds {
             let hold = &mut self.index.holds[hold];
             hold.died = Some(point);
-            hold.end.get_or_insert(End { point, how: How::Died });
+            hold.end.get_or_insert(End { point, cause: EndCause::Died });
         }
         About::Nothing
     }
 
-    /// The client's hold, and whether it can say so: the dead say nothing.
+    /// Returns the client's hold. Reports an entry of a dead client as malformed.
     pub(super) fn held(
         &mut self,
         point: Point,
@@ -185,7 +187,7 @@ impl Builder<'_, '_> {
         lock: u32,
         token: u64,
     ) -> Option<usize> {
-        self.alive(point, client);
+        self.check_alive(point, client);
         let lock = self.lock(lock);
         self.hold(client, lock, token)
     }
@@ -201,7 +203,7 @@ impl Builder<'_, '_> {
         hold
     }
 
-    pub(super) fn alive(&mut self, point: Point, client: u32) {
+    pub(super) fn check_alive(&mut self, point: Point, client: u32) {
         let died = self.clients.get(&client).and_then(|client| client.died);
         if let Some(died) = died.filter(|died| self.after(*died, point)) {
             self.malformed(point.pos, [died.pos], "this client is dead");

@@ -1,12 +1,12 @@
-//! Campaigns, proclaims and what observers are shown.
+//! Index of campaigns, proclaims and observed states.
 
 use super::{
-    super::{About, Observer, Point, Proclaim, Shown},
+    super::{About, ObservedState, Observer, Point, Proclaim},
     Builder, Op,
     client::{ANSWERED, NOT_GRANTED, UNKNOWN},
 };
 
-const REUSED: &str = "the number of this operation was used before";
+const REUSED: &str = "duplicate operation number";
 const NO_OBSERVER: &str = "no observer has this number";
 
 impl<'h> Builder<'h, '_> {
@@ -42,7 +42,7 @@ impl<'h> Builder<'h, '_> {
         About::Hold(hold)
     }
 
-    /// An answer to a proclaim. Only an acknowledgment promises anything.
+    /// Records the response to a proclaim. Only an acknowledgment guarantees visibility.
     pub(super) fn proclaimed(&mut self, point: Point, op: u64, acknowledged: bool) -> About {
         let Some(&Op::Proclaim(proclaim)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], "no proclaim has this number");
@@ -71,22 +71,22 @@ impl<'h> Builder<'h, '_> {
         if self.ops.insert(op, Op::Observer(observer)).is_some() {
             self.malformed(point.pos, [], REUSED);
         }
-        let shown = Vec::new();
-        let observer = Observer { place, is_stream, opened: point, ended: None, shown };
+        let states = Vec::new();
+        let observer = Observer { place, is_stream, opened: point, ended: None, states };
         self.index.observers.push(observer);
         About::Nothing
     }
 
-    pub(super) fn observed(&mut self, op: u64, shown: Shown<'h>) -> About {
-        let point = shown.point;
+    pub(super) fn observed(&mut self, op: u64, state: ObservedState<'h>) -> About {
+        let point = state.point;
         let Some(&Op::Observer(observer)) = self.ops.get(&op) else {
             return self.malformed(point.pos, [], NO_OBSERVER);
         };
         let observer = &mut self.index.observers[observer];
-        if observer.ended.is_some() || !(observer.is_stream || observer.shown.is_empty()) {
+        if observer.ended.is_some() || !(observer.is_stream || observer.states.is_empty()) {
             return self.malformed(point.pos, [], "this observer was answered before");
         }
-        observer.shown.push(shown);
+        observer.states.push(state);
         self.index.has_elections = true;
         About::Nothing
     }

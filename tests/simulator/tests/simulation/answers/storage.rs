@@ -161,7 +161,7 @@ async fn call(which: u64, answers: Arc<Answers>) -> String {
 }
 
 #[test]
-fn any_storage_response_ends_the_call_in_time_fuzzed() {
+fn any_storage_response_ends_call_in_time_fuzzed() {
     Fuzz::new("storage-answer").nested().words(WORDS).run(|input| {
         let (which, answers) = script::read(input);
         format!("{} {}", which % CALLS, run(call(which, answers)))
