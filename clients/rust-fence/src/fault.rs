@@ -48,8 +48,8 @@ pub(crate) fn remedy(
             "The table is being deleted: wait until it is gone, or use another"
         }
         (401 | 403, _) => rights,
-        _ => "Microsoft's list of storage error codes says what the code means",
+        _ => "For its meaning, see Microsoft's list of storage error codes",
     });
     let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
-    format!("the storage account refused it ({status} {code}){detail}. {remedy}")
+    format!("the storage account refused the call ({status} {code}){detail}. {remedy}")
 }

@@ -151,7 +151,7 @@ async fn forbidden_error_omits_secrets() {
         }
         for error in errors {
             let Error::Invalid { message, .. } = &error else { panic!("{account:?}: {error:?}") };
-            assert!(message.contains("refused it (403 "), "{message}");
+            assert!(message.contains("refused the call (403 "), "{message}");
             for secret in ["sig=", KEY, "aHVzaA"] {
                 assert!(!format!("{error} {error:?}").contains(secret), "{error}");
             }
