@@ -74,7 +74,7 @@ impl FencedBlob {
     /// unknown. The next read or write resolves it first.
     ///
     /// # Errors
-    /// - [`Error::Fenced`]: stop.
+    /// - [`Error::Fenced`]: stop, a newer holder has taken over.
     /// - [`Error::Conflict`]: the blob is not in the expected state, or another
     ///   client has leased it.
     /// - [`Error::Unavailable`]: retry; `written` states the outcome.

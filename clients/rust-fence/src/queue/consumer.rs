@@ -93,7 +93,7 @@ impl<'a> Consumer<'a> {
     /// hidden.
     ///
     /// # Errors
-    /// - [`Error::Lost`]: stop.
+    /// - [`Error::Lost`]: stop, the lock is lost.
     /// - [`Error::VisibilityLost`]: continue with the next message.
     /// - [`Error::Unavailable`]: continue after `retry_after`. If the outcome of the
     ///   receive is unknown, `retry_after` covers the visibility timeout, so that no

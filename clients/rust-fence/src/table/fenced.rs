@@ -104,7 +104,7 @@ impl FencedPartition {
     /// unknown. The next read or write of this partition resolves it first.
     ///
     /// # Errors
-    /// - [`Error::Fenced`]: stop.
+    /// - [`Error::Fenced`]: stop, a newer holder has taken over.
     /// - [`Error::Conflict`]: a row is not in the expected state.
     /// - [`Error::Unavailable`]: retry; `written` states the outcome.
     /// - [`Error::Invalid`]: change the call. Limits are checked before anything is
