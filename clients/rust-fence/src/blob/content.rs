@@ -9,7 +9,7 @@ use crate::ETag;
 
 /// Maximum size of a fenced blob, in bytes: 64 MiB. A fenced blob is written by
 /// one call.
-pub const LARGEST: usize = 64 << 20;
+pub const MAX_BLOB_BYTES: usize = 64 << 20;
 
 /// Maximum total size of the caller's metadata names and values. The service
 /// allows 8 KiB; the rest is for the metadata of the fence.
@@ -91,7 +91,7 @@ impl Upload {
                 || !name.bytes().all(|c| c.is_ascii_lowercase())
                 || name.starts_with(RESERVED)
         };
-        let message = if self.bytes.len() > LARGEST {
+        let message = if self.bytes.len() > MAX_BLOB_BYTES {
             format!(
                 "{} bytes are too many; the maximum for a fenced blob is 64 MiB",
                 self.bytes.len()

@@ -47,7 +47,7 @@
 //! - [`FencedBlob::delete`] leaves an empty blob, because the fence needs a place.
 //! - Tokens of different locks can't be compared. The blob stores the name of its
 //!   lock, and refuses holders of other locks.
-//! - A blob is written completely, by one call. Its maximum size is [`LARGEST`], and
+//! - A blob is written completely, by one call. Its maximum size is [`MAX_BLOB_BYTES`], and
 //!   [`Account::call_timeout`](crate::azure::Account::call_timeout) must be long
 //!   enough for the transfer.
 //!
@@ -72,7 +72,7 @@ mod update;
 mod write;
 
 pub use super::{ETag, Written};
-pub use content::{Content, LARGEST, Upload};
+pub use content::{Content, MAX_BLOB_BYTES, Upload};
 pub use error::{Conflict, Error};
 pub use fenced::FencedBlob;
 pub use lease::LeasedBlob;
