@@ -289,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn every_wire_reason_has_name() {
+        use leasehold_protocol::{reason_from_wire, v1};
+
+        let reasons = (1..).map_while(|number| v1::Reason::try_from(number).ok());
+        let unnamed: Vec<_> =
+            reasons.filter(|reason| reason_name(reason_from_wire(*reason)) == "unknown").collect();
+        assert_eq!(unnamed, []);
+    }
+
+    #[test]
     fn each_error_has_exit_code() {
         let message = || "message".to_owned();
         let lock = || "orders".to_owned();

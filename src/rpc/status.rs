@@ -96,3 +96,18 @@ pub(super) fn unreadable(error: Status) -> Status {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_protocol::{reason_from_wire, v1};
+
+    use super::*;
+
+    #[test]
+    fn every_wire_reason_has_status_code() {
+        let reasons = (1..).map_while(|number| v1::Reason::try_from(number).ok());
+        let unknown: Vec<_> =
+            reasons.filter(|reason| code(reason_from_wire(*reason)) == Code::Unknown).collect();
+        assert_eq!(unknown, []);
+    }
+}

@@ -1,5 +1,5 @@
-//! A resource that refuses a holder that has been overtaken: a directory where
-//! the token is a part of what is written.
+//! A file that refuses a stale holder, because it stores the highest token together with
+//! its content.
 //!
 //! Start a daemon, then:
 //!
@@ -7,11 +7,11 @@
 //! cargo run -p leasehold-fence --example fenced_file
 //! ```
 //!
-//! The first worker acquires the lock, loses it to an operator, and does not
-//! notice: it is "paused". The second acquires it and writes. Then the first
-//! wakes up and writes with its old token, and the file refuses.
+//! The first worker acquires the lock and is "paused": an operator breaks the lock, and
+//! the worker does not notice. The second worker acquires the lock and writes. Then the
+//! first worker resumes and writes with its old token, and the file refuses the write.
 
-#![allow(clippy::print_stdout, reason = "an example talks to its user")]
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
 
 use std::{
     env, fs, io,
@@ -20,11 +20,11 @@ use std::{
 
 use leasehold_client::{Client, Token};
 
-/// A file that remembers the greatest token that it has seen.
+/// A file with the highest token seen.
 ///
-/// Looking at the token and writing must be one step. A database does this
-/// with `UPDATE … WHERE token <= $1`, a blob with If-Match; here, the exclusive
-/// use of one process stands for it.
+/// The comparison of the token and the write must be one step. A database does this
+/// with `UPDATE … WHERE token <= $1`, a blob with `If-Match`. Here, only one process
+/// uses the file.
 struct FencedFile {
     path: PathBuf,
 }
@@ -35,21 +35,21 @@ impl FencedFile {
     }
 
     fn write(&mut self, token: Token, text: &str) -> io::Result<()> {
-        let greatest = self.greatest_token()?;
-        if token < greatest {
-            return Err(io::Error::other(format!("token {token} is stale: {greatest} was seen")));
+        let highest = self.highest_token()?;
+        if token < highest {
+            return Err(io::Error::other(format!("token {token} is stale: {highest} was seen")));
         }
-        // Renaming replaces token and text together.
+        // The rename replaces token and text in one step.
         let new = self.path.with_extension("new");
         fs::write(&new, format!("{token}\n{text}"))?;
         fs::rename(new, &self.path)
     }
 
-    fn greatest_token(&self) -> io::Result<Token> {
+    fn highest_token(&self) -> io::Result<Token> {
         match fs::read_to_string(&self.path) {
             Ok(stored) => {
                 let token = stored.lines().next().and_then(|line| line.parse().ok());
-                token.ok_or_else(|| io::Error::other("the stored token can't be read"))
+                token.ok_or_else(|| io::Error::other("the stored token is invalid"))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Token::default()),
             Err(error) => Err(error),
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let endpoint = env::var("LEASEHOLD_ENDPOINT").unwrap_or("http://127.0.0.1:7420".to_owned());
     let directory = tempfile::tempdir()?;
     let mut file = FencedFile::new(directory.path());
-    // Two sessions: clones of one client would share the lock.
+    // Each worker has a session of its own, as two programs would.
     let first = Client::connect(endpoint).await?;
     let second = first.new_session();
 
@@ -72,16 +72,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let broken =
         first.break_lock("orders").by("example").reason("the first worker is stuck").await?;
-    println!("the lock was taken from it; free within {:?}", broken.free_within);
+    println!("an operator broke the lock; it is free within {:?}", broken.free_within);
 
-    // It has not let go, so the second waits until its deadline has passed.
+    // The first worker does not release the lock, so the second one waits for its
+    // deadline.
     let guard = second.lock("orders").acquire().await?;
     file.write(guard.token(), "from the second worker")?;
     println!("the second worker wrote with token {}", guard.token());
 
-    match file.write(paused.token(), "from the past") {
-        Ok(()) => println!("the file took a stale token: this must not happen"),
-        Err(error) => println!("the first worker wakes up, writes, and is refused: {error}"),
+    match file.write(paused.token(), "late, from the first worker") {
+        Ok(()) => println!("BUG: the file accepted a stale token"),
+        Err(error) => println!("the first worker resumes, writes, and is refused: {error}"),
     }
     guard.release().await?;
     first.close().await;

@@ -1,29 +1,28 @@
-//! Moves money between rows of a table, under the lock that is designated for
-//! the table. A worker that was stopped while it held the lock goes on too
-//! late, and the storage itself refuses what it writes: no money is made.
+//! Moves money between rows of a table, under the designated lock of the table. A worker
+//! is paused while it holds the lock and resumes too late. The storage refuses its
+//! write, so the total amount stays the same.
 //!
-//! Start Azurite with its tables (`npx azurite`) and a daemon. In one terminal,
-//! a worker that stops itself just before it writes, as if the machine had
-//! frozen:
+//! Start Azurite (`npx azurite`) and a daemon. In one terminal, start a worker that stops
+//! itself just before it writes:
 //!
 //! ```sh
 //! cargo run -p leasehold-fence --features azure --example transfer -- --stop
 //! ```
 //!
-//! In another, one that takes over when the first one's session has expired:
+//! In another, start a worker that takes over when the first session has expired:
 //!
 //! ```sh
 //! cargo run -p leasehold-fence --features azure --example transfer -- --to carol
 //! ```
 //!
-//! Then let the first go on, by `fg` or `kill -CONT`. It is refused, acquires
-//! the lock again, and does its work anew. With `--unguarded` in both, its write
-//! is accepted, and there is more money than before.
+//! Then resume the first worker with `fg` or `kill -CONT`. Its write is refused. It
+//! acquires the lock again and starts over with the current amounts. With `--unfenced`
+//! in both terminals, the write is accepted, and the total amount is higher than before.
 //!
-//! `LEASEHOLD_ENDPOINT` is the daemon, `AZURE_STORAGE_CONNECTION_STRING` the
-//! account; without them, the usual ports of this machine.
+//! `LEASEHOLD_ENDPOINT` sets the daemon, `AZURE_STORAGE_CONNECTION_STRING` the account.
+//! The defaults are the local daemon and the local emulator.
 
-#![allow(clippy::print_stdout, reason = "an example talks to its user")]
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
 
 use std::{env, time::Duration};
 
@@ -35,25 +34,25 @@ use leasehold_fence::{
 use nix::sys::signal::{Signal, raise};
 use serde::{Deserialize, Serialize};
 
-/// All rows are in one partition, so that they can be changed together.
+/// Partition of all rows. One partition, so that one transaction can change them.
 pub(crate) const BANK: &str = "bank";
 
-/// A row.
+/// Value of a row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Purse {
-    /// What is in it.
+    /// Amount of money.
     pub(crate) amount: i64,
 }
 
-/// What is to be done.
-struct Order {
+/// Command line options.
+struct Options {
     table: String,
     from: String,
     to: String,
     amount: i64,
-    /// Stop this process once, between reading and writing.
+    /// Stops this process once, between the read and the write.
     stop: bool,
-    unguarded: bool,
+    unfenced: bool,
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -63,24 +62,24 @@ async fn main() -> Outcome<()> {
     run(env::args().skip(1)).await
 }
 
-/// The whole program.
+/// Runs the example.
 pub(crate) async fn run(arguments: impl Iterator<Item = String>) -> Outcome<()> {
-    let mut order = read(arguments)?;
+    let mut options = parse(arguments)?;
     let account = env::var("AZURE_STORAGE_CONNECTION_STRING");
     let account = account.unwrap_or_else(|_| "UseDevelopmentStorage=true".to_owned());
     let account = Account::from_connection_string(&account)?;
     let endpoint = env::var("LEASEHOLD_ENDPOINT").unwrap_or("http://127.0.0.1:7420".to_owned());
     let client = Client::builder(endpoint).client_name("transfer").ttl(Duration::from_secs(2));
     let client = client.connect().await?;
-    let table = Table::new(&account, &order.table)?;
+    let table = Table::new(&account, &options.table)?;
     table.create().await?;
     loop {
-        let guard = client.table_lock(account.name(), &order.table)?.acquire().await?;
+        let guard = client.table_lock(account.name(), &options.table)?.acquire().await?;
         println!("holding {} with token {}", guard.name(), guard.token());
-        let done = transfer(&order, &table, &guard).await;
-        // One stop is enough.
-        order.stop = false;
-        // It may be lost: the daemon knows, and it makes no difference here.
+        let done = transfer(&options, &table, &guard).await;
+        // The next attempt does not stop.
+        options.stop = false;
+        // The lock may be lost. That makes no difference here.
         let _ = guard.release().await;
         match done {
             Ok(()) => break,
@@ -92,39 +91,39 @@ pub(crate) async fn run(arguments: impl Iterator<Item = String>) -> Outcome<()> 
     for purse in &purses {
         println!("{}: {}", purse.row, purse.value.amount);
     }
-    println!("in all: {}", purses.iter().map(|purse| purse.value.amount).sum::<i64>());
+    println!("total: {}", purses.iter().map(|purse| purse.value.amount).sum::<i64>());
     client.close().await;
     Ok(())
 }
 
-async fn transfer(order: &Order, table: &Table, guard: &Guard) -> Result<(), Error> {
-    // From here on, no earlier holder can write to the bank.
+async fn transfer(options: &Options, table: &Table, guard: &Guard) -> Result<(), Error> {
+    // From now on, no earlier holder can write to the bank.
     let bank =
-        if order.unguarded { None } else { Some(table.fenced(guard).partition(BANK).await?) };
-    let from = purse(table, bank.as_ref(), &order.from).await?;
-    let to = purse(table, bank.as_ref(), &order.to).await?;
-    println!("{} has {}, {} has {}", order.from, from.amount, order.to, to.amount);
+        if options.unfenced { None } else { Some(table.fenced(guard).partition(BANK).await?) };
+    let from = purse(table, bank.as_ref(), &options.from).await?;
+    let to = purse(table, bank.as_ref(), &options.to).await?;
+    println!("{} has {}, {} has {}", options.from, from.amount, options.to, to.amount);
     if !guard.is_valid() {
         println!("the lock is lost");
     }
-    // However soon after that look the write comes, it may be too late.
-    if order.stop {
+    // The process may be paused between this check and the write.
+    if options.stop {
         println!("stopped before the write");
         let _ = raise(Signal::SIGSTOP);
-        println!("going on with the write");
+        println!("resuming with the write");
     }
     let transaction = Transaction::new()
-        .upsert(&order.from, &Purse { amount: from.amount - order.amount })
-        .upsert(&order.to, &Purse { amount: to.amount + order.amount });
+        .upsert(&options.from, &Purse { amount: from.amount - options.amount })
+        .upsert(&options.to, &Purse { amount: to.amount + options.amount });
     match &bank {
         Some(bank) => bank.commit(&transaction).await?,
         None => table.commit(BANK, &transaction).await?,
     };
-    println!("moved {} from {} to {}", order.amount, order.from, order.to);
+    println!("moved {} from {} to {}", options.amount, options.from, options.to);
     Ok(())
 }
 
-/// Everybody begins with 100.
+/// Reads a purse. A new one contains 100.
 async fn purse(table: &Table, bank: Option<&FencedPartition>, row: &str) -> Result<Purse, Error> {
     let found: Option<Entity<Purse>> = match bank {
         Some(bank) => bank.get(row).await?,
@@ -133,29 +132,29 @@ async fn purse(table: &Table, bank: Option<&FencedPartition>, row: &str) -> Resu
     Ok(found.map_or(Purse { amount: 100 }, |entity| entity.value))
 }
 
-fn read(mut arguments: impl Iterator<Item = String>) -> Outcome<Order> {
-    let mut order = Order {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Outcome<Options> {
+    let mut options = Options {
         table: "purses".to_owned(),
         from: "alice".to_owned(),
         to: "bob".to_owned(),
         amount: 10,
         stop: false,
-        unguarded: false,
+        unfenced: false,
     };
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            "--table" => order.table = value()?,
-            "--from" => order.from = value()?,
-            "--to" => order.to = value()?,
-            "--amount" => order.amount = value()?.parse()?,
-            "--stop" => order.stop = true,
-            "--unguarded" => order.unguarded = true,
+            "--table" => options.table = value()?,
+            "--from" => options.from = value()?,
+            "--to" => options.to = value()?,
+            "--amount" => options.amount = value()?.parse()?,
+            "--stop" => options.stop = true,
+            "--unfenced" => options.unfenced = true,
             _ => {
-                let known = "--table, --from, --to, --amount, --stop and --unguarded";
-                return Err(format!("{argument} is not known; {known} are").into());
+                let known = "--table, --from, --to, --amount, --stop and --unfenced";
+                return Err(format!("unknown argument {argument}; use {known}").into());
             }
         }
     }
-    Ok(order)
+    Ok(options)
 }

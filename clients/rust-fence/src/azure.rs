@@ -1,5 +1,5 @@
-//! A storage account: its address, and how calls to it are signed and sent.
+//! A storage account: its address, its credentials and the transport of calls.
 //!
-//! No secret is shown by any error, log or `Debug` of this module.
+//! No error, log or `Debug` output of this module contains a secret.
 
 pub use leasehold_azure_account::{Account, InvalidAccount, TokenCredential, Transport};

@@ -1,4 +1,4 @@
-//! Errors of fenced tables and blobs, by what to do about them.
+//! Errors of fenced tables and blobs, grouped by the caller's next step.
 
 use std::{fmt::Display, time::Duration};
 
@@ -7,76 +7,76 @@ use leasehold_client::Token;
 
 use crate::Written;
 
-/// Error of a fenced resource. The message says which place and token, what
-/// happened, and what to do.
+/// Error of a fenced resource. The message names the resource and the token, the
+/// problem, and the next step.
 ///
-/// `P` is the place that the error is about, `C` the state that was found in
-/// place of the expected one: see [`table::Error`](crate::table::Error) and
+/// `P` identifies the resource, `C` the difference between the expected and the
+/// actual state: see [`table::Error`](crate::table::Error) and
 /// [`blob::Error`](crate::blob::Error).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error<P: Display, C: Display> {
     /// A newer holder of the lock has taken over. **Stop**, and acquire the lock
-    /// again before anything else is read or written.
+    /// again before the next read or write.
     #[error(
         "{place}: a newer holder has taken over{}. {}. Stop, and acquire the lock again",
         newer.map(|token| format!(" with token {token}")).unwrap_or_default(),
-        written.told()
+        written.sentence()
     )]
     Fenced {
         /// Place and token of the attempt.
         place: Box<P>,
         /// Token of the newer holder, if it could be read.
         newer: Option<Token>,
-        /// Whether something was written before that.
+        /// Outcome of the call.
         written: Written,
     },
     /// The lease of a [leased blob](crate::blob::LeasedBlob) is lost. **Stop**.
-    #[error("{place}: the lease is lost: {message}. {}. Stop, and lease it again", written.told())]
+    #[error("{place}: the lease is lost: {message}. {}. Stop, and lease it again", written.sentence())]
     Lost {
-        /// The blob.
+        /// Leased blob.
         place: Box<P>,
         /// Human-readable.
         message: String,
-        /// Whether something was written before that.
+        /// Outcome of the call.
         written: Written,
     },
-    /// Another state was expected. Nothing was written: read it again, and
+    /// The resource is not in the expected state. Nothing was written. Read it, and
     /// decide again.
-    #[error("{place}: {conflict}. Nothing was written: read it again, and decide again")]
+    #[error("{place}: {conflict}. Nothing was written; read it and decide again")]
     Conflict {
-        /// The row or blob.
+        /// Row or blob.
         place: Box<P>,
-        /// The state that was found.
+        /// Difference from the expected state.
         conflict: C,
     },
-    /// The storage account can't be reached or can't serve this now: try again,
-    /// if `written` is known; else read first what is there.
-    #[error("{place}: {message}. {}", written.told())]
+    /// The storage account is unreachable or unable to serve the call. If
+    /// `written` is [`Written::No`], retry; otherwise read the current state first.
+    #[error("{place}: {message}. {}", written.sentence())]
     Unavailable {
         /// Place of the attempt.
         place: Box<P>,
         /// Human-readable.
         message: String,
-        /// Whether it was written all the same.
+        /// Outcome of the call.
         written: Written,
         /// Minimum delay before the next attempt.
         retry_after: Duration,
     },
-    /// It can't succeed as it is: change the call, the table or container, or
-    /// the permissions of the caller. Nothing was written.
+    /// The call can't succeed. Change the call, the table or container, or the
+    /// permissions of the credential. Nothing was written.
     #[error("{place}: {message}")]
     Invalid {
         /// Place of the attempt.
         place: Box<P>,
-        /// Human-readable: the problem, and what is allowed.
+        /// Human-readable: the problem and the limit.
         message: String,
     },
-    /// The fence is gone or can't be understood. Nothing is written until a
-    /// person has looked at it.
+    /// The fence is missing or invalid. Nothing is written until an operator has
+    /// repaired it.
     #[error("{place}: {message}")]
     NeedsOperator {
-        /// The row or blob that can't be understood.
+        /// Row or blob with the fence.
         place: Box<P>,
         /// Human-readable.
         message: String,
@@ -101,7 +101,7 @@ impl<P: Display + Clone, C: Display> Error<P, C> {
         Self::Unavailable { place, message: message.into(), written, retry_after }
     }
 
-    /// Converts a fault. `changes` if the call would have changed something.
+    /// Converts a fault of a storage call. `changes`: whether the call was a write.
     /// `refused` converts a refusal by its status, code and message.
     pub(crate) fn from_fault(
         fault: &Fault,

@@ -1,10 +1,11 @@
 //! Escapes of names in addresses, headers and metadata.
 
-/// Everything but letters, digits, `-._~` and what is named besides is escaped.
-pub(crate) fn escape(text: &str, besides: &[u8]) -> String {
+/// Percent-encodes all bytes except ASCII letters, digits, `-._~` and those in
+/// `unescaped`.
+pub(crate) fn escape(text: &str, unescaped: &[u8]) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || besides.contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || unescaped.contains(&byte) {
             escaped.push(char::from(byte));
         } else {
             escaped.push_str(&format!("%{byte:02X}"));
@@ -13,7 +14,7 @@ pub(crate) fn escape(text: &str, besides: &[u8]) -> String {
     escaped
 }
 
-/// The reverse; none if it is not escaped right.
+/// Decodes percent-encoded text. Returns `None` if the encoding is invalid.
 #[cfg(feature = "http")]
 pub(crate) fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

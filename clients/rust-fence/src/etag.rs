@@ -1,18 +1,18 @@
-//! Versions of what is stored.
+//! Versions of stored rows and blobs.
 
 use std::fmt;
 
-/// A version of a row or a blob: it changes with every change.
+/// Version of a row or a blob. Every change of the resource changes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ETag(String);
 
 impl ETag {
-    /// As the service wrote it.
+    /// Creates an ETag from the service's text.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// As the service writes it.
+    /// Returns the service's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,27 +1,27 @@
-//! What blobs and queues say when they refuse something. Tables say it in
-//! another form.
+//! Error responses of the blob and queue services, in XML. The table service
+//! uses JSON.
 
 use leasehold_azure_account::{Fault, Response, credential_fix, retry_after};
 
-/// A header of an answer.
-pub(crate) fn header<'a>(answer: &'a Response, name: &'static str) -> Option<&'a str> {
-    answer.headers.get_optional_str(&azure_core::http::headers::HeaderName::from_static(name))
+/// Returns a header of a response.
+pub(crate) fn header<'a>(response: &'a Response, name: &'static str) -> Option<&'a str> {
+    response.headers.get_optional_str(&azure_core::http::headers::HeaderName::from_static(name))
 }
 
-/// The answer, if it is a success.
-pub(crate) fn success(answer: Response) -> Result<Response, Fault> {
-    if (200..300).contains(&answer.status) {
-        return Ok(answer);
+/// Returns the response if its status is a success.
+pub(crate) fn success(response: Response) -> Result<Response, Fault> {
+    if (200..300).contains(&response.status) {
+        return Ok(response);
     }
-    let body = String::from_utf8_lossy(&answer.body);
-    let code = header(&answer, "x-ms-error-code").or_else(|| element(&body, "Code"));
-    // What follows is the number and the time of the request.
+    let body = String::from_utf8_lossy(&response.body);
+    let code = header(&response, "x-ms-error-code").or_else(|| element(&body, "Code"));
+    // The lines that follow contain the ID and the time of the request.
     let message = element(&body, "Message").and_then(|message| message.lines().next());
     Err(Fault::answered(
-        answer.status,
+        response.status,
         code.unwrap_or_default().to_owned(),
         message.unwrap_or_default().to_owned(),
-        retry_after(&answer.headers),
+        retry_after(&response.headers),
     ))
 }
 
@@ -30,8 +30,9 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
-/// Human-readable: what happened, and what to do. `rights` are the permissions
-/// that the call needs, `missing` is the text for a resource that does not exist.
+/// Returns a human-readable message: the problem and the fix. `rights` names the
+/// permissions that the call needs, `missing` is the message for a resource that
+/// does not exist.
 pub(crate) fn remedy(
     status: u16,
     code: &str,
@@ -47,8 +48,8 @@ pub(crate) fn remedy(
             "The table is being deleted: wait until it is gone, or use another"
         }
         (401 | 403, _) => rights,
-        _ => "Microsoft's list of storage error codes says what the code means",
+        _ => "For its meaning, see Microsoft's list of storage error codes",
     });
-    let said = if message.is_empty() { String::new() } else { format!(": {message}") };
-    format!("the storage account refused it ({status} {code}){said}. {remedy}")
+    let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+    format!("the storage account refused the call ({status} {code}){detail}. {remedy}")
 }

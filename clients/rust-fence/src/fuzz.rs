@@ -1,4 +1,4 @@
-//! What a storage account says when it refuses something.
+//! Fuzzed error responses of the storage services.
 
 use azure_core::{Bytes, http::headers::Headers};
 use leasehold_azure_account::Response;
@@ -23,9 +23,9 @@ const WORDS: &[&str] = &[
     "{\"odata.error\":{\"code\":\"TableNotFound\",\"message\":{\"value\":\"none\"}}}",
 ];
 
-fn answer(status: u16, head: &str, body: &[u8]) -> Response {
+fn response(status: u16, head: &str, body: &[u8]) -> Response {
     let mut headers = Headers::new();
-    // What the HTTP client would not let through does not get here either.
+    // The HTTP client rejects other header names.
     let plain = |c: u8| c.is_ascii_lowercase() || c == b'-';
     for (name, value) in head.lines().filter_map(|line| line.split_once(": ")) {
         if !name.is_empty() && name.bytes().all(plain) {
@@ -35,9 +35,9 @@ fn answer(status: u16, head: &str, body: &[u8]) -> Response {
     Response { status, headers, body: Bytes::copy_from_slice(body) }
 }
 
-/// Blobs and queues say it in XML, tables in JSON: both are asked.
+/// The blob and queue services respond in XML, tables in JSON: both parsers run.
 #[test]
-fn what_is_no_success_is_a_fault_and_what_is_busy_may_have_been_done() {
+fn error_responses_become_faults_fuzzed() {
     Fuzz::new("azure-refusal").nested().words(WORDS).run(|input| {
         let (mut status, mut head, mut body) = (409, String::new(), Vec::new());
         for field in wire::read(input).0 {
@@ -48,20 +48,20 @@ fn what_is_no_success_is_a_fault_and_what_is_busy_may_have_been_done() {
                 _ => {}
             }
         }
-        let fine = (200..300).contains(&status);
-        let mut said = Vec::new();
-        match success(answer(status, &head, &body)) {
-            Ok(answer) => assert!(fine && *answer.body == *body),
-            Err(fault) => said.push(fault),
+        let is_success = (200..300).contains(&status);
+        let mut faults = Vec::new();
+        match success(response(status, &head, &body)) {
+            Ok(response) => assert!(is_success && *response.body == *body),
+            Err(fault) => faults.push(fault),
         }
-        if !fine {
-            assert_eq!(said.len(), 1);
-            said.push(table::fuzz::refused(&answer(status, &head, &body)));
+        if !is_success {
+            assert_eq!(faults.len(), 1);
+            faults.push(table::fuzz::refused(&response(status, &head, &body)));
         }
-        for fault in &said {
-            let later = status == 408 || status == 429 || status >= 500;
-            assert_eq!((fault.is_unclear(), fault.may_pass()), (later, later), "{fault:?}");
+        for fault in &faults {
+            let transient = status == 408 || status == 429 || status >= 500;
+            assert_eq!((fault.is_unclear(), fault.may_pass()), (transient, transient), "{fault:?}");
         }
-        format!("{said:?}").chars().take(120).collect::<String>()
+        format!("{faults:?}").chars().take(120).collect::<String>()
     });
 }

@@ -1,63 +1,63 @@
-//! Comparison that every fenced resource makes.
+//! Token comparison that every fenced resource makes.
 
 use leasehold_client::Token;
 
-/// The highest token that a resource has seen of one lock. For resources that
-/// have a place of their own to keep it in.
+/// Highest token of one lock that a resource has seen. For resources that can
+/// store it themselves.
 ///
-/// **Persist it before acting on it**, if the resource outlasts the process:
-/// a memory that a restart takes away admits anybody again. And **admit and act
-/// in one step**: if something can come in between, an older holder's action
-/// may come after a newer one's.
+/// **Persist it before you act on it** if the resource outlives the process.
+/// Otherwise a restart admits stale holders again. **Admit and act in one step**,
+/// for example under one mutex. Otherwise the action of an older holder can follow
+/// that of a newer one.
 ///
 /// ```
 /// use leasehold_client::Token;
 /// use leasehold_fence::{Admitted, HighestToken};
 ///
-/// let mut highest = HighestToken::default();     // or what was persisted
+/// let mut highest = HighestToken::default();     // or the persisted token
 /// assert_eq!(highest.admit(Token::new(7)), Ok(Admitted::Raised));     // persist 7, then act
-/// assert_eq!(highest.admit(Token::new(7)), Ok(Admitted::Current));      // act
+/// assert_eq!(highest.admit(Token::new(7)), Ok(Admitted::Current));    // act
 /// assert!(highest.admit(Token::new(6)).is_err());                     // refuse
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HighestToken(Token);
 
-/// Why somebody was let through.
+/// Result of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Admitted {
-    /// The token is the highest so far: persist it first.
+    /// The token is higher than all before. Persist it before you act.
     Raised,
-    /// The token was seen before, and none that is greater.
+    /// The token is the highest seen, and was seen before.
     Current,
 }
 
-/// Refused: a newer holder was here.
+/// Refusal of a token that is lower than the highest token seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("token {token} is stale: {newer} was seen. Stop, and acquire the lock again")]
 pub struct StaleToken {
-    /// What was presented.
+    /// Token that was presented.
     pub token: Token,
-    /// The highest that was seen.
+    /// Highest token seen.
     pub newer: Token,
 }
 
 impl HighestToken {
-    /// What is known of old; 0 if nothing is.
+    /// Creates it from the persisted token; 0 if none was persisted.
     #[must_use]
     pub const fn new(token: Token) -> Self {
         Self(token)
     }
 
-    /// The highest so far; 0 if there was none.
+    /// Returns the highest token seen; 0 if none was seen.
     #[must_use]
     pub const fn get(self) -> Token {
         self.0
     }
 
-    /// Whether the holder of this token may act.
+    /// Admits the holder of this token, and raises the highest token if needed.
     ///
     /// # Errors
-    /// [`StaleToken`] if a greater one was seen. Nothing has changed then.
+    /// [`StaleToken`] if a higher token was seen. Then the value does not change.
     pub const fn admit(&mut self, token: Token) -> Result<Admitted, StaleToken> {
         if token.get() < self.0.get() {
             return Err(StaleToken { token, newer: self.0 });

@@ -1,16 +1,15 @@
 //! Resources that refuse a stale holder of a Leasehold lock.
 //!
-//! A lock alone can't stop a process that was paused while it was writing. A
-//! fence can: the resource compares the token of each write with the highest
-//! token that it has seen, in one step with the write.
+//! A lock can't stop a process that is paused past its deadline and then writes.
+//! A fence can: the resource compares the token of each write with the highest
+//! token seen, in one step with the write.
 //!
-//! - `table` and `blob`, with the feature `azure`: the storage itself compares
-//!   the tokens.
-//! - `queue`, with the feature `azure`: a queue can't compare anything. The
-//!   module describes what a lock does for its consumers, and what it does not.
-//! - `http`, with the feature `http`: a layer for servers of HTTP and gRPC.
-//! - [`sql`]: statements for a database.
-//! - [`HighestToken`]: the comparison itself, for everything else.
+//! - `table` and `blob` (feature `azure`): the storage compares the tokens.
+//! - `queue` (feature `azure`): one consumer at a time. A queue can't compare
+//!   tokens; the module documents the remaining guarantees.
+//! - `http` (feature `http`): a `tower` layer for HTTP and gRPC servers.
+//! - [`sql`]: statements for PostgreSQL and SQLite.
+//! - [`HighestToken`]: the comparison for any other resource.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "azure")]

@@ -15,19 +15,21 @@ pub struct LockToken {
 }
 
 impl LockToken {
-    /// By name. An empty namespace is the default one.
+    /// Creates it from the lock's name and the token. An empty namespace means
+    /// `default`.
     pub fn new(namespace: impl Into<String>, lock: impl Into<String>, token: Token) -> Self {
         let namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         Self { namespace, lock: lock.into(), token }
     }
 
-    /// From what `leasehold lock` and `leasehold elect` tell the command that
-    /// they run: `LEASEHOLD_NAMESPACE`, `LEASEHOLD_LOCK` and `LEASEHOLD_TOKEN`.
+    /// Reads it from the environment variables that `leasehold lock` and
+    /// `leasehold elect` set for their command: `LEASEHOLD_NAMESPACE`,
+    /// `LEASEHOLD_LOCK` and `LEASEHOLD_TOKEN`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if one of them is not there: then this process was
-    /// not started under a lock.
+    /// [`Error::Invalid`] if a variable is not set or not valid. Then this process
+    /// does not run under a lock.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(|variable| env::var(variable).ok())
     }
@@ -35,7 +37,7 @@ impl LockToken {
     fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let read = |variable: &str| {
             lookup(variable).ok_or_else(|| {
-                let why = "is not set: run this program by `leasehold lock NAME -- PROGRAM`";
+                let why = "is not set; run this program with `leasehold lock NAME -- PROGRAM`";
                 invalid(variable, format!("{variable} {why}"))
             })
         };
@@ -46,26 +48,26 @@ impl LockToken {
         Ok(Self::new(read("LEASEHOLD_NAMESPACE")?, read("LEASEHOLD_LOCK")?, token))
     }
 
-    /// The namespace that the lock's name belongs to.
+    /// Namespace of the lock.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The lock's name.
+    /// Name of the lock.
     #[must_use]
     pub fn lock(&self) -> &str {
         &self.lock
     }
 
-    /// The holder's token.
+    /// Token of the holder.
     #[must_use]
     pub const fn token(&self) -> Token {
         self.token
     }
 
-    /// The lock as resources remember it. A namespace has no slash, so the
-    /// first one divides.
+    /// Returns namespace, slash and name: the text that fenced resources store. A
+    /// namespace contains no slash, so the first slash is the separator.
     #[cfg(any(feature = "azure", feature = "http"))]
     pub(crate) fn qualified_lock(&self) -> String {
         format!("{}/{}", self.namespace, self.lock)
@@ -101,8 +103,8 @@ mod fuzz {
     use super::*;
 
     #[test]
-    fn variables_are_taken_as_they_are_or_refused() {
-        // A line for each variable.
+    fn environment_is_parsed_exactly_fuzzed() {
+        // The input has one line per variable.
         const VARIABLES: [&str; 3] = ["LEASEHOLD_TOKEN", "LEASEHOLD_NAMESPACE", "LEASEHOLD_LOCK"];
         Fuzz::new("fence-environment").run(|input| {
             let text = String::from_utf8_lossy(input);
@@ -112,11 +114,11 @@ mod fuzz {
                 lines.get(at).map(|line| (*line).to_owned())
             };
             match LockToken::from_variables(lookup) {
-                Ok(fence) => {
+                Ok(lock_token) => {
                     let namespace = if lines[1].is_empty() { "default" } else { lines[1] };
-                    let token = fence.token().to_string();
+                    let token = lock_token.token().to_string();
                     assert_eq!(
-                        [&*token, fence.namespace(), fence.lock()],
+                        [&*token, lock_token.namespace(), lock_token.lock()],
                         [lines[0], namespace, lines[2]]
                     );
                     "taken".to_owned()

@@ -1,44 +1,43 @@
-//! Databases that refuse a stale holder: the statements for it, as
-//! plain SQL for PostgreSQL and SQLite. Which library sends them is up to you.
+//! SQL statements that make PostgreSQL and SQLite refuse a stale holder. Send
+//! them with any database library.
 //!
-//! # One fence for a lock
+//! # One fence per lock
 //!
-//! Begin each transaction with [`raise`]. If it changes no row, a newer holder
-//! was there: roll back, and stop. Else go on and commit. The fence's row is
-//! locked until then, so a newer holder waits for this transaction, and one that
-//! was overtaken can't write after it.
+//! Begin each transaction with [`raise`]. If it changes no row, a newer holder has
+//! written: roll back, and stop. Otherwise make the changes and commit. The row of
+//! the fence is locked until the commit, so a newer holder waits for this
+//! transaction, and a stale holder can't write after that newer holder.
 //!
 //! ```
 //! use leasehold_fence::sql::{CREATE, Dialect, raise};
 //!
 //! assert!(CREATE.starts_with("CREATE TABLE IF NOT EXISTS leasehold_fence"));
-//! // With the lock's name and the token as parameters 1 and 2, within the
-//! // transaction of the writes: one row changed means go on, none means stop.
+//! // Parameters: 1 the name of the lock, 2 the token. Run it in the transaction of
+//! // the writes. One changed row: continue. No changed row: stop.
 //! let statement = raise(Dialect::Postgres);
 //! ```
 //!
-//! **Before the first read too**: what was read before the fence was raised may
-//! be changed by who was overtaken. In PostgreSQL the level READ COMMITTED, which
-//! is the default, is enough; at the levels above it, a transaction that waited
-//! for another's fence fails with a serialization error, and is to be repeated.
-//! In SQLite begin with `BEGIN IMMEDIATE`.
+//! **Call it before the first read**, because a stale holder can still change data
+//! that was read before the fence was raised. In PostgreSQL, the default isolation
+//! level READ COMMITTED is sufficient. At higher levels, a transaction that waited
+//! for another one's fence fails with a serialization error; retry it. In SQLite,
+//! begin with `BEGIN IMMEDIATE`.
 //!
 //! # A fence in each row
 //!
-//! Where a statement changes one row that has a column for it, [`update`] makes
-//! the comparison part of the statement. That needs no other table and no
-//! transaction, but stops an older holder only at rows that a newer one has
-//! written.
+//! If the rows have a column `fence`, [`update`] makes the comparison part of the
+//! statement. That needs no other table and no transaction, but stops an older
+//! holder only at rows that a newer one has written.
 //!
-//! **Tokens of different locks can't be compared**: let one lock protect what
-//! has one fence. A token is less than 2^53: a BIGINT holds it.
+//! **Tokens of different locks can't be compared**: use one lock per fence. A token
+//! is less than 2^53 and fits into a BIGINT.
 
-/// Whose parameters.
+/// Database whose parameter syntax is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// `$1`, `$2`, …
+    /// PostgreSQL: `$1`, `$2`, …
     Postgres,
-    /// `?1`, `?2`, …
+    /// SQLite: `?1`, `?2`, …
     Sqlite,
 }
 
@@ -51,13 +50,14 @@ impl Dialect {
     }
 }
 
-/// Makes the table that [`raise`] needs, once. For both dialects.
+/// Statement that creates the table for [`raise`], if it does not exist. For both
+/// dialects.
 pub const CREATE: &str = "CREATE TABLE IF NOT EXISTS leasehold_fence \
                           (lock TEXT PRIMARY KEY, token BIGINT NOT NULL)";
 
-/// Puts up the fence. Parameters: 1 the lock's name, with its namespace if there
-/// are several; 2 the token. It changes one row, or none if a newer holder was
-/// there.
+/// Returns the statement that raises the fence. Parameters: 1 the name of the lock,
+/// with its namespace if you use several; 2 the token. It changes one row, or no row
+/// if a newer holder has raised the fence.
 #[must_use]
 pub fn raise(dialect: Dialect) -> String {
     let (lock, token) = (dialect.parameter(1), dialect.parameter(2));
@@ -68,13 +68,14 @@ pub fn raise(dialect: Dialect) -> String {
     )
 }
 
-/// Changes rows whose column `fence` has no greater token, and leaves this one
-/// there. `set` and `condition` are SQL with parameters of your own; the token
-/// is the parameter of the number that you give. If it changes no row, read why:
-/// there is none, or a newer holder has written to it.
+/// Returns a statement that changes rows whose column `fence` has no higher token,
+/// and stores this token there. `set` and `condition` are SQL with your own
+/// parameters; `token_parameter` is the number of the parameter with the token. If
+/// the statement changes no row, read the row: it does not exist, or a newer holder
+/// has written it.
 ///
-/// **`table`, `set` and `condition` become a part of the statement as they
-/// are**: never put values of others into them.
+/// **`table`, `set` and `condition` are inserted verbatim**: never build them from
+/// untrusted input.
 ///
 /// ```
 /// use leasehold_fence::sql::{Dialect, update};

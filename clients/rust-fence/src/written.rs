@@ -1,24 +1,24 @@
-//! Whether something was written, as far as that is known.
+//! Outcome of a failed call, as far as it is known.
 
 use leasehold_azure_account::Fault;
 
-/// Whether a call that failed has changed anything.
+/// Outcome of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Written {
-    /// Nothing, and it never will.
+    /// The call was not applied, and never will be.
     No,
-    /// Not known: all of it or nothing.
+    /// The call was applied completely or not at all.
     Unknown,
 }
 
 impl Written {
-    /// Outcome of a call that failed. `changes` if it would have changed
-    /// something.
+    /// Returns the outcome after a fault. `changes`: whether the call was a write.
     pub(crate) const fn after(fault: &Fault, changes: bool) -> Self {
         if changes && fault.is_unclear() { Self::Unknown } else { Self::No }
     }
 
-    pub(crate) const fn told(self) -> &'static str {
+    /// Returns the outcome as a sentence of an error message.
+    pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::No => "Nothing was written",
             Self::Unknown => "It is not known whether it was written: all of it or nothing",

@@ -6,10 +6,10 @@
 //! cargo run -p leasehold-client --example hold -- orders
 //! ```
 //!
-//! The second waits for the first. Try `leasehold break orders --reason test`,
-//! or stop the daemon, and see what the holder is told.
+//! The second process waits for the first. To see a loss, run
+//! `leasehold break orders --reason test`, or stop the daemon.
 
-#![allow(clippy::print_stdout, reason = "an example talks to its user")]
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
 
 use std::env;
 
@@ -24,17 +24,21 @@ async fn main() -> Result<(), Error> {
     let guard = client
         .lock(name)
         .on_progress(|progress| {
-            let holder = progress.holder.map_or("nobody".to_owned(), |holder| holder.to_string());
+            let holder =
+                progress.holder.map_or("no client".to_owned(), |holder| holder.to_string());
             println!("waiting at {}: held by {holder} {}", progress.position, progress.note);
         })
         .acquire()
         .await?;
     println!("{} is held with token {}", guard.name(), guard.token());
-    println!("the grant is good for {:?}, and is renewed", guard.deadline().remaining());
+    println!(
+        "the grant is valid for {:?}, and is extended automatically",
+        guard.deadline().remaining()
+    );
 
     loop {
         tokio::select! {
-            // Stop all that the lock protects, at the latest at the deadline.
+            // Stop all work that the lock protects, no later than the deadline.
             loss = guard.lost() => {
                 println!("lost: {} ({:?} left)", loss.message, guard.deadline().remaining());
                 return Ok(());

@@ -1,4 +1,4 @@
-//! A worker of which several run, and one leads.
+//! Runs as one of several workers, of which one leads.
 //!
 //! Start a daemon, then in two terminals:
 //!
@@ -6,12 +6,13 @@
 //! cargo run -p leasehold-client --example worker -- [NAME] [--ttl SECONDS]
 //! ```
 //!
-//! One leads, the other waits for it. End the leader with Ctrl-C or `kill`, and
-//! the other leads at once; end it with `kill -9`, and the other leads when the
-//! session has expired. Try `leasehold step-down worker --reason test` too.
+//! One worker leads, the other waits. If you end the leader with Ctrl-C or `kill`, the
+//! other leads at once. If you end it with `kill -9`, the other leads when the session has
+//! expired. To ask the leader to step down, run
+//! `leasehold step-down worker --reason test`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to its user")]
-#![allow(clippy::disallowed_methods, reason = "an example uses tokio as its reader does")]
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
+#![allow(clippy::disallowed_methods, reason = "an example uses tokio like a program")]
 
 use std::{env, process, time::Duration};
 
@@ -23,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let endpoint = env::var("LEASEHOLD_ENDPOINT").unwrap_or("http://127.0.0.1:7420".to_owned());
     let (name, ttl) = arguments()?;
     let client = Client::builder(endpoint).client_name("worker example").ttl(ttl).connect().await?;
-    // What others see of the leader. In earnest: the address where it is reached.
+    // Value that observers see. A service would publish its address.
     let me = format!("{}:{}", nix::unistd::gethostname()?.to_string_lossy(), process::id());
     println!("{me} campaigns in {name}");
 
@@ -36,24 +37,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let why = progress.holder.map_or(progress.note, leads);
             println!("waiting at {}: {why}", progress.position);
         })
-        .on_error(|trouble| println!("stopped: {trouble}"))
+        .on_error(|error| println!("stopped: {error}"))
         .run_as_leader(work);
     tokio::select! {
         done = leading => done?,
         _ = tokio::signal::ctrl_c() => println!("stopped: Ctrl-C"),
         _ = terminate.recv() => println!("stopped: terminated"),
     }
-    // The leadership, if there was one, has been dropped. Closing sees to it
-    // that the daemon knows, so that the next one need not wait.
+    // The leadership, if any, has been dropped. Closing the session ensures that the
+    // daemon releases it, so that the next candidate does not wait for the TTL.
     client.close().await;
     Ok(())
 }
 
-/// What only the leader does. It is dropped where it stands when the leadership
-/// is lost.
+/// Work of the leader. Dropped when the leadership is lost.
 async fn work(leadership: &Leadership) {
     println!("leading with token {}", leadership.token());
-    // A step takes a second: after ten, something is wrong.
+    // A step takes one second. After ten seconds without progress, the leader is stuck.
     leadership.expect_progress(Duration::from_secs(10));
     loop {
         tokio::select! {
@@ -61,7 +61,7 @@ async fn work(leadership: &Leadership) {
             risk = leadership.at_risk() => {
                 println!("at risk: {} (ends in {:?})", risk.message, risk.ends_in);
                 if risk.is_step_down_request() {
-                    // Here it would finish what it has begun, within that time.
+                    // A service finishes its pending work here, within that time.
                     leadership.step_down().await;
                 }
             }
@@ -70,7 +70,7 @@ async fn work(leadership: &Leadership) {
 }
 
 /// A resource that must be safe takes the token, and refuses one that is lower
-/// than the greatest it has seen.
+/// than the highest it has seen.
 async fn step(_token: Token) {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }

@@ -53,7 +53,7 @@ const MAX_REQUEST_BYTES: usize = 64 << 10;
 ///
 /// New sessions and calls go to the daemon that responded last, initially to the
 /// first endpoint. If it is unreachable, they go to the next one in the list. The
-/// order is fixed so that clients with the connected list meet at one daemon, where a
+/// order is fixed so that clients with the same list meet at one daemon, where a
 /// handoff costs no storage call.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -304,7 +304,7 @@ impl Connection {
 
     /// Replaces a connection on which the daemon no longer responds, because the
     /// operating system may detect the failure much later. If several sessions
-    /// request this for the connected connection, it is replaced once.
+    /// request this for the same connection, it is replaced once.
     pub(crate) fn replace(&self, target: Target, failed: Generation) {
         let daemon = &self.daemons[target.0];
         let mut current = daemon.current();

@@ -120,8 +120,8 @@ pub fn holder_acts_until(deadline: Moment, valid_until: Moment) -> Moment {
 
 /// Mutant 6: grants start on any lease.
 #[must_use]
-pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
-    is(Mutant::GrantOnExpiredLease) || rules::may_grant(now, valid_until)
+pub fn may_grant(now: Moment, valid_until: Moment, is_retired: bool) -> bool {
+    is(Mutant::GrantOnExpiredLease) || rules::may_grant(now, valid_until, is_retired)
 }
 
 /// Mutant 6: a limit in the past does not limit a grant.

@@ -178,11 +178,11 @@ pub fn is_past_deadline(sent: &ClockPair, valid_for: Duration, now: &ClockPair) 
     now.at() >= holder_deadline(sent, valid_for, now)
 }
 
-/// Safety rule 6: returns whether a grant may start on a lease. Once a lease is
-/// past its validity, a peer may have it.
+/// Safety rules 6 and 8: returns whether a grant may start on a lease. Once a lease
+/// is past its validity or was lost, a peer may have it.
 #[must_use]
-pub fn may_grant(now: Moment, valid_until: Moment) -> bool {
-    now < valid_until
+pub fn may_grant(now: Moment, valid_until: Moment, is_retired: bool) -> bool {
+    !is_retired && now < valid_until
 }
 
 /// Safety rule 6: returns the instant that limits the validity of a grant that

@@ -121,8 +121,9 @@ const MAX_READS: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
     moment: Moment,
-    /// Wall clock in nanoseconds since 1970; 0 before that. Every event compares
-    /// pairs, and integers are compared faster than [`SystemTime`]s.
+    /// Wall clock in nanoseconds since 1970. Every event compares pairs, and
+    /// integers are compared faster than [`SystemTime`]s. Before 1970 it is 0, so
+    /// that clock jumps are detected from 1970 on.
     wall: u64,
 }
 
@@ -130,7 +131,7 @@ impl ClockPair {
     /// Creates a pair from two readings of the same moment.
     #[must_use]
     pub fn new(moment: Moment, wall: SystemTime) -> Self {
-        let wall = wall.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let wall = wall.duration_since(UNIX_EPOCH).map_or(0, to_nanos);
         Self { moment, wall }
     }
 

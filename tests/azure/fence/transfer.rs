@@ -75,7 +75,7 @@ async fn scenario(table: &str, more: &str) -> (String, i64) {
 #[tokio::test]
 async fn storage_refuses_write_of_paused_worker() {
     let (output, sum) = scenario("fencedpurses", "").await;
-    let (_, after) = output.split_once("going on with the write").unwrap();
+    let (_, after) = output.split_once("resuming with the write").unwrap();
     let refused = after.lines().nth(1).unwrap();
     assert!(refused.starts_with("refused: table \"fencedpurses\""), "{output}");
     assert!(refused.contains("a newer holder has taken over with token"), "{output}");
@@ -87,7 +87,7 @@ async fn storage_refuses_write_of_paused_worker() {
 
 #[tokio::test]
 async fn unfenced_write_of_paused_worker_creates_money() {
-    let (output, sum) = scenario("unfencedpurses", " --unguarded").await;
+    let (output, sum) = scenario("unfencedpurses", " --unfenced").await;
     assert!(!output.contains("refused"), "{output}");
     assert_eq!(sum, 330, "{output}");
 }

@@ -103,7 +103,7 @@ async fn resource_accepts_only_assigned_lock() {
     assert_eq!(call(&layer, post("/a/1", Some(&held("a", 1)))).await.0, 200);
     let (status, body) = call(&layer, post("/a/1", Some(&held("b", 9)))).await;
     assert_eq!(status, 412);
-    assert!(body.contains("guarded by the lock \"default/a\", not by \"default/b\""), "{body}");
+    assert!(body.contains("fenced by lock \"default/a\", not by \"default/b\""), "{body}");
     assert_eq!(call(&layer, post("/free", None)).await, (200, "none".to_owned()));
 }
 
@@ -115,7 +115,7 @@ async fn full_memory_refuses_new_locks_and_keeps_tokens() {
     }
     let (status, body) = call(&layer, post("/", Some(&held("c", 2)))).await;
     assert_eq!(status, 503);
-    assert!(body.contains("the tokens of 2 locks are remembered"), "{body}");
+    assert!(body.contains("the tokens of at most 2 locks"), "{body}");
     assert_eq!(call(&layer, post("/", Some(&held("a", 1)))).await.0, 412);
     assert_eq!(call(&layer, post("/", Some(&held("b", 3)))).await.0, 200);
 }

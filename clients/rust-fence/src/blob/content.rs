@@ -1,4 +1,4 @@
-//! What is in a blob, and what is to be.
+//! Content of a blob that was read, and content to write.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,32 +7,32 @@ use azure_core::Bytes;
 use super::{Error, Place, record::RESERVED};
 use crate::ETag;
 
-/// The most that is written by one call, and so the largest blob that can be
-/// fenced.
-pub const LARGEST: usize = 64 << 20;
+/// Maximum size of a fenced blob, in bytes: 64 MiB. A fenced blob is written by
+/// one call.
+pub const MAX_BLOB_BYTES: usize = 64 << 20;
 
-/// The most that names and values of metadata have in all, with room for the
-/// fence's own.
-const MOST_METADATA: usize = 5 << 10;
+/// Maximum total size of the caller's metadata names and values. The service
+/// allows 8 KiB; the rest is for the metadata of the fence.
+const MAX_METADATA_BYTES: usize = 5 << 10;
 
 const CONTENT_TYPE: &str = "application/octet-stream";
 
-/// What is in a blob.
+/// Content of a blob.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content {
     /// The bytes.
     pub bytes: Bytes,
-    /// Their kind, such as `text/csv`.
+    /// Content type, such as `text/csv`.
     pub content_type: String,
-    /// The user's metadata; names in small letters. The fence's own is not
-    /// shown.
+    /// The caller's metadata, with lowercase names. The metadata of the fence is
+    /// left out.
     pub metadata: BTreeMap<String, String>,
-    /// The version. Name it in a write that is to fail if the blob has changed.
+    /// Version of the blob. A write with this ETag fails if the blob has changed.
     pub etag: ETag,
 }
 
 impl Content {
-    /// The same, to be written with other bytes.
+    /// Returns an upload with other bytes, the same content type and metadata.
     #[must_use]
     pub fn with(&self, bytes: impl Into<Bytes>) -> Upload {
         let Self { content_type, metadata, .. } = self.clone();
@@ -51,8 +51,8 @@ impl fmt::Debug for Content {
     }
 }
 
-/// What is to be in a blob: all of it. Properties that are not named here, such
-/// as those for caches, have their default afterwards.
+/// Complete new content of a blob. The write resets all other properties, such
+/// as the cache control, to their defaults.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Upload {
     pub(super) bytes: Bytes,
@@ -61,49 +61,52 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// These bytes.
+    /// Creates an upload of type `application/octet-stream` without metadata.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let (content_type, metadata) = (CONTENT_TYPE.to_owned(), BTreeMap::new());
         Self { bytes: bytes.into(), content_type, metadata }
     }
 
-    /// Of this kind, such as `text/csv`.
+    /// Sets the content type, such as `text/csv`.
     #[must_use]
     pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = content_type.into();
         self
     }
 
-    /// With a name and a value besides. Names are of small letters, values of
-    /// printable ASCII.
+    /// Adds metadata. Names consist of lowercase ASCII letters, values of
+    /// printable ASCII characters.
     #[must_use]
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(name.into(), value.into());
         self
     }
 
-    /// What is known to be refused is not sent.
+    /// Checks the limits of the service, so that an invalid upload is not sent.
     pub(super) fn check(&self, place: &Place) -> Result<(), Error> {
         let printable = |text: &str| text.bytes().all(|c| (b' '..=b'~').contains(&c));
         let size: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let wrong_name = |name: &&String| {
+        let invalid_name = |name: &&String| {
             name.is_empty()
                 || !name.bytes().all(|c| c.is_ascii_lowercase())
                 || name.starts_with(RESERVED)
         };
-        let message = if self.bytes.len() > LARGEST {
-            format!("{} bytes are too many: a guarded blob has 64 MiB at most", self.bytes.len())
-        } else if size > MOST_METADATA {
-            format!("the metadata has {size} bytes; at most {MOST_METADATA} are allowed")
-        } else if let Some(name) = self.metadata.keys().find(wrong_name) {
+        let message = if self.bytes.len() > MAX_BLOB_BYTES {
             format!(
-                "metadata can't be named {name:?}: names are of small letters, and do not begin \
-                 with {RESERVED:?}. Choose another"
+                "{} bytes are too many; the maximum for a fenced blob is 64 MiB",
+                self.bytes.len()
+            )
+        } else if size > MAX_METADATA_BYTES {
+            format!("the metadata has {size} bytes; the maximum is {MAX_METADATA_BYTES}")
+        } else if let Some(name) = self.metadata.keys().find(invalid_name) {
+            format!(
+                "invalid metadata name {name:?}: use lowercase letters only, and no name that \
+                 begins with {RESERVED:?}"
             )
         } else if !self.metadata.values().all(|value| printable(value))
             || !printable(&self.content_type)
         {
-            "metadata and the content type must be of printable ASCII. Encode them".to_owned()
+            "metadata and content type must be printable ASCII; encode other characters".to_owned()
         } else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Errors of a blob, by what to do about them.
+//! Errors of a blob, grouped by the caller's next step.
 
 use leasehold_azure_account::Fault;
 
@@ -8,25 +8,25 @@ use crate::fault::remedy;
 /// Error of a blob.
 pub type Error = crate::Error<Place, Conflict>;
 
-/// State that was found in place of the expected one.
+/// Difference between the expected and the actual state of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Conflict {
-    /// The blob has changed since it had the ETag that was named.
+    /// The blob no longer has the ETag that the call named.
     #[error("the blob has changed since it was read")]
     Changed,
-    /// The blob that was to be created is there.
-    #[error("the blob is there already")]
+    /// The blob to create exists.
+    #[error("the blob already exists")]
     Exists,
-    /// The blob that was to be changed or deleted is not there.
-    #[error("the blob is not there")]
+    /// The blob to change or delete does not exist.
+    #[error("the blob does not exist")]
     Missing,
-    /// Somebody else has a lease on it.
-    #[error("somebody else has a lease on the blob")]
+    /// Another client has leased the blob.
+    #[error("another client has leased the blob")]
     Leased,
 }
 
 impl Error {
-    /// Converts a fault. `changes` if the call would have changed something.
+    /// Converts a fault of a storage call. `changes`: whether the call was a write.
     pub(super) fn of(fault: &Fault, place: &Place, changes: bool) -> Self {
         Self::from_fault(fault, place, changes, |status, code, message| match (status, code) {
             (404, "BlobNotFound") => Self::conflict(place, Conflict::Missing),
@@ -37,10 +37,10 @@ impl Error {
             (412, "ConditionNotMet") => Self::conflict(place, Conflict::Changed),
             _ => {
                 let missing = (code == "ContainerNotFound").then_some(
-                    "there is no such container. Check its name and the account's, or create it",
+                    "no such container; check its name and the account name, or create it",
                 );
-                let rights = "It needs the right to read and write blobs: a SAS for blobs with \
-                              sp=rcw, or the role Storage Blob Data Contributor";
+                let rights = "The call needs permission to read and write blobs: a SAS for blobs \
+                              with sp=rcw, or the role Storage Blob Data Contributor";
                 Self::invalid(place, remedy(status, code, message, rights, missing))
             }
         })

@@ -1,4 +1,4 @@
-//! A blob that is written to under a lock.
+//! Fenced blob: a blob whose writes present a fencing token.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,81 +8,84 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{
     Blob, Conflict, Content, Error, Upload,
     install::fence_is_gone,
-    record::{Record, new_number},
-    rest::{Change, Expect, Seen},
+    record::{Record, new_write_id},
+    rest::{BlobState, Change, Expect},
     write::{Outcome, Write},
 };
 use crate::{ETag, LockToken, Written, retry::Retries};
 
-/// A blob in which the fence of this holder is up: the storage itself refuses a
-/// write once a newer holder's is. Made by [`Blob::fenced`]. Cheap to clone;
-/// clones share what they know.
+/// A blob with this holder's fence installed. The storage refuses its writes
+/// after a newer holder has installed a fence. Returned by [`Blob::fenced`].
+/// Cheap to clone; clones share the known version of the blob.
 #[derive(Clone)]
 pub struct FencedBlob(Arc<Shared>);
 
 struct Shared {
     blob: Blob,
-    fence: LockToken,
-    /// Who holds the mutex writes.
+    lock_token: LockToken,
+    /// Locked during a write, so that writes of this holder are sequential.
     held: Mutex<Held>,
 }
 
+/// State of the fenced blob that writes change.
 struct Held {
-    /// The version that is known.
-    seen: Seen,
-    /// Set while a write is under way. If it stays set, because the write was
-    /// given up or nobody could say what became of it, then it may still land.
+    /// Last known version of the blob.
+    state: BlobState,
+    /// Set while a write is in flight. Remains set if the write was canceled or
+    /// its outcome is unknown: the storage may still apply the write.
     unknown_write: bool,
 }
 
 impl FencedBlob {
-    pub(super) fn new(blob: Blob, fence: LockToken, seen: Seen) -> Self {
-        let held = Mutex::new(Held { seen, unknown_write: false });
-        Self(Arc::new(Shared { blob, fence, held }))
+    pub(super) fn new(blob: Blob, lock_token: LockToken, state: BlobState) -> Self {
+        let held = Mutex::new(Held { state, unknown_write: false });
+        Self(Arc::new(Shared { blob, lock_token, held }))
     }
 
-    /// The lock and the token with which it writes.
+    /// Lock and token that the writes present.
     #[must_use]
     pub fn lock_token(&self) -> &LockToken {
-        &self.0.fence
+        &self.0.lock_token
     }
 
-    /// Reads the blob; none if it is not there. A stale holder is
-    /// told so here too.
+    /// Reads the blob. Returns `None` if the blob does not exist. Fails with
+    /// [`Error::Fenced`] for a stale holder.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn read(&self) -> Result<Option<Content>, Error> {
-        let Shared { blob, fence, .. } = &*self.0;
-        let mut held = self.settled().await?;
-        let Some((seen, content)) = blob.fetch().await? else {
+        let Shared { blob, lock_token, .. } = &*self.0;
+        let mut held = self.resolved().await?;
+        let Some((state, content)) = blob.fetch().await? else {
             return Err(fence_is_gone(blob.place()));
         };
-        seen.check(blob.place(), fence, Written::No)?;
-        let gone = seen.record.gone;
-        held.seen = seen;
+        state.check(blob.place(), lock_token, Written::No)?;
+        let gone = state.record.gone;
+        held.state = state;
         Ok((!gone).then_some(content))
     }
 
-    /// Writes all of the blob, whatever is there; nothing if a newer holder has
-    /// taken over. Writes of this holder go one after the other. If the storage
-    /// does not answer, what became of the write is found out, and it is tried
-    /// again a few times.
+    /// Replaces the content of the blob, regardless of its current content.
+    /// Writes nothing if a newer holder has taken over. Writes of this holder are
+    /// sequential. If a response is lost, the call determines the outcome and
+    /// retries a few times.
     ///
-    /// Dropping the future leaves it open whether it is written; that is settled
-    /// before anything else is read or written here.
+    /// Cancel safety: after the future is dropped, the outcome of the write is
+    /// unknown. The next read or write resolves it first.
     ///
     /// # Errors
-    /// [`Error::Fenced`]: stop. [`Error::Conflict`]: the blob was not as
-    /// expected, or somebody has leased it. [`Error::Unavailable`]: it says
-    /// whether it was written. [`Error::Invalid`]: it can't be done as it is; as
-    /// far as that is known before, nothing was sent. [`Error::NeedsOperator`]:
-    /// as it says.
+    /// - [`Error::Fenced`]: stop, a newer holder has taken over.
+    /// - [`Error::Conflict`]: the blob is not in the expected state, or another
+    ///   client has leased it.
+    /// - [`Error::Unavailable`]: retry; `written` states the outcome.
+    /// - [`Error::Invalid`]: change the call. Limits are checked before anything is
+    ///   sent.
+    /// - [`Error::NeedsOperator`]: the fence is missing or invalid.
     pub async fn write(&self, upload: impl Into<Upload>) -> Result<ETag, Error> {
         self.put(&upload.into(), false, Expect::Anything).await
     }
 
-    /// The same, if the blob has not changed since it had this version.
+    /// Replaces the content of the blob if it still has this ETag.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -90,7 +93,7 @@ impl FencedBlob {
         self.put(&upload.into(), false, Expect::Version(etag)).await
     }
 
-    /// The same, if the blob is not there.
+    /// Creates the blob if it does not exist.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -98,16 +101,16 @@ impl FencedBlob {
         self.put(&upload.into(), false, Expect::Nothing).await
     }
 
-    /// Adds bytes at the end, by reading all of the blob and writing it anew; if
-    /// it is not there, it is created. For small blobs: one of the service's
-    /// append blobs has no room for the number of a write, by which a lost
-    /// answer is made up for.
+    /// Appends bytes by reading the blob and writing it completely; creates the
+    /// blob if it does not exist. For small blobs. The service's own append blobs
+    /// can't be fenced: an appended block can't carry the write ID that resolves a
+    /// lost response.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<ETag, Error> {
         let bytes = bytes.into();
-        let mut others = Retries::for_contention();
+        let mut contention = Retries::for_contention();
         loop {
             let written = match self.read().await? {
                 Some(content) => {
@@ -120,78 +123,80 @@ impl FencedBlob {
                 Err(Error::Conflict {
                     conflict: Conflict::Changed | Conflict::Exists | Conflict::Missing,
                     ..
-                }) if others.again(Duration::ZERO).await => {}
+                }) if contention.next_attempt(Duration::ZERO).await => {}
                 written => return written,
             }
         }
     }
 
-    /// Deletes the blob, but not its fence: an empty blob stays, marked by the
-    /// metadata `leaseholdgone`, that counts as none here. Without it, a holder
-    /// that was overtaken could create the blob again, because there would be
-    /// nothing to compare its token with; and a fence in another blob could not
-    /// be compared in one step. Others that read the blob see it empty.
+    /// Deletes the blob, but not its fence. An empty blob with the metadata
+    /// `leaseholdgone` remains; this module treats it as missing, and other
+    /// programs see an empty blob. Without it, a stale holder could create the
+    /// blob again, because no token would be left to compare with. A fence in
+    /// another blob could not be compared in one step with the write.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it is not there; else as [`write`](Self::write).
+    /// [`Error::Conflict`] if the blob does not exist; otherwise as
+    /// [`write`](Self::write).
     pub async fn delete(&self) -> Result<(), Error> {
         self.put(&Upload::new(""), true, Expect::Anything).await.map(drop)
     }
 
     async fn put(&self, upload: &Upload, gone: bool, expect: Expect<'_>) -> Result<ETag, Error> {
-        let Shared { blob, fence, .. } = &*self.0;
+        let Shared { blob, lock_token, .. } = &*self.0;
         let place = blob.place();
         upload.check(place)?;
-        let mut others = Retries::for_contention();
-        let mut held = self.settled().await?;
+        let mut contention = Retries::for_contention();
+        let mut held = self.resolved().await?;
         loop {
-            let there = !held.seen.record.gone;
+            let there = !held.state.record.gone;
             let expected = match expect {
                 Expect::Anything => there || !gone,
                 Expect::Nothing => !there,
-                Expect::Version(etag) => there && held.seen.etag == *etag,
+                Expect::Version(etag) => there && held.state.etag == *etag,
             };
             if !expected {
-                // What is known here may be old: others may share the token.
-                let seen = self.look().await?;
-                if seen.etag == held.seen.etag {
+                // Another user of the same token may have written since.
+                let state = self.read_state().await?;
+                if state.etag == held.state.etag {
                     return Err(Error::conflict(place, expect.conflict(there)));
                 }
-                seen.check(place, fence, Written::No)?;
-                held.seen = seen;
-                if !others.again(Duration::ZERO).await {
+                state.check(place, lock_token, Written::No)?;
+                held.state = state;
+                if !contention.next_attempt(Duration::ZERO).await {
                     return Err(Error::conflict(place, Conflict::Changed));
                 }
                 continue;
             }
-            let number = new_number();
-            let record = Record { gone, ..held.seen.record.after(&number) };
-            match self.attempt(&mut held, Change::Content(upload), record, &number).await? {
+            let write_id = new_write_id();
+            let record = Record { gone, ..held.state.record.after(&write_id) };
+            match self.attempt(&mut held, Change::Content(upload), record, &write_id).await? {
                 Some(etag) => return Ok(etag),
-                // Another with the same token has written.
-                None if others.again(Duration::ZERO).await => {}
+                // Another user of the same token has written.
+                None if contention.next_attempt(Duration::ZERO).await => {}
                 None => {
-                    let message = "others write all the time with the same token";
+                    let message = "too many concurrent writes with the same token";
                     return Err(Error::unavailable(place, message, Written::No));
                 }
             }
         }
     }
 
-    /// One write from the version that is known. None if another with the same
-    /// token was there before, and nothing was written.
+    /// Makes one write, conditional on the known version. Returns `None` if
+    /// another user of the same token has written first; this write is not applied.
     async fn attempt(
         &self,
         held: &mut Held,
         change: Change<'_>,
         record: Record,
-        number: &str,
+        write_id: &str,
     ) -> Result<Option<ETag>, Error> {
-        let Shared { blob, fence, .. } = &*self.0;
+        let Shared { blob, lock_token, .. } = &*self.0;
         let place = blob.place();
         let before = held.unknown_write;
         held.unknown_write = true;
-        let write = Write { from: Some(&held.seen), change, record: &record, number, lease: None };
+        let write =
+            Write { from: Some(&held.state), change, record: &record, write_id, lease: None };
         match write.run(blob).await? {
             Outcome::Written(etag) => {
                 let metadata = match change {
@@ -199,19 +204,19 @@ impl FencedBlob {
                     Change::Record(metadata) => metadata.clone(),
                 };
                 *held = Held {
-                    seen: Seen { etag: etag.clone(), record, metadata },
+                    state: BlobState { etag: etag.clone(), record, metadata },
                     unknown_write: false,
                 };
                 Ok(Some(etag))
             }
-            Outcome::Moved { seen, written } => {
-                // It started from a version that will never be there again.
+            Outcome::Changed { state, written } => {
+                // The version that the write requires can never occur again.
                 held.unknown_write = false;
-                let seen = seen.ok_or_else(|| fence_is_gone(place))?;
-                seen.check(place, fence, written)?;
-                held.seen = seen;
+                let state = state.ok_or_else(|| fence_is_gone(place))?;
+                state.check(place, lock_token, written)?;
+                held.state = state;
                 if written == Written::Unknown {
-                    let message = "others wrote too much with the same token meanwhile";
+                    let message = "too many concurrent writes with the same token; the write is no longer recorded";
                     return Err(Error::unavailable(place, message, written));
                 }
                 Ok(None)
@@ -223,21 +228,22 @@ impl FencedBlob {
         }
     }
 
-    /// Sees to it that no write of before can land any more: if the blob still
-    /// has the version that it started from, it gets another.
-    async fn settled(&self) -> Result<MutexGuard<'_, Held>, Error> {
+    /// Locks the known version. Ensures first that no earlier write can still be
+    /// applied, by replacing the version that such a write requires.
+    async fn resolved(&self) -> Result<MutexGuard<'_, Held>, Error> {
         let mut held = self.0.held.lock().await;
         if held.unknown_write {
-            let number = new_number();
-            let (record, metadata) = (held.seen.record.after(&number), held.seen.metadata.clone());
-            self.attempt(&mut held, Change::Record(&metadata), record, &number).await?;
+            let write_id = new_write_id();
+            let (record, metadata) =
+                (held.state.record.after(&write_id), held.state.metadata.clone());
+            self.attempt(&mut held, Change::Record(&metadata), record, &write_id).await?;
         }
         Ok(held)
     }
 
-    async fn look(&self) -> Result<Seen, Error> {
+    async fn read_state(&self) -> Result<BlobState, Error> {
         let place = self.0.blob.place();
-        self.0.blob.look().await?.ok_or_else(|| fence_is_gone(place))
+        self.0.blob.read_state().await?.ok_or_else(|| fence_is_gone(place))
     }
 }
 
@@ -245,7 +251,7 @@ impl fmt::Debug for FencedBlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FencedBlob")
             .field("place", self.0.blob.place())
-            .field("fence", &self.0.fence)
+            .field("lock_token", &self.0.lock_token)
             .finish_non_exhaustive()
     }
 }

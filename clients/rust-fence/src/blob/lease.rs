@@ -1,4 +1,4 @@
-//! A blob that one writer has for long, by the blob's own lease.
+//! Leased blob: exclusive write access of one writer, by the blob's own lease.
 
 use std::{
     fmt,
@@ -13,85 +13,88 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
     Blob, Content, Error, Upload,
-    record::{Record, new_number},
-    rest::{Change, Seen},
+    record::{Record, new_write_id},
+    rest::{BlobState, Change},
     write::{Outcome, Write},
 };
 use crate::{ETag, Written, retry::Retries};
 
-/// A blob that is leased: the service refuses every write that does not name
-/// the lease (412 LeaseIdMissing), and a second lease (409 LeaseAlreadyPresent).
-/// Made by [`Blob::lease`]. Needs no daemon, but ends by itself: call
-/// [`renew`](Self::renew) in time, or work within [`keep`](Self::keep).
+/// A leased blob. The service refuses every write without the lease ID (412
+/// LeaseIdMissing) and every other lease (409 LeaseAlreadyPresent). Returned by
+/// [`Blob::lease`]. Needs no daemon. The lease expires: call
+/// [`renew`](Self::renew) in time, or run the work within [`keep`](Self::keep).
 ///
-/// **A lease is not a fence across holders.** It stops a late write because the
-/// lease's id is in it, and each lease has another. But it protects this blob
-/// alone, and readers are not told who holds it.
+/// **A lease protects this blob only.** It refuses a late write, because each
+/// lease has its own ID and each write carries it. It can't protect several
+/// resources together, and readers can't see the holder.
 pub struct LeasedBlob {
     blob: Blob,
-    /// A secret: whoever knows it may write.
+    /// Lease ID. A secret: any client that knows it can write.
     id: String,
     duration: Duration,
-    /// None when it is lost.
+    /// `None` when the lease is lost.
     deadline: StdMutex<Option<Moment>>,
-    /// Who holds the mutex writes.
+    /// Locked during a write, so that writes of this lease are sequential.
     held: Mutex<Held>,
 }
 
+/// State of the leased blob that writes change.
 struct Held {
-    /// The version that is known.
-    seen: Seen,
-    /// Numbers of writes from that version that were given up, or that nobody
-    /// could tell the outcome of: one of them may still land.
+    /// Last known version of the blob.
+    state: BlobState,
+    /// IDs of writes from that version that were canceled or have an unknown
+    /// outcome. The storage may still apply one of them.
     unknown_writes: Vec<String>,
 }
 
 impl Blob {
-    /// Takes the blob's lease, for 15 to 60 s. The blob must be there.
+    /// Leases the blob, for 15 to 60 s. The blob must exist.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it is not there, or somebody else has its lease;
-    /// [`Error::Invalid`] if a lock fences it, or there is no such duration.
+    /// [`Error::Conflict`] if the blob does not exist or another client has leased
+    /// it; [`Error::Invalid`] if the blob is fenced or the duration is out of range.
     pub async fn lease(&self, duration: Duration) -> Result<LeasedBlob, Error> {
         let seconds = duration.as_secs();
         if !(15..=60).contains(&seconds) || duration.subsec_nanos() != 0 {
-            let message = format!("a lease lasts 15 to 60 whole seconds, not {duration:?}");
+            let message =
+                format!("invalid lease duration {duration:?}; use 15 to 60 whole seconds");
             return Err(Error::invalid(self.place(), message));
         }
         let id = Uuid::new_v4().hyphenated().to_string();
         let more =
             [("x-ms-proposed-lease-id", id.clone()), ("x-ms-lease-duration", seconds.to_string())];
-        // It counts from the first try: that may be the one that took it.
+        // The lease may have started at the first attempt, so it counts from there.
         let sent = Moment::now();
         let mut retries = Retries::for_service();
         loop {
             let fault = match self.lease_call("acquire", &more).await {
                 Ok(answered) if answered.as_deref() == Some(&id) => break,
                 Ok(_) => {
-                    let why = "the service's answer names another lease".to_owned();
+                    let why = "the response names another lease".to_owned();
                     Fault::Unclear { why }
                 }
                 Err(fault) => fault,
             };
-            if !(fault.may_pass() && retries.again(fault.retry_after()).await) {
-                let given_up = [("x-ms-lease-id", id)];
+            if !(fault.may_pass() && retries.next_attempt(fault.retry_after()).await) {
+                let lease_id = [("x-ms-lease-id", id)];
                 if fault.is_unclear() {
-                    // If it was taken after all, it runs out by itself.
-                    _ = self.lease_call("release", &given_up).await;
+                    // The acquire may have been applied. If the release fails, the
+                    // lease expires.
+                    _ = self.lease_call("release", &lease_id).await;
                 }
                 return Err(Error::of(&fault, self.place(), false));
             }
         }
-        let deadline = StdMutex::new(Some(until(sent, duration)));
-        let look = self.look().await.and_then(|seen| {
-            let seen =
-                seen.ok_or_else(|| Error::conflict(self.place(), super::Conflict::Missing))?;
-            seen.refuse_if_guarded(self.place())?;
-            Ok(seen)
+        let deadline = StdMutex::new(Some(lease_deadline(sent, duration)));
+        let read = self.read_state().await.and_then(|state| {
+            let state =
+                state.ok_or_else(|| Error::conflict(self.place(), super::Conflict::Missing))?;
+            state.refuse_if_fenced(self.place())?;
+            Ok(state)
         });
-        match look {
-            Ok(seen) => {
-                let held = Mutex::new(Held { seen, unknown_writes: Vec::new() });
+        match read {
+            Ok(state) => {
+                let held = Mutex::new(Held { state, unknown_writes: Vec::new() });
                 Ok(LeasedBlob { blob: self.clone(), id, duration, deadline, held })
             }
             Err(error) => {
@@ -102,21 +105,23 @@ impl Blob {
     }
 }
 
-/// Before that, nobody else can have the lease, although clocks drift.
-fn until(sent: Moment, duration: Duration) -> Moment {
+/// Deadline of a lease that was requested at `sent`. No other client can have
+/// the lease before it, despite clock drift.
+fn lease_deadline(sent: Moment, duration: Duration) -> Moment {
     let margin = (duration / 20).max(Duration::from_secs(1));
     sent + (duration - duration / 500 - margin)
 }
 
 impl LeasedBlob {
-    /// Until when nobody else can write. It has passed if the lease is lost.
+    /// Time until which no other client can write. In the past if the lease is
+    /// lost.
     #[must_use]
     pub fn deadline(&self) -> Moment {
         let known = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         known.unwrap_or(Moment::from_boot(Duration::ZERO))
     }
 
-    /// Whether the lease is held at this moment. Once false, always false.
+    /// Returns true while the lease is held. Once false, it stays false.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,11 +129,11 @@ impl LeasedBlob {
         deadline.is_some()
     }
 
-    /// Holds the lease for its duration from now on.
+    /// Renews the lease for its full duration.
     ///
     /// # Errors
-    /// [`Error::Lost`]: stop. [`Error::Unavailable`]: the deadline is as before,
-    /// and it can be tried again.
+    /// [`Error::Lost`]: stop. [`Error::Unavailable`]: the deadline is unchanged;
+    /// retry.
     pub async fn renew(&self) -> Result<(), Error> {
         self.check(Written::No)?;
         let sent = Moment::now();
@@ -136,19 +141,19 @@ impl LeasedBlob {
             Ok(answered) if answered.as_ref() == Some(&self.id) => {
                 self.check(Written::No)?;
                 let mut deadline = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-                *deadline = deadline.map(|known| known.max(until(sent, self.duration)));
+                *deadline = deadline.map(|known| known.max(lease_deadline(sent, self.duration)));
                 Ok(())
             }
-            Ok(_) => Err(self.lost("somebody else has it", Written::No)),
+            Ok(_) => Err(self.lost("another client holds it", Written::No)),
             Err(Fault::Refused { status: 404 | 409 | 412, code, .. }) => {
-                Err(self.lost(&format!("the service says {code}"), Written::No))
+                Err(self
+                    .lost(&format!("the storage account refused the call ({code})"), Written::No))
             }
             Err(fault) => Err(Error::of(&fault, self.blob.place(), false)),
         }
     }
 
-    /// Renews the lease while some work is done, and drops the work where it
-    /// stands when the lease is lost.
+    /// Renews the lease while `work` runs. Drops `work` when the lease is lost.
     ///
     /// # Errors
     /// [`Error::Lost`].
@@ -164,16 +169,16 @@ impl LeasedBlob {
                 }
             }
         };
-        let passed = async {
+        let expiry = async {
             while self.is_valid() {
                 leasehold_runtime::sleep_until(self.deadline()).await;
             }
-            self.lost("it was not renewed in time", Written::No)
+            self.lost("the lease expired before a renewal succeeded", Written::No)
         };
         tokio::select! {
             done = work => Ok(done),
             lost = renewals => Err(lost),
-            lost = passed => Err(lost),
+            lost = expiry => Err(lost),
         }
     }
 
@@ -182,34 +187,34 @@ impl LeasedBlob {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn read(&self) -> Result<Content, Error> {
-        let _settled = self.settled().await?;
+        let _held = self.resolved().await?;
         match self.blob.fetch().await? {
             Some((_, content)) => Ok(content),
             None => Err(self.lost("the blob was deleted", Written::No)),
         }
     }
 
-    /// Writes all of the blob. If the storage does not answer, what became of
-    /// it is found out, and it is tried again a few times.
+    /// Replaces the content of the blob. If a response is lost, the call
+    /// determines the outcome and retries a few times.
     ///
     /// # Errors
-    /// [`Error::Lost`]: stop. [`Error::Unavailable`]: it says whether it was
-    /// written. [`Error::Invalid`]: it can't be done as it is.
+    /// [`Error::Lost`]: stop. [`Error::Unavailable`]: retry; `written` states the
+    /// outcome. [`Error::Invalid`]: change the call.
     pub async fn write(&self, upload: impl Into<Upload>) -> Result<ETag, Error> {
         let upload = upload.into();
         upload.check(self.blob.place())?;
-        let mut held = self.settled().await?;
+        let mut held = self.resolved().await?;
         match self.attempt(&mut held, Change::Content(&upload)).await? {
             Some(etag) => Ok(etag),
-            None => Err(self.lost("somebody else has written", Written::No)),
+            None => Err(self.lost("another client has written", Written::No)),
         }
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it was lost before: what was done under it may not
-    /// have been protected. [`Error::Unavailable`]: it runs out by itself.
+    /// [`Error::Lost`] if the lease was lost before: the work under it may not have
+    /// been exclusive. [`Error::Unavailable`]: the lease expires.
     pub async fn release(self) -> Result<(), Error> {
         self.check(Written::No)?;
         let mut retries = Retries::for_service();
@@ -218,14 +223,17 @@ impl LeasedBlob {
             let id = [("x-ms-lease-id", self.id.clone())];
             match self.blob.lease_call("release", &id).await {
                 Ok(_) => return Ok(()),
-                // The try before did it.
+                // The earlier attempt was applied.
                 Err(Fault::Refused { status: 404 | 409, .. }) if unclear => return Ok(()),
                 Err(Fault::Refused { status: 404 | 409 | 412, code, .. }) => {
-                    return Err(self.lost(&format!("the service says {code}"), Written::No));
+                    return Err(self.lost(
+                        &format!("the storage account refused the call ({code})"),
+                        Written::No,
+                    ));
                 }
                 Err(fault) => {
                     unclear |= fault.is_unclear();
-                    if !(fault.may_pass() && retries.again(fault.retry_after()).await) {
+                    if !(fault.may_pass() && retries.next_attempt(fault.retry_after()).await) {
                         return Err(Error::of(&fault, self.blob.place(), false));
                     }
                 }
@@ -233,54 +241,58 @@ impl LeasedBlob {
         }
     }
 
-    /// One write from the version that is known. None if an earlier write has
-    /// landed instead.
+    /// Makes one write, conditional on the known version. Returns `None` if an
+    /// earlier write was applied instead.
     async fn attempt(&self, held: &mut Held, change: Change<'_>) -> Result<Option<ETag>, Error> {
         self.check(Written::No)?;
-        let number = new_number();
-        let record = Record { gone: false, ..held.seen.record.after(&number) };
+        let write_id = new_write_id();
+        let record = Record { gone: false, ..held.state.record.after(&write_id) };
         let earlier = held.unknown_writes.clone();
-        held.unknown_writes.push(number.clone());
-        let (from, lease) = (Some(&held.seen), Some(self.id.as_str()));
-        let write = Write { from, change, record: &record, number: &number, lease };
+        held.unknown_writes.push(write_id.clone());
+        let (from, lease) = (Some(&held.state), Some(self.id.as_str()));
+        let write = Write { from, change, record: &record, write_id: &write_id, lease };
         match write.run(&self.blob).await? {
             Outcome::Written(etag) => {
                 let metadata = match change {
                     Change::Content(upload) => upload.metadata.clone(),
                     Change::Record(metadata) => metadata.clone(),
                 };
-                let seen = Seen { etag: etag.clone(), record, metadata };
-                *held = Held { seen, unknown_writes: Vec::new() };
+                let state = BlobState { etag: etag.clone(), record, metadata };
+                *held = Held { state, unknown_writes: Vec::new() };
                 Ok(Some(etag))
             }
-            Outcome::Moved { seen: Some(seen), .. }
-                if earlier.iter().any(|number| seen.record.has(number)) =>
+            Outcome::Changed { state: Some(state), .. }
+                if earlier.iter().any(|write_id| state.record.has(write_id)) =>
             {
-                *held = Held { seen, unknown_writes: Vec::new() };
+                *held = Held { state, unknown_writes: Vec::new() };
                 Ok(None)
             }
-            // Nobody else could have changed it under this lease.
-            Outcome::Moved { written, .. } => Err(self.lost("somebody else has written", written)),
+            // No other client could have changed the blob under this lease.
+            Outcome::Changed { written, .. } => {
+                Err(self.lost("another client has written", written))
+            }
             Outcome::Failed(fault) => {
                 if !fault.is_unclear() {
                     held.unknown_writes = earlier;
                 }
                 match &fault {
-                    Fault::Refused { status: 404 | 409 | 412, code, .. } => {
-                        Err(self.lost(&format!("the service says {code}"), Written::No))
-                    }
+                    Fault::Refused { status: 404 | 409 | 412, code, .. } => Err(self.lost(
+                        &format!("the storage account refused the call ({code})"),
+                        Written::No,
+                    )),
                     fault => Err(Error::of(fault, self.blob.place(), true)),
                 }
             }
         }
     }
 
-    /// Sees to it that no write of before can land any more.
-    async fn settled(&self) -> Result<MutexGuard<'_, Held>, Error> {
+    /// Locks the known version. Ensures first that no earlier write can still be
+    /// applied.
+    async fn resolved(&self) -> Result<MutexGuard<'_, Held>, Error> {
         let mut held = self.held.lock().await;
         self.check(Written::No)?;
         if !held.unknown_writes.is_empty() {
-            let metadata = held.seen.metadata.clone();
+            let metadata = held.state.metadata.clone();
             self.attempt(&mut held, Change::Record(&metadata)).await?;
         }
         Ok(held)
@@ -290,7 +302,7 @@ impl LeasedBlob {
         if self.is_valid() {
             return Ok(());
         }
-        Err(self.lost("its time is over, or it was found lost before", written))
+        Err(self.lost("it has expired or was lost before", written))
     }
 
     fn lost(&self, message: &str, written: Written) -> Error {

@@ -8,7 +8,7 @@ use leasehold_client::Token;
 use super::{Error, Place};
 use crate::{LockToken, escape::escape};
 
-/// Names of metadata that begin so are the fence's own.
+/// Prefix of the metadata names that are reserved for the fence.
 pub(super) const RESERVED: &str = "leasehold";
 
 const TOKEN: &str = "leaseholdtoken";
@@ -16,51 +16,51 @@ const LOCK: &str = "leaseholdlock";
 const WRITES: &str = "leaseholdwrites";
 const GONE: &str = "leaseholdgone";
 
-/// How many of the last writes are named.
-const REMEMBERED: usize = 8;
+/// Maximum number of write IDs in the metadata.
+const MAX_RECORDED_WRITES: usize = 8;
 
-/// A number that is given to one write only.
-pub(super) fn new_number() -> String {
+/// Creates a unique write ID.
+pub(super) fn new_write_id() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
-/// The fence's own metadata.
+/// Metadata of the fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The highest token, and the lock that it is of.
+    /// Highest token, and the lock that it belongs to.
     pub(super) fence: Option<(u64, String)>,
-    /// The numbers of the last writes, the latest at the end. They outlast a
-    /// change of holders, so that a stale holder can still find out.
+    /// IDs of the last writes, the latest at the end. A takeover keeps them, so
+    /// that a stale holder can still determine the outcome of its last write.
     pub(super) writes: Vec<String>,
-    /// Whether the blob stands for one that was deleted.
+    /// True if the blob stands for a deleted one.
     pub(super) gone: bool,
 }
 
 impl Record {
-    /// Takes the own metadata out of all.
+    /// Removes the metadata of the fence from all metadata, and parses it.
     pub(super) fn take(
         metadata: &mut BTreeMap<String, String>,
         place: &Place,
     ) -> Result<Self, Error> {
-        let kept = (metadata.remove(TOKEN), metadata.remove(LOCK));
-        let guarded = kept.0.is_some() || kept.1.is_some();
-        let fence = match kept {
+        let stored = (metadata.remove(TOKEN), metadata.remove(LOCK));
+        let is_fenced = stored.0.is_some() || stored.1.is_some();
+        let fence = match stored {
             (Some(token), Some(lock)) => token.parse().ok().map(|token: Token| (token.get(), lock)),
             _ => None,
         };
-        if guarded && fence.is_none() {
-            let message = "the fence can't be read: the metadata leaseholdtoken and leaseholdlock \
-                           must be a number and a lock's name. Find out who changed it. To begin \
-                           again, remove both while nobody holds the lock";
+        if is_fenced && fence.is_none() {
+            let message = "invalid fence: the metadata leaseholdtoken and leaseholdlock must be a \
+                           number and the name of a lock. Find the program that changed them. To \
+                           reset the fence, remove both while no client holds the lock";
             return Err(Error::needs_operator(place, message));
         }
         let writes = metadata.remove(WRITES).unwrap_or_default();
-        let writes = writes.split('.').filter(|number| !number.is_empty());
+        let writes = writes.split('.').filter(|write_id| !write_id.is_empty());
         let writes = writes.map(str::to_owned).collect();
         Ok(Self { fence, writes, gone: metadata.remove(GONE).is_some() })
     }
 
-    /// As metadata.
+    /// Returns the record as metadata.
     pub(super) fn pairs(&self) -> Vec<(&'static str, String)> {
         let mut pairs = vec![(WRITES, self.writes.join("."))];
         if let Some((token, lock)) = &self.fence {
@@ -72,30 +72,31 @@ impl Record {
         pairs
     }
 
-    /// The lock as it is kept: metadata is ASCII.
-    pub(super) fn lock_of(fence: &LockToken) -> String {
-        escape(&fence.qualified_lock(), b"/")
+    /// Returns the name of the lock as stored: escaped, because metadata is ASCII.
+    pub(super) fn lock_of(lock_token: &LockToken) -> String {
+        escape(&lock_token.qualified_lock(), b"/")
     }
 
-    /// What it is after one more write.
-    pub(super) fn after(&self, number: &str) -> Self {
-        let forgotten = (self.writes.len() + 1).saturating_sub(REMEMBERED);
-        let mut writes = self.writes[forgotten..].to_vec();
-        writes.push(number.to_owned());
+    /// Returns the record after one more write.
+    pub(super) fn after(&self, write_id: &str) -> Self {
+        let dropped = (self.writes.len() + 1).saturating_sub(MAX_RECORDED_WRITES);
+        let mut writes = self.writes[dropped..].to_vec();
+        writes.push(write_id.to_owned());
         Self { writes, fence: self.fence.clone(), gone: self.gone }
     }
 
-    /// Whether this write was done.
-    pub(super) fn has(&self, number: &str) -> bool {
-        self.writes.iter().any(|write| write == number)
+    /// Returns true if this write was applied.
+    pub(super) fn has(&self, write_id: &str) -> bool {
+        self.writes.iter().any(|write| write == write_id)
     }
 
-    /// Whether all writes are remembered that came after `earlier`.
+    /// Returns true if the record contains every write since `earlier`. Then a
+    /// write that is missing was not applied.
     pub(super) fn covers(&self, earlier: Option<&Self>) -> bool {
         let last = earlier.and_then(|earlier| earlier.writes.last());
         match last {
             Some(last) => self.has(last),
-            None => self.writes.len() < REMEMBERED,
+            None => self.writes.len() < MAX_RECORDED_WRITES,
         }
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn record_round_trips_through_metadata() {
         let fence = Some((7, Record::lock_of(&LockToken::new("", "a b/é", Token::new(7)))));
         let record = Record { fence, gone: true, ..written(3) };
         let mut metadata: BTreeMap<_, _> =
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_fence_is_not_taken_for_none() {
+    fn invalid_fence_is_not_treated_as_missing() {
         for (token, lock) in [(Some("x"), Some("default/a")), (Some("1"), None), (None, Some("a"))]
         {
             let pairs = [(TOKEN, token), (LOCK, lock)];
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_what_may_have_been_forgotten() {
+    fn dropped_write_ids_are_detected() {
         let (first, ninth) = (written(1), written(9));
         assert!(!ninth.has("w1") && ninth.has("w2") && ninth.has("w9"));
         assert!(written(8).covers(Some(&first)));
         assert!(!ninth.covers(Some(&first)));
         assert!(written(7).covers(None) && !written(8).covers(None));
-        // Somebody wrote past the guard.
+        // A write bypassed the fence.
         assert!(!Record::default().covers(Some(&first)));
     }
 }
@@ -155,7 +156,7 @@ mod fuzz {
     const WORDS: &[&str] = &[TOKEN, LOCK, WRITES, GONE, "=", "\n", ".", "+7", "default/orders"];
 
     #[test]
-    fn a_fence_is_read_exactly_or_needs_an_operator() {
+    fn blob_fence_is_parsed_exactly_fuzzed() {
         Fuzz::new("blob-fence").words(WORDS).run(|input| {
             let text = String::from_utf8_lossy(input);
             let pairs = text.lines().filter_map(|line| line.split_once('='));
@@ -176,7 +177,7 @@ mod fuzz {
                         Some(record.clone())
                     );
                     let after = record.after("n");
-                    assert!(after.has("n") && after.writes.len() <= REMEMBERED);
+                    assert!(after.has("n") && after.writes.len() <= MAX_RECORDED_WRITES);
                     format!("{} {} {}", fence.is_some(), record.gone, record.writes.len().min(9))
                 }
                 Err(error) => {

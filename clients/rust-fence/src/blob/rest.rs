@@ -1,4 +1,4 @@
-//! A blob, by its REST interface.
+//! REST calls for one blob.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,48 +21,52 @@ const METADATA: &str = "x-ms-meta-";
 
 /// A blob of a storage account. Cheap to clone.
 ///
-/// **Nothing here looks at tokens.** Let all programs write through
-/// [`fenced`](Self::fenced) to what a lock protects. This is for reading, and
-/// for blobs that nothing fences.
+/// **The methods of this type check no token.** Use them to read, and to write
+/// blobs without a fence. If a lock protects the blob, all programs must write
+/// through [`fenced`](Self::fenced).
 ///
-/// Every call has a time limit ([`Account::call_timeout`]). Reads are repeated a
-/// few times if the service does not answer.
+/// Every call has a timeout ([`Account::call_timeout`]). Reads are retried a few
+/// times if the service does not respond.
 #[derive(Clone, Debug)]
 pub struct Blob {
     service: Arc<Service>,
     place: Place,
 }
 
-/// A version of a blob, as it was seen.
+/// Version and metadata of a blob that were read.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct BlobState {
     pub(super) etag: ETag,
     pub(super) record: Record,
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// What a write expects to find.
+/// Condition of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expect<'a> {
+    /// None.
     Anything,
+    /// The blob does not exist.
     Nothing,
+    /// The blob has this ETag.
     Version(&'a ETag),
 }
 
-/// What a write changes.
+/// Change that a write makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change<'a> {
-    /// All of the blob.
+    /// Complete content and metadata.
     Content(&'a Upload),
-    /// The fence's own metadata; these are the user's.
+    /// Metadata of the fence only. Carries the caller's metadata, because the
+    /// service replaces all metadata together.
     Record(&'a BTreeMap<String, String>),
 }
 
 impl Blob {
-    /// A blob of this name. Nothing is sent.
+    /// Creates a handle of the blob with this name. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no blob can have this name.
+    /// [`Error::Invalid`] if the name is not valid.
     pub fn new(account: &Account, container: &str, blob: &str) -> Result<Self, Error> {
         let place = Place::new(account.name(), container, blob)?;
         let service = account
@@ -83,30 +87,31 @@ impl Blob {
         &self.place.blob
     }
 
-    /// Puts up this holder's fence: from then on no earlier holder can write to
-    /// the blob. Costs two calls. If there is no such blob, an empty one is
-    /// created that counts as none: see [`FencedBlob::delete`]. Take a
-    /// `&Guard` or a `&Leadership`, or [`LockToken::from_env`].
+    /// Installs this holder's fence: from then on, no earlier holder can write to
+    /// the blob. Makes two storage calls. If the blob does not exist, an empty one
+    /// is created and treated as missing: see [`FencedBlob::delete`]. Pass a
+    /// `&Guard`, a `&Leadership` or [`LockToken::from_env`].
     ///
     /// # Errors
-    /// [`Error::Fenced`] if a newer holder was there already; else as
+    /// [`Error::Fenced`] if a newer holder has installed its fence; otherwise as
     /// [`FencedBlob::write`].
-    pub async fn fenced(&self, fence: impl Into<LockToken>) -> Result<FencedBlob, Error> {
-        let fence = fence.into();
-        let place = self.place.with_token(fence.token());
+    pub async fn fenced(&self, lock_token: impl Into<LockToken>) -> Result<FencedBlob, Error> {
+        let lock_token = lock_token.into();
+        let place = self.place.with_token(lock_token.token());
         let blob = Self { service: Arc::clone(&self.service), place };
-        let seen = install(&blob, &fence).await?;
-        Ok(FencedBlob::new(blob, fence, seen))
+        let state = install(&blob, &lock_token).await?;
+        Ok(FencedBlob::new(blob, lock_token, state))
     }
 
-    /// Creates the container if it is not there.
+    /// Creates the container if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], or [`Error::Invalid`] if it is not allowed.
+    /// [`Error::Unavailable`]; [`Error::Invalid`] if the credential does not permit
+    /// it.
     pub async fn create_container(&self) -> Result<(), Error> {
         let mut url = self.service.url(&self.place.container);
         url.query_pairs_mut().append_pair("restype", "container");
-        match self.repeated(&Request::new(url, Method::Put)).await {
+        match self.send_with_retries(&Request::new(url, Method::Put)).await {
             Ok(_) => Ok(()),
             Err(Fault::Refused { status: 409, code, .. }) if code == "ContainerAlreadyExists" => {
                 Ok(())
@@ -115,44 +120,45 @@ impl Blob {
         }
     }
 
-    /// Reads the blob; none if it is not there, or was deleted through a guard.
+    /// Reads the blob. Returns `None` if it does not exist, or was deleted by
+    /// [`FencedBlob::delete`].
     ///
     /// # Errors
-    /// [`Error::Unavailable`]; [`Error::Invalid`] if the container is not there
-    /// or it is not allowed; [`Error::NeedsOperator`].
+    /// [`Error::Unavailable`]; [`Error::Invalid`] if the container does not exist or
+    /// the credential does not permit the read; [`Error::NeedsOperator`].
     pub async fn read(&self) -> Result<Option<Content>, Error> {
         let read = self.fetch().await?;
-        Ok(read.filter(|(seen, _)| !seen.record.gone).map(|(_, content)| content))
+        Ok(read.filter(|(state, _)| !state.record.gone).map(|(_, content)| content))
     }
 
-    /// Writes all of the blob, **without a fence** and whatever is there: the
-    /// last writer wins. If the blob was fenced, the fence is lost.
+    /// Replaces the blob **without a fence** and without a condition: the last
+    /// writer wins. Removes the fence of a fenced blob.
     ///
     /// # Errors
-    /// As [`FencedBlob::write`], except that nobody is fenced.
+    /// As [`FencedBlob::write`], but never [`Error::Fenced`].
     pub async fn overwrite(&self, upload: impl Into<Upload>) -> Result<ETag, Error> {
-        self.put_plainly(&upload.into(), Expect::Anything).await
+        self.put_unfenced(&upload.into(), Expect::Anything).await
     }
 
-    /// Writes all of the blob, **without a fence**, if it is not there.
+    /// Creates the blob **without a fence** if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it is; else as [`overwrite`](Self::overwrite).
+    /// [`Error::Conflict`] if it exists; otherwise as [`overwrite`](Self::overwrite).
     pub async fn create(&self, upload: impl Into<Upload>) -> Result<ETag, Error> {
-        self.put_plainly(&upload.into(), Expect::Nothing).await
+        self.put_unfenced(&upload.into(), Expect::Nothing).await
     }
 
-    /// Writes all of the blob, **without a fence**, if it has not changed since
-    /// it had this version. If the blob was fenced, the fence is lost:
-    /// [`update`](Self::update) sees to that.
+    /// Replaces the blob **without a fence** if it still has this ETag. Removes the
+    /// fence of a fenced blob; [`update`](Self::update) refuses such a blob.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if it has; else as [`overwrite`](Self::overwrite).
+    /// [`Error::Conflict`] if the blob has changed; otherwise as
+    /// [`overwrite`](Self::overwrite).
     pub async fn replace(&self, upload: impl Into<Upload>, etag: &ETag) -> Result<ETag, Error> {
-        self.put_plainly(&upload.into(), Expect::Version(etag)).await
+        self.put_unfenced(&upload.into(), Expect::Version(etag)).await
     }
 
-    async fn put_plainly(&self, upload: &Upload, expect: Expect<'_>) -> Result<ETag, Error> {
+    async fn put_unfenced(&self, upload: &Upload, expect: Expect<'_>) -> Result<ETag, Error> {
         upload.check(&self.place)?;
         let written = self.put(&Change::Content(upload), None, expect, None).await;
         written.map_err(|fault| Error::of(&fault, &self.place, true))
@@ -162,46 +168,47 @@ impl Blob {
         &self.place
     }
 
-    /// What is there, without its content. Repeated a few times.
-    pub(super) async fn look(&self) -> Result<Option<Seen>, Error> {
+    /// Reads the version and the metadata. Retries a few times.
+    pub(super) async fn read_state(&self) -> Result<Option<BlobState>, Error> {
         let mut retries = Retries::for_service();
         loop {
-            match self.look_once().await? {
-                Ok(seen) => return Ok(seen),
-                Err(fault) if fault.may_pass() && retries.again(fault.retry_after()).await => {}
+            match self.try_read_state().await? {
+                Ok(state) => return Ok(state),
+                Err(fault)
+                    if fault.may_pass() && retries.next_attempt(fault.retry_after()).await => {}
                 Err(fault) => return Err(Error::of(&fault, &self.place, false)),
             }
         }
     }
 
-    pub(super) async fn look_once(&self) -> Result<Result<Option<Seen>, Fault>, Error> {
+    pub(super) async fn try_read_state(&self) -> Result<Result<Option<BlobState>, Fault>, Error> {
         let request = Request::new(self.service.url(&self.place.path()), Method::Head);
         Ok(match self.send(request).await {
-            Ok(answer) => Ok(Some(self.seen(&answer.headers)?)),
+            Ok(response) => Ok(Some(self.state(&response.headers)?)),
             Err(fault) if is_missing(&fault) => Ok(None),
             Err(fault) => Err(fault),
         })
     }
 
-    /// What is there, with its content.
-    pub(super) async fn fetch(&self) -> Result<Option<(Seen, Content)>, Error> {
+    /// Reads the version, the metadata and the content. Retries a few times.
+    pub(super) async fn fetch(&self) -> Result<Option<(BlobState, Content)>, Error> {
         let request = Request::new(self.service.url(&self.place.path()), Method::Get);
-        let answer = match self.repeated(&request).await {
-            Ok(answer) => answer,
+        let response = match self.send_with_retries(&request).await {
+            Ok(response) => response,
             Err(fault) if is_missing(&fault) => return Ok(None),
             Err(fault) => return Err(Error::of(&fault, &self.place, false)),
         };
-        let seen = self.seen(&answer.headers)?;
+        let state = self.state(&response.headers)?;
         let content = Content {
-            content_type: header(&answer, "content-type").unwrap_or_default().to_owned(),
-            metadata: seen.metadata.clone(),
-            etag: seen.etag.clone(),
-            bytes: answer.body,
+            content_type: header(&response, "content-type").unwrap_or_default().to_owned(),
+            metadata: state.metadata.clone(),
+            etag: state.etag.clone(),
+            bytes: response.body,
         };
-        Ok(Some((seen, content)))
+        Ok(Some((state, content)))
     }
 
-    fn seen(&self, headers: &Headers) -> Result<Seen, Error> {
+    fn state(&self, headers: &Headers) -> Result<BlobState, Error> {
         let named = || headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut metadata: BTreeMap<_, _> = named()
             .filter_map(|(name, value)| {
@@ -210,14 +217,14 @@ impl Blob {
             .collect();
         let etag = named().find_map(|(name, value)| (name == "etag").then_some(value));
         let etag = etag.ok_or_else(|| {
-            let why = "the service's answer has no ETag".to_owned();
+            let why = "the response has no ETag".to_owned();
             Error::of(&Fault::Unclear { why }, &self.place, false)
         })?;
         let record = Record::take(&mut metadata, &self.place)?;
-        Ok(Seen { etag: ETag::new(etag), record, metadata })
+        Ok(BlobState { etag: ETag::new(etag), record, metadata })
     }
 
-    /// One attempt to write.
+    /// Makes one attempt to write.
     pub(super) async fn put(
         &self,
         change: &Change<'_>,
@@ -239,9 +246,9 @@ impl Blob {
             }
             Change::Record(metadata) => *metadata,
         };
-        let own = record.map(Record::pairs).unwrap_or_default();
-        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-        for (name, value) in metadata.clone().into_iter().chain(own) {
+        let reserved = record.map(Record::pairs).unwrap_or_default();
+        let reserved = reserved.into_iter().map(|(name, value)| (name.to_owned(), value));
+        for (name, value) in metadata.clone().into_iter().chain(reserved) {
             request.insert_header(format!("{METADATA}{name}"), value);
         }
         match expect {
@@ -252,13 +259,13 @@ impl Blob {
         if let Some(lease) = lease {
             request.insert_header("x-ms-lease-id", lease.to_owned());
         }
-        let answer = self.send(request).await?;
-        let etag = header(&answer, "etag")
-            .ok_or_else(|| Fault::Unclear { why: "the service's answer has no ETag".to_owned() })?;
+        let response = self.send(request).await?;
+        let etag = header(&response, "etag")
+            .ok_or_else(|| Fault::Unclear { why: "the response has no ETag".to_owned() })?;
         Ok(ETag::new(etag))
     }
 
-    /// A call about the blob's lease. The answer's lease id.
+    /// Makes a lease call. Returns the lease ID of the response.
     pub(super) async fn lease_call(
         &self,
         action: &'static str,
@@ -271,16 +278,17 @@ impl Blob {
         for (name, value) in more {
             request.insert_header(*name, value.clone());
         }
-        let answer = self.send(request).await?;
-        Ok(header(&answer, "x-ms-lease-id").map(str::to_owned))
+        let response = self.send(request).await?;
+        Ok(header(&response, "x-ms-lease-id").map(str::to_owned))
     }
 
-    /// Sends what may be sent again, again if the fault is one that may pass.
-    async fn repeated(&self, request: &Request) -> Result<Response, Fault> {
+    /// Sends an idempotent request. Retries transient faults a few times.
+    async fn send_with_retries(&self, request: &Request) -> Result<Response, Fault> {
         let mut retries = Retries::for_service();
         loop {
             match self.send(request.clone()).await {
-                Err(fault) if fault.may_pass() && retries.again(fault.retry_after()).await => {}
+                Err(fault)
+                    if fault.may_pass() && retries.next_attempt(fault.retry_after()).await => {}
                 answer => return answer,
             }
         }
@@ -291,31 +299,32 @@ impl Blob {
     }
 }
 
-impl Seen {
-    /// The token and the lock that guard it, for those who write past them.
-    pub(super) fn refuse_if_guarded(&self, place: &Place) -> Result<(), Error> {
+impl BlobState {
+    /// Refuses a fenced blob, for calls that would bypass the fence.
+    pub(super) fn refuse_if_fenced(&self, place: &Place) -> Result<(), Error> {
         let Some((_, lock)) = &self.record.fence else { return Ok(()) };
         let message = format!(
-            "the blob is guarded by the lock {lock:?}, and this would write past it. Take that \
-             lock, and write through Blob::fenced"
+            "the blob is fenced by lock {lock:?}, which this call would bypass. Acquire that lock, \
+             and write through Blob::fenced"
         );
         Err(Error::invalid(place, message))
     }
 }
 
-/// Whether there is a container, but not this blob in it.
+/// Returns true if the container exists, but the blob does not.
 fn is_missing(fault: &Fault) -> bool {
     matches!(fault, Fault::Refused { status: 404, code, .. } if code == "BlobNotFound")
 }
 
-/// Whether the blob was not as expected: nothing was done.
+/// Returns true if the condition of a write failed, so that it was not applied.
 pub(super) fn is_contended(fault: &Fault) -> bool {
     matches!(fault, Fault::Refused { status: 409 | 412, code, .. }
         if ["BlobAlreadyExists", "ConditionNotMet"].contains(&code.as_str()))
 }
 
 impl Expect<'_> {
-    /// What it means if there is something else.
+    /// Returns the conflict if the condition failed. `there`: whether the blob
+    /// exists.
     pub(super) const fn conflict(self, there: bool) -> Conflict {
         match (self, there) {
             (Self::Nothing, true) => Conflict::Exists,

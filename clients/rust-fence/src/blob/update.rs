@@ -1,23 +1,24 @@
-//! Changing a blob that nothing fences: optimistically, by its version.
+//! Optimistic updates of a blob without a fence.
 
 use std::time::Duration;
 
 use super::{
     Blob, Content, Error, Upload,
-    record::{Record, new_number},
+    record::{Record, new_write_id},
     rest::Change,
     write::{Outcome, Write},
 };
 use crate::{ETag, Written, retry::Retries};
 
 impl Blob {
-    /// Reads the blob, lets `change` say what it should be, and writes that if
-    /// the blob has not changed meanwhile; else all of it again, some 40 times
-    /// at most. `change` may be called many times, and ends it by answering
-    /// none. For blobs that many change now and then, and no lock protects.
+    /// Reads the blob, passes it to `change`, and writes the result if the blob has
+    /// not changed since the read. Otherwise starts over, at most 40 times.
+    /// `change` may therefore be called many times. If it returns `None`, nothing
+    /// is written. For blobs that several clients change occasionally and that no
+    /// lock protects.
     ///
-    /// If an answer is lost, what became of the write is found out by a number
-    /// in the blob's metadata (`leaseholdwrites`).
+    /// If a response is lost, a write ID in the metadata `leaseholdwrites` shows
+    /// whether the write was applied.
     ///
     /// ```no_run
     /// # use leasehold_fence::blob::{Blob, Error};
@@ -33,39 +34,39 @@ impl Blob {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a lock fences the blob after all; else as
-    /// [`overwrite`](Self::overwrite). [`Error::Unavailable`] also if others
-    /// changed it each time.
+    /// [`Error::Invalid`] if the blob is fenced; [`Error::Unavailable`] also if other
+    /// clients changed the blob before each attempt; otherwise as
+    /// [`overwrite`](Self::overwrite).
     pub async fn update(
         &self,
         mut change: impl FnMut(Option<&Content>) -> Option<Upload>,
     ) -> Result<Option<ETag>, Error> {
         let place = self.place();
-        let mut others = Retries::for_contention();
+        let mut contention = Retries::for_contention();
         loop {
             let read = self.fetch().await?;
-            if let Some((seen, _)) = &read {
-                seen.refuse_if_guarded(place)?;
+            if let Some((state, _)) = &read {
+                state.refuse_if_fenced(place)?;
             }
             let Some(upload) = change(read.as_ref().map(|(_, content)| content)) else {
                 return Ok(None);
             };
             upload.check(place)?;
-            let from = read.as_ref().map(|(seen, _)| seen);
-            let number = new_number();
-            let before = from.map(|seen| seen.record.clone()).unwrap_or_default();
-            let record = Record { gone: false, ..before.after(&number) };
+            let from = read.as_ref().map(|(state, _)| state);
+            let write_id = new_write_id();
+            let before = from.map(|state| state.record.clone()).unwrap_or_default();
+            let record = Record { gone: false, ..before.after(&write_id) };
             let change = Change::Content(&upload);
-            let write = Write { from, change, record: &record, number: &number, lease: None };
+            let write = Write { from, change, record: &record, write_id: &write_id, lease: None };
             match write.run(self).await? {
                 Outcome::Written(etag) => return Ok(Some(etag)),
-                Outcome::Moved { written: Written::Unknown, .. } => {
-                    let message = "others wrote too much meanwhile";
+                Outcome::Changed { written: Written::Unknown, .. } => {
+                    let message = "too many concurrent writes; the write is no longer recorded";
                     return Err(Error::unavailable(place, message, Written::Unknown));
                 }
-                Outcome::Moved { .. } if others.again(Duration::ZERO).await => {}
-                Outcome::Moved { .. } => {
-                    let message = "others change the blob all the time";
+                Outcome::Changed { .. } if contention.next_attempt(Duration::ZERO).await => {}
+                Outcome::Changed { .. } => {
+                    let message = "too many concurrent changes of the blob";
                     return Err(Error::unavailable(place, message, Written::No));
                 }
                 Outcome::Failed(fault) => return Err(Error::of(&fault, place, true)),

@@ -1,4 +1,4 @@
-//! One write, from a version that is known, made once or not at all.
+//! A write that is conditional on a known version and applied at most once.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use leasehold_azure_account::Fault;
 use super::{
     Blob, Error,
     record::Record,
-    rest::{Change, Expect, Seen, is_contended},
+    rest::{BlobState, Change, Expect, is_contended},
 };
 use crate::{ETag, Written, retry::Retries};
 
-/// What is to be written.
+/// Parameters of a write.
 pub(super) struct Write<'a> {
-    /// The version to start from; none if the blob is not there.
-    pub(super) from: Option<&'a Seen>,
+    /// Version that the write requires; `None` if the blob must not exist.
+    pub(super) from: Option<&'a BlobState>,
     pub(super) change: Change<'a>,
-    /// With the write's number at the end.
+    /// Record after the write: `write_id` is its last entry.
     pub(super) record: &'a Record,
-    pub(super) number: &'a str,
-    /// The lease under which it is written.
+    pub(super) write_id: &'a str,
+    /// ID of the lease under which the write is made.
     pub(super) lease: Option<&'a str>,
 }
 
-/// What became of it.
+/// Outcome of a write.
 pub(super) enum Outcome {
-    /// It was done, and this is the version.
+    /// Applied. Contains the new version.
     Written(ETag),
-    /// The blob had another version before: it was not done and never will be,
-    /// unless `written` says that this is not known.
-    Moved { seen: Option<Seen>, written: Written },
-    /// Nobody could say, or it was refused. If the fault is unclear, it may
-    /// still be done later.
+    /// The blob has another version. The write was not applied and never will be,
+    /// unless `written` is `Unknown`.
+    Changed { state: Option<BlobState>, written: Written },
+    /// Refused, or the outcome is unknown. If it is unknown, the storage may still
+    /// apply the write later.
     Failed(Fault),
 }
 
 impl Write<'_> {
-    /// Each attempt names the version that it starts from: so at most one of
-    /// them is done, and none once the blob has moved on.
+    /// Makes the write, with retries. Each attempt requires the same version, so
+    /// at most one is applied, and none after the blob has changed.
     pub(super) async fn run(&self, blob: &Blob) -> Result<Outcome, Error> {
         let expect = match self.from {
-            Some(seen) => Expect::Version(&seen.etag),
+            Some(state) => Expect::Version(&state.etag),
             None => Expect::Nothing,
         };
         let mut retries = Retries::for_service();
-        // An attempt that may have been done, or may yet be.
+        // Set if an attempt may have been applied, or may still be.
         let mut unclear: Option<Fault> = None;
         loop {
             let put = blob.put(&self.change, Some(self.record), expect, self.lease).await;
@@ -56,39 +56,39 @@ impl Write<'_> {
                 unclear = Some(fault.clone());
             }
             if fault.is_unclear() || is_contended(&fault) {
-                // If it can't be seen, the next attempt tells more.
-                if let Ok(seen) = blob.look_once().await? {
-                    if let Some(seen) = &seen
-                        && seen.record.has(self.number)
+                // If the read fails, the next attempt resolves the outcome.
+                if let Ok(state) = blob.try_read_state().await? {
+                    if let Some(state) = &state
+                        && state.record.has(self.write_id)
                     {
-                        return Ok(Outcome::Written(seen.etag.clone()));
+                        return Ok(Outcome::Written(state.etag.clone()));
                     }
-                    if !self.starts_from(seen.as_ref()) {
-                        return Ok(self.moved(seen, unclear.is_some()));
+                    if !self.starts_from(state.as_ref()) {
+                        return Ok(self.changed(state, unclear.is_some()));
                     }
                 }
             } else if matches!(fault, Fault::Refused { .. }) {
                 return Ok(Outcome::Failed(unclear.unwrap_or(fault)));
             }
             let at_least = if fault.may_pass() { fault.retry_after() } else { Duration::ZERO };
-            if !retries.again(at_least).await {
+            if !retries.next_attempt(at_least).await {
                 return Ok(Outcome::Failed(unclear.unwrap_or(fault)));
             }
         }
     }
 
-    fn starts_from(&self, seen: Option<&Seen>) -> bool {
-        match (self.from, seen) {
-            (Some(from), Some(seen)) => from.etag == seen.etag,
+    fn starts_from(&self, state: Option<&BlobState>) -> bool {
+        match (self.from, state) {
+            (Some(from), Some(state)) => from.etag == state.etag,
             (None, None) => true,
             _ => false,
         }
     }
 
-    fn moved(&self, seen: Option<Seen>, unclear: bool) -> Outcome {
+    fn changed(&self, state: Option<BlobState>, unclear: bool) -> Outcome {
         let from = self.from.map(|from| &from.record);
-        let covered = seen.as_ref().is_some_and(|seen| seen.record.covers(from));
+        let covered = state.as_ref().is_some_and(|state| state.record.covers(from));
         let written = if unclear && !covered { Written::Unknown } else { Written::No };
-        Outcome::Moved { seen, written }
+        Outcome::Changed { state, written }
     }
 }

@@ -1,4 +1,4 @@
-//! The service's body, or that of a refusal.
+//! Response body: the service's own, or that of a refusal.
 
 use std::{
     pin::Pin,
@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of a response: of the service, or of a refusal.
+/// Body of a response: the service's own, or that of a refusal.
 #[derive(Debug)]
 pub struct FencedBody<R>(Kind<R>);
 

@@ -1,4 +1,4 @@
-//! Requests as anybody may send them.
+//! Fuzzed requests.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ const WORDS: &[&str] = &[
     "\n\n",
 ];
 
-/// A method, and headers: a line each. What HTTP would not let through does not
-/// get here either.
+/// Parses a request: one line with the method, and one per header. Drops headers
+/// that are not valid in HTTP.
 fn request(text: &str) -> Parts {
     let mut lines = text.lines();
     let method = lines.next().unwrap_or_default();
@@ -43,34 +43,34 @@ fn request(text: &str) -> Parts {
 }
 
 #[test]
-fn who_is_let_in_named_a_token_that_is_not_lower_and_who_is_not_changed_nothing() {
+fn gate_admits_only_current_tokens_fuzzed() {
     Fuzz::new("token-headers").words(WORDS).run(|input| {
         let gate = TokenGate::new().max_locks(3);
         let mut model = HashMap::new();
-        let mut said = Vec::new();
+        let mut outcomes = Vec::new();
         let text = String::from_utf8_lossy(input);
         for request in text.split("\n\n").take(8).map(request) {
             let admitted = pin!(gate.admit(&request));
             let Poll::Ready(admitted) = admitted.poll(&mut Context::from_waker(Waker::noop()))
             else {
-                panic!("there is nothing to wait for")
+                panic!("the gate must not wait")
             };
-            said.push(match admitted {
-                Ok(Some(fence)) => {
-                    let token = fence.token();
-                    assert!((1..1 << 53).contains(&token.get()), "{fence}");
+            outcomes.push(match admitted {
+                Ok(Some(lock_token)) => {
+                    let token = lock_token.token();
+                    assert!((1..1 << 53).contains(&token.get()), "{lock_token}");
                     assert_eq!(request.headers[TOKEN], token.to_string());
-                    let highest = model.entry(fence.qualified_lock()).or_insert(token);
-                    assert!(*highest <= token, "{fence} after {highest}");
+                    let highest = model.entry(lock_token.qualified_lock()).or_insert(token);
+                    assert!(*highest <= token, "{lock_token} after {highest}");
                     *highest = token;
-                    // What is read can be sent again, and is the same.
-                    let again = headers(&fence).map(|(name, value)| {
+                    // Encoding and parsing it again gives the same value.
+                    let again = headers(&lock_token).map(|(name, value)| {
                         (HeaderName::from_static(name), value.parse().expect("it is ASCII"))
                     });
-                    assert_eq!(read(&again.into_iter().collect()), Ok(Some(fence)));
-                    "in".to_owned()
+                    assert_eq!(read(&again.into_iter().collect()), Ok(Some(lock_token)));
+                    "admitted".to_owned()
                 }
-                Ok(None) => "unguarded".to_owned(),
+                Ok(None) => "unfenced".to_owned(),
                 Err(refusal) => {
                     let response = refusal.response::<()>(&request.headers);
                     let grpc = refusal::is_grpc(&request.headers);
@@ -83,8 +83,8 @@ fn who_is_let_in_named_a_token_that_is_not_lower_and_who_is_not_changed_nothing(
             let known = seen.iter().map(|(lock, highest)| (lock.clone(), highest.get()));
             assert_eq!(known.collect::<HashMap<_, _>>(), model);
         }
-        said.sort();
-        said.dedup();
-        said.join("|")
+        outcomes.sort();
+        outcomes.dedup();
+        outcomes.join("|")
     });
 }

@@ -1,4 +1,4 @@
-//! Decision which requests pass.
+//! Admission of requests by their tokens.
 
 use std::{
     collections::HashMap,
@@ -16,22 +16,22 @@ use super::{
 };
 use crate::{Admitted, HighestToken, LockToken};
 
-/// As many as take about 10 MiB.
+/// Default number of locks. Their tokens take about 10 MiB of memory.
 const MAX_LOCKS: usize = 100_000;
 
-type Remembering = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-type Remember = Box<dyn Fn(&str, Token) -> Remembering + Send + Sync>;
+type Persisted = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Remember = Box<dyn Fn(&str, Token) -> Persisted + Send + Sync>;
 type LockOf = Box<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// Remembers the highest token of each lock, and refuses lower ones.
+/// Gate that stores the highest token of each lock and refuses lower ones.
 pub struct TokenGate {
     max_locks: usize,
     remember: Option<Remember>,
     lock_of: Option<LockOf>,
-    /// By lock: namespace, slash, name.
+    /// Highest tokens by lock (namespace, slash, name).
     seen: Mutex<HashMap<String, HighestToken>>,
-    /// Who raises a token: one at a time, so that what is remembered never
-    /// falls.
+    /// Locked while a token is raised and persisted, so that persisted tokens never
+    /// decrease.
     raising: tokio::sync::Mutex<()>,
 }
 
@@ -42,7 +42,7 @@ impl Default for TokenGate {
 }
 
 impl TokenGate {
-    /// One that has seen nothing.
+    /// Creates a gate that has seen no token.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -54,24 +54,24 @@ impl TokenGate {
         }
     }
 
-    /// Of how many locks tokens are remembered; 100,000 if nothing is said.
+    /// Sets the maximum number of locks whose tokens are stored (default 100,000).
     #[must_use]
-    pub fn max_locks(mut self, most: usize) -> Self {
-        self.max_locks = most;
+    pub fn max_locks(mut self, max_locks: usize) -> Self {
+        self.max_locks = max_locks;
         self
     }
 
-    /// A token that was seen before, as it was given to
-    /// [`remember`](Self::remember).
+    /// Restores a token that was passed to [`remember`](Self::remember), before a
+    /// restart.
     #[must_use]
     pub fn known(self, lock: impl Into<String>, token: Token) -> Self {
         _ = self.seen().entry(lock.into()).or_default().admit(token);
         self
     }
 
-    /// Called with a lock (namespace, slash, name) and a token that is greater
-    /// than all before, and waited for before the request is let through. If it
-    /// fails, the request is refused.
+    /// Sets the callback that persists a raised token. Its arguments are the lock
+    /// (namespace, slash, name) and a token that is higher than all before. The
+    /// request is admitted after the callback has succeeded, and refused if it fails.
     #[must_use]
     pub fn remember<F>(
         mut self,
@@ -84,8 +84,8 @@ impl TokenGate {
         self
     }
 
-    /// Which lock (namespace, slash, name) guards what a request is about. None
-    /// if nothing does: then it is let through without a token.
+    /// Sets the function that returns the lock (namespace, slash, name) of the
+    /// requested resource. A request for which it returns `None` needs no token.
     #[must_use]
     pub fn lock_of(
         mut self,
@@ -95,45 +95,47 @@ impl TokenGate {
         self
     }
 
-    /// As a layer. Its clones, and the services that it makes, share one memory.
+    /// Converts the gate into a layer. All clones and services of the layer share
+    /// the stored tokens.
     #[must_use]
     pub fn layer(self) -> TokenLayer {
         TokenLayer(Arc::new(self))
     }
 
-    /// Whether a request is let through, and as whose.
+    /// Admits or refuses a request. Returns the lock and token of an admitted one;
+    /// `None` if it needs none.
     pub(super) async fn admit(&self, request: &Parts) -> Result<Option<LockToken>, Refusal> {
-        let wanted = match &self.lock_of {
+        let required = match &self.lock_of {
             Some(lock_of) => match lock_of(request) {
                 Some(lock) => Some(lock),
                 None => return Ok(None),
             },
             None => None,
         };
-        let Some(fence) = read(&request.headers)? else {
+        let Some(lock_token) = read(&request.headers)? else {
             let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&request.method);
             let passes = safe && !is_grpc(&request.headers);
             return if passes { Ok(None) } else { Err(Refusal::Missing) };
         };
-        let lock = fence.qualified_lock();
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != lock) {
-            return Err(Refusal::OtherLock { wanted, given: lock });
+        let lock = lock_token.qualified_lock();
+        if let Some(required) = required.filter(|required| *required != lock) {
+            return Err(Refusal::OtherLock { required, presented: lock });
         }
-        if self.check(&lock, fence.token())? == Admitted::Raised {
-            self.raise(&lock, fence.token()).await?;
+        if self.check(&lock, lock_token.token())? == Admitted::Raised {
+            self.raise(&lock, lock_token.token()).await?;
         }
-        Ok(Some(fence))
+        Ok(Some(lock_token))
     }
 
-    /// What would become of a token. Nothing is changed.
+    /// Compares a token with the highest one, without raising it.
     fn check(&self, lock: &str, token: Token) -> Result<Admitted, Refusal> {
         let seen = self.seen();
         let Some(highest) = seen.get(lock) else {
-            let most = self.max_locks;
-            return if seen.len() < most {
+            let max_locks = self.max_locks;
+            return if seen.len() < max_locks {
                 Ok(Admitted::Raised)
             } else {
-                Err(Refusal::Full { most })
+                Err(Refusal::Full { max_locks })
             };
         };
         let mut highest = *highest;
@@ -142,12 +144,12 @@ impl TokenGate {
 
     async fn raise(&self, lock: &str, token: Token) -> Result<(), Refusal> {
         let _one_at_a_time = self.raising.lock().await;
-        // Others may have raised it meanwhile.
+        // A concurrent request may have raised it.
         if self.check(lock, token)? == Admitted::Current {
             return Ok(());
         }
         if let Some(remember) = &self.remember {
-            remember(lock, token).await.map_err(Refusal::NotRemembered)?;
+            remember(lock, token).await.map_err(Refusal::NotPersisted)?;
         }
         self.seen().insert(lock.to_owned(), HighestToken::new(token));
         Ok(())

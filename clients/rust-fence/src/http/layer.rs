@@ -1,4 +1,4 @@
-//! The gate, in front of a service.
+//! `tower` layer with the gate.
 
 use std::{
     mem,
@@ -13,7 +13,8 @@ use tower_service::Service;
 
 use super::{FencedBody, TokenGate};
 
-/// Puts a [`TokenGate`] in front of services. Made by [`TokenGate::layer`].
+/// Layer that puts a [`TokenGate`] in front of a service. Returned by
+/// [`TokenGate::layer`].
 #[derive(Clone, Debug)]
 pub struct TokenLayer(pub(super) Arc<TokenGate>);
 
@@ -25,7 +26,7 @@ impl<S> Layer<S> for TokenLayer {
     }
 }
 
-/// A service with a [`TokenGate`] in front of it.
+/// Service with a [`TokenGate`] in front of it.
 #[derive(Clone, Debug)]
 pub struct TokenService<S> {
     gate: Arc<TokenGate>,
@@ -47,16 +48,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that is ready goes, and its clone waits for the next turn.
+        // `self.inner` is ready and takes this request. Its clone, which may not be
+        // ready, takes the next one.
         let next = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, next);
         let gate = Arc::clone(&self.gate);
         Box::pin(async move {
             let (mut head, body) = request.into_parts();
             match gate.admit(&head).await {
-                Ok(fence) => {
-                    if let Some(fence) = fence {
-                        head.extensions.insert(fence);
+                Ok(lock_token) => {
+                    if let Some(lock_token) = lock_token {
+                        head.extensions.insert(lock_token);
                     }
                     let response = inner.call(Request::from_parts(head, body)).await?;
                     Ok(response.map(FencedBody::service))

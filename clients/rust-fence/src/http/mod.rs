@@ -1,5 +1,5 @@
-//! Servers of HTTP and gRPC that refuse a stale holder, as a layer
-//! of `tower`: for axum, tonic, and whatever else is built on it.
+//! `tower` layer that makes HTTP and gRPC servers refuse a stale holder, for axum,
+//! tonic and other servers that are built on `tower`.
 //!
 //! A client sends its lock and token with each request ([`headers`]):
 //!
@@ -8,9 +8,9 @@
 //! leasehold-token: 1865274368000001
 //! ```
 //!
-//! The layer remembers the highest token of each lock, and refuses a lower one:
-//! 412, or FAILED_PRECONDITION for gRPC. The service finds the [`LockToken`] in the
-//! request's extensions, and may hand it on, to a database for instance.
+//! The layer stores the highest token of each lock and refuses lower ones with 412,
+//! or with FAILED_PRECONDITION for gRPC. The service finds the [`LockToken`] in the
+//! extensions of the request and can pass it on, for example to a database.
 //!
 //! ```
 //! use leasehold_fence::http::TokenGate;
@@ -20,22 +20,22 @@
 //!     .layer();
 //! ```
 //!
-//! # What is guaranteed, and what not
+//! # Guarantees and limitations
 //!
-//! - **It is checked at the door.** A request that was let in before a newer
-//!   token came may still be at work after that. Where this matters, compare
-//!   again where the data is, in one step with the write
-//!   ([`sql`](crate::sql)).
-//! - **Memory ends with the process**, unless [`TokenGate::remember`] and
-//!   [`TokenGate::known`] see to it; and each process has its own.
-//! - **A client is believed which lock it holds**, unless [`TokenGate::lock_of`]
-//!   says which lock it must be; and is believed its token. This stops those who
-//!   are late, not those who lie.
-//! - **Nothing is forgotten to make room.** When there are too many locks
-//!   ([`TokenGate::max_locks`]), those of further locks are refused (503,
-//!   RESOURCE_EXHAUSTED): a forgotten token would let a stale holder in.
-//! - Requests without a token are refused (428, INVALID_ARGUMENT), except GET,
-//!   HEAD and OPTIONS of HTTP.
+//! - **The token is checked on admission only.** A request that was admitted before
+//!   a higher token arrived may still be running after that. If this matters,
+//!   compare the token again in one step with the write ([`sql`](crate::sql)).
+//! - **Tokens are stored in the memory of one process.** To keep them over a
+//!   restart, use [`TokenGate::remember`] and [`TokenGate::known`]. Processes don't
+//!   share tokens.
+//! - **Tokens are not authenticated.** The gate refuses stale clients, not malicious
+//!   ones. It accepts the lock that the client names unless [`TokenGate::lock_of`]
+//!   specifies the lock of the resource.
+//! - **No token is evicted**, because that would admit a stale holder. At
+//!   [`TokenGate::max_locks`], requests of further locks are refused (503,
+//!   RESOURCE_EXHAUSTED).
+//! - Requests without a token are refused (428, INVALID_ARGUMENT), except HTTP GET,
+//!   HEAD and OPTIONS.
 
 mod body;
 #[cfg(test)]
@@ -57,25 +57,25 @@ use crate::{
 };
 use refusal::Refusal;
 
-/// The header with the lock: its namespace, a slash and its name; everything but
-/// ASCII letters, digits and `-._~/` escaped by `%` and two hexadecimal digits.
+/// Header with the lock: its namespace, a slash and its name. All bytes except ASCII
+/// letters, digits and `-._~/` are percent-encoded.
 pub const LOCK: &str = "leasehold-lock";
-/// The header with the token.
+/// Header with the token.
 pub const TOKEN: &str = "leasehold-token";
 
-/// What a client sends with each request. For tonic, put them into the
-/// request's metadata.
+/// Returns the headers that a client sends with each request. With tonic, add them
+/// to the metadata of the request.
 #[must_use]
-pub fn headers(fence: &LockToken) -> [(&'static str, String); 2] {
-    [(LOCK, escape(&fence.qualified_lock(), b"/")), (TOKEN, fence.token().to_string())]
+pub fn headers(lock_token: &LockToken) -> [(&'static str, String); 2] {
+    [(LOCK, escape(&lock_token.qualified_lock(), b"/")), (TOKEN, lock_token.token().to_string())]
 }
 
-/// What a client has sent; none if it sent neither.
+/// Parses the headers of a request. Returns `None` if both are missing.
 fn read(headers: &HeaderMap) -> Result<Option<LockToken>, Refusal> {
     let (lock, token) = match (only(headers, LOCK)?, only(headers, TOKEN)?) {
         (None, None) => return Ok(None),
         (Some(lock), Some(token)) => (lock, token),
-        _ => return Err(Refusal::Malformed("one of the two is missing")),
+        _ => return Err(Refusal::Malformed("one of them is missing")),
     };
     let token: Option<Token> = token.to_str().ok().and_then(|token| token.parse().ok());
     let token = token.filter(|token| (1..1 << 53).contains(&token.get()));
@@ -85,15 +85,16 @@ fn read(headers: &HeaderMap) -> Result<Option<LockToken>, Refusal> {
         (Some((namespace, lock)), Some(token)) if !namespace.is_empty() && !lock.is_empty() => {
             Ok(Some(LockToken::new(namespace, lock, token)))
         }
-        (_, None) => Err(Refusal::Malformed("the token is no token")),
+        (_, None) => Err(Refusal::Malformed("the token is not valid")),
         _ => Err(Refusal::Malformed("the lock is not a namespace, a slash and a name")),
     }
 }
 
+/// Returns the value of a header that must not be repeated.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, Refusal> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first),
-        _ => Err(Refusal::Malformed("one of them is there twice")),
+        _ => Err(Refusal::Malformed("one of them is repeated")),
     }
 }

@@ -1,34 +1,37 @@
-//! Why a request was not let through, as a response.
+//! Refusals of requests, and their responses.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{FencedBody, LOCK, TOKEN};
 use crate::{StaleToken, escape::escape};
 
-/// Why.
+/// Reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("this needs the headers {LOCK} and {TOKEN}. Acquire the lock, and send them")]
+    #[error("the headers {LOCK} and {TOKEN} are required; acquire the lock and send them")]
     Missing,
-    #[error("the headers {LOCK} and {TOKEN} can't be understood: {0}")]
+    #[error("invalid headers {LOCK} and {TOKEN}: {0}")]
     Malformed(&'static str),
-    #[error("this is guarded by the lock {wanted:?}, not by {given:?}. Use that one")]
-    OtherLock { wanted: String, given: String },
+    #[error("the resource is fenced by lock {required:?}, not by {presented:?}; use that lock")]
+    OtherLock { required: String, presented: String },
     #[error("lock {lock:?}: {stale}")]
     Stale { lock: String, stale: StaleToken },
-    #[error("the tokens of {most} locks are remembered, and no more. Let the operator raise that")]
-    Full { most: usize },
-    #[error("the token could not be remembered: {0}. Try again")]
-    NotRemembered(String),
+    #[error(
+        "the server stores the tokens of at most {max_locks} locks; ask its operator to raise max_locks"
+    )]
+    Full { max_locks: usize },
+    #[error("failed to persist the token: {0}; retry")]
+    NotPersisted(String),
 }
 
-/// Of gRPC.
+/// Status codes of gRPC.
 const INVALID_ARGUMENT: &str = "3";
 const RESOURCE_EXHAUSTED: &str = "8";
 const FAILED_PRECONDITION: &str = "9";
 const UNAVAILABLE: &str = "14";
 
 impl Refusal {
+    /// Returns the status codes of HTTP and gRPC.
     const fn codes(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Missing => (StatusCode::PRECONDITION_REQUIRED, INVALID_ARGUMENT),
@@ -37,15 +40,15 @@ impl Refusal {
                 (StatusCode::PRECONDITION_FAILED, FAILED_PRECONDITION)
             }
             Self::Full { .. } => (StatusCode::SERVICE_UNAVAILABLE, RESOURCE_EXHAUSTED),
-            Self::NotRemembered(_) => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
+            Self::NotPersisted(_) => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
         }
     }
 
-    /// In the words of whoever asked.
-    pub(super) fn response<R>(&self, asked: &HeaderMap) -> Response<FencedBody<R>> {
+    /// Returns the response in the protocol of the request.
+    pub(super) fn response<R>(&self, request: &HeaderMap) -> Response<FencedBody<R>> {
         let (status, code) = self.codes();
         let message = self.to_string();
-        if !is_grpc(asked) {
+        if !is_grpc(request) {
             let mut response = Response::new(FencedBody::text(message + "\n"));
             *response.status_mut() = status;
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -1,4 +1,4 @@
-//! Taking messages from a queue under a lock.
+//! Consumer of a queue that holds the queue's lock.
 
 use std::{
     fmt,
@@ -10,41 +10,42 @@ use leasehold_azure_account::Fault;
 use leasehold_client::{Guard, Token};
 use leasehold_time::Moment;
 
-use super::{Error, Place, Queue, rest::Got};
+use super::{Error, Place, Queue, rest::Received};
 use crate::retry::Retries;
 
-/// Shortest visibility timeout of the service.
+/// Minimum visibility timeout of the service.
 const MIN_VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A message that is being worked on.
+/// Message that was received and is not deleted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The same each time when it is delivered. **Make effects idempotent by
-    /// it.**
+    /// Message ID, the same in each delivery. **Use it to make effects
+    /// idempotent.**
     pub id: String,
-    /// As it is stored.
+    /// Text as stored in the queue.
     pub text: String,
-    /// How often it was delivered, this time included.
+    /// Number of deliveries, including this one.
     pub attempt: u32,
-    /// The holder's token. Pass it to what the message changes, which refuses
-    /// one that is lower than the highest it has seen.
+    /// Token of the holder. Pass it to every resource that the handler changes, so
+    /// that the resource can refuse a token lower than the highest seen.
     pub token: Token,
 }
 
-/// What became of one message.
+/// Outcome of [`Consumer::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handled<E> {
-    /// There was none that is visible.
+    /// No message is visible.
     Empty,
-    /// It was handled, and deleted.
+    /// The message was handled and deleted.
     Done(Message),
-    /// It had come too often, was handed to the other callback, and deleted.
+    /// The message was delivered too often. The poison handler has handled it, and it
+    /// was deleted.
     Poison(Message),
-    /// The callback failed. The message is visible again.
+    /// The handler failed. The message is visible again.
     Failed(Message, E),
 }
 
-/// Takes messages one by one, as long as the lock is held. Made by
+/// Receives messages one at a time while the lock is held. Returned by
 /// [`Queue::consumer`].
 #[derive(Clone)]
 pub struct Consumer<'a> {
@@ -54,12 +55,12 @@ pub struct Consumer<'a> {
     max_deliveries: u32,
 }
 
-/// How a message is held.
-struct Hold {
+/// Received message that is hidden from other consumers.
+struct HiddenMessage {
     id: String,
     receipt: Mutex<String>,
-    /// When it may be visible to others again, at the earliest.
-    until: Mutex<Moment>,
+    /// Earliest time at which it may be visible again.
+    hidden_until: Mutex<Moment>,
 }
 
 impl<'a> Consumer<'a> {
@@ -67,34 +68,36 @@ impl<'a> Consumer<'a> {
         Self { queue, guard, visibility_timeout: Duration::from_secs(30), max_deliveries: 5 }
     }
 
-    /// For how long at a time a message is hidden while it is worked on; 30 s if
-    /// nothing is said. It is never longer than what is left of the grant, in
-    /// whole seconds, one at least; and is extended as long as the work goes on.
+    /// Sets the visibility timeout of a received message (default 30 s). The timeout
+    /// is extended while the handler runs. It never exceeds the remaining validity
+    /// of the grant, in whole seconds (minimum 1 s).
     #[must_use]
     pub fn visibility_timeout(mut self, timeout: Duration) -> Self {
         self.visibility_timeout = timeout;
         self
     }
 
-    /// How often a message is delivered before it counts as poison; 5 if
-    /// nothing is said.
+    /// Sets the number of deliveries after which a message is passed to the poison
+    /// handler (default 5).
     #[must_use]
-    pub fn max_deliveries(mut self, attempts: u32) -> Self {
-        self.max_deliveries = attempts;
+    pub fn max_deliveries(mut self, max_deliveries: u32) -> Self {
+        self.max_deliveries = max_deliveries;
         self
     }
 
-    /// Takes the next message and hands it to `handle`, or to `poison` if it was
-    /// delivered too often. If that succeeds, the message is deleted, with a
-    /// valid grant only; if it fails, the message is shown again at once.
+    /// Receives the next message and passes it to `handle`, or to `poison` if it was
+    /// delivered too often. If the handler succeeds and the grant is valid, the
+    /// message is deleted. If the handler fails, the message becomes visible at once.
     ///
-    /// The callback is dropped where it stands when the lock is lost, or the
-    /// message can't be kept hidden.
+    /// The handler is dropped when the lock is lost, or when the message can't stay
+    /// hidden.
     ///
     /// # Errors
-    /// [`Error::Lost`]: stop. [`Error::VisibilityLost`]: go on. [`Error::Unavailable`]:
-    /// go on after `retry_after`; if it is not known whether a message was
-    /// taken, that is as long as it would be hidden, so that none overtakes it.
+    /// - [`Error::Lost`]: stop, the lock is lost.
+    /// - [`Error::VisibilityLost`]: continue with the next message.
+    /// - [`Error::Unavailable`]: continue after `retry_after`. If the outcome of the
+    ///   receive is unknown, `retry_after` covers the visibility timeout, so that no
+    ///   later message overtakes the one that may be hidden.
     pub async fn next<E>(
         &self,
         handle: impl AsyncFnOnce(&Message) -> Result<(), E>,
@@ -102,40 +105,41 @@ impl<'a> Consumer<'a> {
     ) -> Result<Handled<E>, Error> {
         let place = Place { token: Some(self.guard.token()), ..self.queue.place().clone() };
         self.check(&place).await?;
-        let (sent, hide) = (Moment::now(), self.hidden_for());
-        let got = match self.queue.get(self.guard.token(), hide).await {
-            Ok(Some(got)) => got,
+        let (sent, hide) = (Moment::now(), self.effective_timeout());
+        let received = match self.queue.receive(self.guard.token(), hide).await {
+            Ok(Some(received)) => received,
             Ok(None) => return Ok(Handled::Empty),
-            Err(fault) => return Err(after(Error::of(&fault, &place, false), &fault, hide)),
+            Err(fault) => return Err(delayed(Error::of(&fault, &place, false), &fault, hide)),
         };
-        let Got { message, receipt } = got;
+        let Received { message, receipt } = received;
         let place = Place { message: Some(message.id.clone()), ..place };
-        let hold = Hold {
+        let hidden = HiddenMessage {
             id: message.id.clone(),
             receipt: Mutex::new(receipt),
-            until: Mutex::new(sent + hide),
+            hidden_until: Mutex::new(sent + hide),
         };
         let is_poison = message.attempt > self.max_deliveries;
         let work =
             async { if is_poison { poison(&message).await } else { handle(&message).await } };
-        match self.work(&place, &hold, work).await? {
+        match self.run(&place, &hidden, work).await? {
             Ok(()) => {
-                self.delete(&place, &hold).await?;
+                self.delete(&place, &hidden).await?;
                 Ok(if is_poison { Handled::Poison(message) } else { Handled::Done(message) })
             }
             Err(error) => {
-                // If this fails, it is visible a little later.
-                _ = self.queue.hide(&hold.id, &hold.receipt(), Duration::ZERO).await;
+                // If this fails, the message becomes visible after its timeout.
+                let receipt = hidden.receipt();
+                _ = self.queue.set_timeout(&hidden.id, &receipt, Duration::ZERO).await;
                 Ok(Handled::Failed(message, error))
             }
         }
     }
 
-    /// Works, with the message kept hidden.
-    async fn work<T>(
+    /// Runs the handler and extends the visibility timeout.
+    async fn run<T>(
         &self,
         place: &Place,
-        hold: &Hold,
+        hidden: &HiddenMessage,
         work: impl Future<Output = T>,
     ) -> Result<T, Error> {
         let work = async {
@@ -145,8 +149,8 @@ impl<'a> Consumer<'a> {
                     place: Box::new(place.clone()),
                     message: loss.message,
                 }),
-                () = hold.over() => {
-                    Err(Error::visibility_lost(place, "the message could not be kept hidden"))
+                () = hidden.expired() => {
+                    Err(Error::visibility_lost(place, "its visibility timeout could not be extended"))
                 }
             }
         };
@@ -154,10 +158,10 @@ impl<'a> Consumer<'a> {
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                () = leasehold_runtime::sleep(hold.until().remaining() / 2) => {}
+                () = leasehold_runtime::sleep(hidden.hidden_until().remaining() / 2) => {}
             }
-            // Once begun, it is seen to its end: the receipt changes with it.
-            let mut extension = std::pin::pin!(self.extend(place, hold));
+            // An extension must complete, because it changes the receipt.
+            let mut extension = std::pin::pin!(self.extend(place, hidden));
             tokio::select! {
                 extended = &mut extension => extended?,
                 done = &mut work => {
@@ -169,21 +173,22 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// Hides the message for longer.
-    async fn extend(&self, place: &Place, hold: &Hold) -> Result<(), Error> {
-        let (sent, hide) = (Moment::now(), self.hidden_for());
-        let receipt = hold.receipt();
-        match self.queue.hide(&hold.id, &receipt, hide).await {
+    /// Extends the visibility timeout.
+    async fn extend(&self, place: &Place, hidden: &HiddenMessage) -> Result<(), Error> {
+        let (sent, hide) = (Moment::now(), self.effective_timeout());
+        let receipt = hidden.receipt();
+        match self.queue.set_timeout(&hidden.id, &receipt, hide).await {
             Ok(receipt) => {
-                *hold.receipt.lock().unwrap_or_else(PoisonError::into_inner) = receipt;
-                *hold.until.lock().unwrap_or_else(PoisonError::into_inner) = sent + hide;
+                *hidden.receipt.lock().unwrap_or_else(PoisonError::into_inner) = receipt;
+                *hidden.hidden_until.lock().unwrap_or_else(PoisonError::into_inner) = sent + hide;
                 Ok(())
             }
-            // Tried again when half of what is left has passed. If it was done
-            // all the same, its receipt is lost, and the next try says so.
+            // The caller retries after half of the remaining time. If the service has
+            // applied this extension, its receipt is lost, and the retry fails with
+            // PopReceiptMismatch.
             Err(fault) if fault.may_pass() => {
                 leasehold_runtime::sleep(
-                    (hold.until().remaining() / 4).min(MIN_VISIBILITY_TIMEOUT),
+                    (hidden.hidden_until().remaining() / 4).min(MIN_VISIBILITY_TIMEOUT),
                 )
                 .await;
                 Ok(())
@@ -192,14 +197,14 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    async fn delete(&self, place: &Place, hold: &Hold) -> Result<(), Error> {
+    async fn delete(&self, place: &Place, hidden: &HiddenMessage) -> Result<(), Error> {
         let mut retries = Retries::for_service();
         let mut unclear = false;
         loop {
             self.check(place).await?;
-            match self.queue.delete(&hold.id, &hold.receipt()).await {
+            match self.queue.delete(&hidden.id, &hidden.receipt()).await {
                 Ok(()) => return Ok(()),
-                // The try before did it.
+                // The earlier attempt was applied.
                 Err(Fault::Refused { status: 404, code, .. })
                     if unclear && code == "MessageNotFound" =>
                 {
@@ -207,7 +212,7 @@ impl<'a> Consumer<'a> {
                 }
                 Err(fault) => {
                     unclear |= fault.is_unclear();
-                    if !(fault.may_pass() && retries.again(fault.retry_after()).await) {
+                    if !(fault.may_pass() && retries.next_attempt(fault.retry_after()).await) {
                         return Err(Error::of(&fault, place, true));
                     }
                 }
@@ -215,9 +220,9 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// No message is hidden for longer than the lock is known to be held: so
-    /// the next holder finds it.
-    fn hidden_for(&self) -> Duration {
+    /// Returns the visibility timeout, at most the remaining validity of the grant, so
+    /// that the next holder receives an unhandled message.
+    fn effective_timeout(&self) -> Duration {
         let left = self.guard.deadline().remaining().min(self.visibility_timeout);
         Duration::from_secs(left.as_secs()).max(MIN_VISIBILITY_TIMEOUT)
     }
@@ -231,8 +236,8 @@ impl<'a> Consumer<'a> {
     }
 }
 
-/// What may have been taken is hidden for a while.
-fn after(error: Error, fault: &Fault, hide: Duration) -> Error {
+/// Adds the visibility timeout to `retry_after` if a message may have been received.
+fn delayed(error: Error, fault: &Fault, hide: Duration) -> Error {
     match error {
         Error::Unavailable { place, message, written, retry_after } if fault.is_unclear() => {
             let retry_after = retry_after.max(hide);
@@ -242,19 +247,19 @@ fn after(error: Error, fault: &Fault, hide: Duration) -> Error {
     }
 }
 
-impl Hold {
+impl HiddenMessage {
     fn receipt(&self) -> String {
         self.receipt.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn until(&self) -> Moment {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hidden_until(&self) -> Moment {
+        *self.hidden_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the message may be visible again.
-    async fn over(&self) {
-        while !self.until().has_passed() {
-            leasehold_runtime::sleep_until(self.until()).await;
+    async fn expired(&self) {
+        while !self.hidden_until().has_passed() {
+            leasehold_runtime::sleep_until(self.hidden_until()).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a queue, by what to do about it.
+//! Errors of a queue, grouped by the caller's next step.
 
 use std::{fmt, time::Duration};
 
@@ -7,14 +7,14 @@ use leasehold_client::Token;
 
 use crate::{Written, fault::remedy};
 
-/// What an error is about.
+/// Queue, message and token that an error refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The queue's name.
+    /// Name of the queue.
     pub queue: String,
-    /// The message's id.
+    /// Message ID.
     pub message: Option<String>,
-    /// The token under which it was tried.
+    /// Token of the holder.
     pub token: Option<Token>,
 }
 
@@ -28,54 +28,55 @@ impl fmt::Display for Place {
     }
 }
 
-/// What can go wrong. The message says which queue, message and token, what
-/// happened, and what to do.
+/// Error of a queue. The message names the queue, the message ID and the token, the
+/// problem, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock is lost. **Stop**: the message was not deleted, and comes to
+    /// The lock is lost. **Stop**. The message was not deleted, and is delivered to
     /// the next holder.
     #[error(
         "{place}: the lock is lost: {message}. The message was not deleted and will be delivered \
          again. Stop, and acquire the lock again"
     )]
     Lost {
-        /// What was under way.
+        /// Queue, message and token.
         place: Box<Place>,
-        /// For people.
+        /// Human-readable.
         message: String,
     },
-    /// The message could not be kept invisible for as long as it was worked on, or
-    /// its receipt is not known any more. It was not deleted through this
-    /// consumer and is delivered again, unless somebody else has deleted it:
-    /// go on with the next; what was done must be found by the message's id.
+    /// The visibility timeout could not be extended, or the receipt is no longer
+    /// valid. This consumer has not deleted the message. It is delivered again,
+    /// unless another consumer has deleted it. Continue with the next message. The
+    /// handler of the next delivery must detect by the message ID that its effects
+    /// may exist.
     #[error("{place}: {message}. It was not deleted and will be delivered again")]
     VisibilityLost {
-        /// The message.
+        /// Queue, message and token.
         place: Box<Place>,
-        /// For people.
+        /// Human-readable.
         message: String,
     },
-    /// The storage account can't be reached or can't serve this now: try again
-    /// after `retry_after`.
-    #[error("{place}: {message}. {}", written.told())]
+    /// The storage account is unreachable or unable to serve the call. Retry after
+    /// `retry_after`.
+    #[error("{place}: {message}. {}", written.sentence())]
     Unavailable {
-        /// What was tried.
+        /// Queue, message and token.
         place: Box<Place>,
-        /// For people.
+        /// Human-readable.
         message: String,
-        /// Whether the message was sent or deleted all the same.
+        /// Outcome of the send or delete.
         written: Written,
-        /// When to try again at the earliest.
+        /// Minimum delay before the next attempt.
         retry_after: Duration,
     },
-    /// It can't succeed as it is: change the call, the queue, or what the
-    /// caller is allowed to do.
+    /// The call can't succeed. Change the call, the queue, or the permissions of the
+    /// credential.
     #[error("{place}: {message}")]
     Invalid {
-        /// What was tried.
+        /// Queue, message and token.
         place: Box<Place>,
-        /// For people: what is wrong, and what is allowed.
+        /// Human-readable: the problem and the limit.
         message: String,
     },
 }
@@ -89,8 +90,8 @@ impl Error {
         Self::VisibilityLost { place: Box::new(place.clone()), message: message.into() }
     }
 
-    /// What a fault means. `changes` if the call would have sent or deleted
-    /// something.
+    /// Converts a fault of a storage call. `changes`: whether the call was a send or a
+    /// delete.
     pub(super) fn of(fault: &Fault, place: &Place, changes: bool) -> Self {
         match fault {
             Fault::Busy { why, .. } | Fault::Unsent { why } | Fault::Unclear { why } => {
@@ -104,14 +105,13 @@ impl Error {
             Fault::Refused { code, .. }
                 if ["MessageNotFound", "PopReceiptMismatch"].contains(&code.as_str()) =>
             {
-                Self::visibility_lost(place, format!("the message is not ours any more ({code})"))
+                Self::visibility_lost(place, format!("its receipt is no longer valid ({code})"))
             }
             Fault::Refused { status, code, message } => {
-                let missing = (code == "QueueNotFound").then_some(
-                    "there is no such queue. Check its name and the account's, or create it",
-                );
-                let rights = "It needs the right to add, update and process messages: a SAS for \
-                              queues with sp=raup, or the role Storage Queue Data Contributor";
+                let missing = (code == "QueueNotFound")
+                    .then_some("no such queue; check its name and the account name, or create it");
+                let rights = "The call needs permission to add, update and process messages: a SAS \
+                              for queues with sp=raup, or the role Storage Queue Data Contributor";
                 Self::invalid(place, remedy(*status, code, message, rights, missing))
             }
         }

@@ -1,28 +1,27 @@
-//! One consumer of a queue at a time.
+//! Queues of Azure Storage with one consumer at a time.
 //!
-//! # What it gives, and what it does not
+//! # Guarantees and limitations
 //!
-//! **A queue can't refuse a stale holder.** It has no conditional
-//! writes, so no token can be compared there. What is left is this:
+//! **A queue can't refuse a stale holder**, because it has no conditional writes and
+//! so can't compare tokens. It has these properties instead:
 //!
-//! - **One consumer at a time**, as long as a holder stops at its deadline: each
-//!   holds the queue's lock, and the callback is dropped when the lock is lost.
-//!   A process that is paused can't keep that promise.
-//! - **A message is deleted only with a valid grant and its receipt.** The
-//!   service refuses a receipt once the message was given to somebody else (404
-//!   or 400), so a message that another works on is not deleted by who was late.
-//! - **No message is lost**: one that was not deleted is delivered again, once
-//!   it is visible. It is never hidden for longer than is left of the grant (in
-//!   whole seconds, one at least), so the next holder need not wait for it.
-//! - **Each message is handled at least once, not exactly once.** The callback
-//!   may have done its work when the lock is lost, or the answer to the delete.
-//!   So make effects idempotent by [`Message::id`], and pass [`Message::token`]
-//!   to what they change: a [table](super::table), a [blob](super::blob) or a
-//!   database that compares it.
-//! - **In order, as far as the service keeps it.** The next message is taken
-//!   when this one was deleted or shown again. But Azure does not promise to
-//!   deliver in order, and one that failed comes again after those that are
-//!   visible by then.
+//! - **One consumer at a time.** Each consumer holds the queue's lock, and its handler
+//!   is dropped when the lock is lost. A process that is paused past its deadline
+//!   violates this.
+//! - **A message is deleted only with a valid grant and its receipt.** The service
+//!   refuses the receipt (404 or 400) after a later delivery, so a late consumer
+//!   can't delete a message that another consumer is processing.
+//! - **No message is lost.** A message that was not deleted is delivered again when it
+//!   becomes visible. It is never hidden for longer than the remaining validity of
+//!   the grant (in whole seconds, minimum 1 s), so the next holder does not wait.
+//! - **Each message is handled at least once, not exactly once.** The handler may have
+//!   finished when the lock, or the response to the delete, is lost. Make effects
+//!   idempotent with [`Message::id`], and pass [`Message::token`] to the resource that
+//!   the handler changes: a [table](super::table), a [blob](super::blob) or a database
+//!   that compares it.
+//! - **Order is best effort.** The next message is received after the current one was
+//!   deleted or made visible. But Azure does not guarantee the order of delivery, and
+//!   a failed message is delivered again after the messages that are visible by then.
 //!
 //! # Use
 //!
@@ -39,7 +38,7 @@
 //! let consumer = queue.consumer(&guard).max_deliveries(3);
 //! loop {
 //!     let handle = async |job: &Message| apply(&job.id, job.token, &job.text).await;
-//!     let poison = async |job: &Message| Ok(println!("given up: {job:?}"));
+//!     let poison = async |job: &Message| Ok(println!("poison message: {job:?}"));
 //!     match consumer.next(handle, poison).await? {
 //!         Handled::Empty => tokio::time::sleep(std::time::Duration::from_secs(1)).await,
 //!         Handled::Failed(job, error) => println!("{}: {error}", job.id),

@@ -1,4 +1,4 @@
-//! A queue, by its REST interface.
+//! REST calls for one queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,24 +17,24 @@ use crate::{
     retry::Retries,
 };
 
-/// The largest message, in bytes.
-const LARGEST: usize = 64 << 10;
+/// Maximum size of a message.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// A queue of a storage account. Cheap to clone. To take messages, hold its
-/// lock and use a [`consumer`](Self::consumer).
+/// A queue of a storage account. Cheap to clone. To receive messages, acquire its
+/// lock and create a [`consumer`](Self::consumer).
 #[derive(Clone, Debug)]
 pub struct Queue {
     service: Arc<Service>,
     place: Place,
 }
 
-/// A message that was got, and what it is changed and deleted by.
-pub(super) struct Got {
+/// Received message, and the receipt that updates and deletes it.
+pub(super) struct Received {
     pub(super) message: Message,
     pub(super) receipt: String,
 }
 
-/// As the service sends them.
+/// Response of the service.
 #[derive(Deserialize)]
 struct List {
     #[serde(rename = "QueueMessage", default)]
@@ -52,10 +52,10 @@ struct Raw {
 }
 
 impl Queue {
-    /// A queue of this name. Nothing is sent.
+    /// Creates a handle of the queue with this name. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no queue can have this name.
+    /// [`Error::Invalid`] if the name is not valid.
     pub fn new(account: &Account, name: &str) -> Result<Self, Error> {
         let place = Place { queue: name.to_owned(), ..Place::default() };
         let resource = Resource::Queue { account: account.name(), queue: name };
@@ -68,54 +68,54 @@ impl Queue {
         Ok(Self { service: Arc::new(service), place })
     }
 
-    /// The queue's name.
+    /// Name of the queue.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.place.queue
     }
 
-    /// Takes messages under a lock, as long as it is held.
+    /// Creates a consumer that receives messages while `guard` holds the lock.
     pub fn consumer<'a>(&self, guard: &'a Guard) -> Consumer<'a> {
         Consumer::new(self.clone(), guard)
     }
 
-    /// Creates the queue if it is not there.
+    /// Creates the queue if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], or [`Error::Invalid`] if it is not allowed.
+    /// [`Error::Unavailable`]; [`Error::Invalid`] if the credential does not permit it.
     pub async fn create(&self) -> Result<(), Error> {
         let request = Request::new(self.service.url(self.name()), Method::Put);
         let mut retries = Retries::for_service();
         loop {
             match self.send_request(request.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(fault) if fault.may_pass() && retries.again(fault.retry_after()).await => {}
+                Err(fault)
+                    if fault.may_pass() && retries.next_attempt(fault.retry_after()).await => {}
                 Err(fault) => return Err(Error::of(&fault, &self.place, true)),
             }
         }
     }
 
-    /// Puts a message at the end of the queue. It needs no lock. It is sent
-    /// once: if the answer is lost, it may be in the queue all the same.
+    /// Adds a message to the queue. Needs no lock. Makes one attempt: if the response
+    /// is lost, the message may be in the queue.
     ///
-    /// The text is stored as it is. Some consumers, Azure Functions among them,
-    /// expect it in Base64.
+    /// The text is stored unchanged. Some consumers, such as Azure Functions, expect
+    /// Base64.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what can't be a message, or if it is not allowed;
-    /// [`Error::Unavailable`].
+    /// [`Error::Invalid`] if the text is too long or contains an invalid character, or
+    /// if the credential does not permit the call; [`Error::Unavailable`].
     pub async fn send(&self, text: &str) -> Result<(), Error> {
         let body = format!("<QueueMessage><MessageText>{}</MessageText></QueueMessage>", xml(text));
-        let odd =
+        let invalid =
             |c: &char| c.is_control() && !"\t\n".contains(*c) || "\u{fffe}\u{ffff}".contains(*c);
-        if let Some(c) = text.chars().find(odd) {
+        if let Some(c) = text.chars().find(invalid) {
             let message =
-                format!("a message can't have {c:?} in it. Encode it, for instance in Base64");
+                format!("a message can't contain {c:?}; encode it, for example in Base64");
             return Err(Error::invalid(&self.place, message));
         }
-        if text.len() > LARGEST {
-            let message =
-                format!("a message has 64 KiB at most; this one has {} bytes", text.len());
+        if text.len() > MAX_MESSAGE_BYTES {
+            let message = format!("the message has {} bytes; the maximum is 64 KiB", text.len());
             return Err(Error::invalid(&self.place, message));
         }
         let url = self.service.url(&format!("{}/messages", self.name()));
@@ -126,9 +126,13 @@ impl Queue {
         sent.map(drop).map_err(|fault| Error::of(&fault, &self.place, true))
     }
 
-    /// Takes the next message, and hides it from others for a while. Not
-    /// repeated: each call takes another.
-    pub(super) async fn get(&self, token: Token, hide: Duration) -> Result<Option<Got>, Fault> {
+    /// Receives the next message and hides it from other consumers. Not retried,
+    /// because each call receives another message.
+    pub(super) async fn receive(
+        &self,
+        token: Token,
+        hide: Duration,
+    ) -> Result<Option<Received>, Fault> {
         let mut url = self.service.url(&format!("{}/messages", self.name()));
         url.query_pairs_mut()
             .append_pair("numofmessages", "1")
@@ -136,26 +140,34 @@ impl Queue {
         first(&self.send_request(Request::new(url, Method::Get)).await?, token)
     }
 
-    /// Hides a message for longer, or shows it at once. The new receipt.
-    pub(super) async fn hide(
+    /// Sets the visibility timeout of a message; with 0, it becomes visible at once.
+    /// Returns the new receipt.
+    pub(super) async fn set_timeout(
         &self,
         id: &str,
         receipt: &str,
         hide: Duration,
     ) -> Result<String, Fault> {
         let seconds = hide.as_secs().to_string();
-        let request = self.about(id, receipt, Method::Put, &[("visibilitytimeout", &seconds)]);
-        let answer = self.send_request(request).await?;
-        header(&answer, "x-ms-popreceipt")
+        let request =
+            self.message_request(id, receipt, Method::Put, &[("visibilitytimeout", &seconds)]);
+        let response = self.send_request(request).await?;
+        header(&response, "x-ms-popreceipt")
             .map(str::to_owned)
-            .ok_or_else(|| Fault::Unclear { why: "the service's answer has no receipt".to_owned() })
+            .ok_or_else(|| Fault::Unclear { why: "the response has no receipt".to_owned() })
     }
 
     pub(super) async fn delete(&self, id: &str, receipt: &str) -> Result<(), Fault> {
-        self.send_request(self.about(id, receipt, Method::Delete, &[])).await.map(drop)
+        self.send_request(self.message_request(id, receipt, Method::Delete, &[])).await.map(drop)
     }
 
-    fn about(&self, id: &str, receipt: &str, method: Method, more: &[(&str, &str)]) -> Request {
+    fn message_request(
+        &self,
+        id: &str,
+        receipt: &str,
+        method: Method,
+        more: &[(&str, &str)],
+    ) -> Request {
         let path = format!("{}/messages/{}", self.name(), escape(id, b""));
         let mut url = self.service.url(&path);
         url.query_pairs_mut().append_pair("popreceipt", receipt).extend_pairs(more);
@@ -171,12 +183,11 @@ impl Queue {
     }
 }
 
-/// The first message of a list.
-fn first(answer: &Response, token: Token) -> Result<Option<Got>, Fault> {
-    let list: List = from_xml(&answer.body).map_err(|_| Fault::Unclear {
-        why: "the service's answer is not a list of messages".to_owned(),
-    })?;
-    Ok(list.messages.into_iter().next().map(|raw| Got {
+/// Parses a list of messages and returns the first one.
+fn first(response: &Response, token: Token) -> Result<Option<Received>, Fault> {
+    let list: List = from_xml(&response.body)
+        .map_err(|_| Fault::Unclear { why: "the response is not a list of messages".to_owned() })?;
+    Ok(list.messages.into_iter().next().map(|raw| Received {
         message: Message {
             id: raw.message_id,
             text: raw.message_text,
@@ -214,15 +225,15 @@ mod fuzz {
         "<!DOCTYPE x [<!ENTITY y \"z\">]>",
     ];
 
-    fn read(body: &[u8]) -> Result<Option<Got>, Fault> {
+    fn read(body: &[u8]) -> Result<Option<Received>, Fault> {
         let body = Bytes::copy_from_slice(body);
         first(&Response { status: 200, headers: Headers::new(), body }, Token::new(7))
     }
 
     #[test]
-    fn a_message_that_is_read_is_sent_and_read_alike() {
+    fn received_message_round_trips_fuzzed() {
         Fuzz::new("queue-message").words(WORDS).run(|input| match read(input) {
-            Ok(Some(Got { message, receipt })) => {
+            Ok(Some(Received { message, receipt })) => {
                 let Message { id, text, attempt, token } = &message;
                 assert_eq!(*token, Token::new(7));
                 if !text.chars().any(char::is_control) {

@@ -1,5 +1,5 @@
-//! Entity group transactions: requests within a request (multipart/mixed), and
-//! their answers.
+//! Entity group transactions: requests within a multipart/mixed request, and their
+//! responses.
 
 use azure_core::Uuid;
 use leasehold_azure_account::Fault;
@@ -11,24 +11,24 @@ use super::{
     transaction::{Change, Kind},
 };
 
-/// The longest body that the service takes.
-pub(super) const LARGEST: usize = 4 << 20;
+/// Maximum size of the request body.
+pub(super) const MAX_BATCH_BYTES: usize = 4 << 20;
 
-/// A request that is ready to be sent.
+/// Encoded request.
 pub(super) struct Batch {
     pub(super) content_type: String,
     pub(super) body: String,
 }
 
-/// Why a batch was not done. As a whole, or because of one change.
+/// Failure of a batch, as a whole or because of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
-    /// The change that was refused, counted from 0, if the service said which.
+    /// Index of the refused change, from 0, if the response names it.
     pub(super) index: Option<usize>,
     pub(super) fault: Fault,
 }
 
-/// The method of a change, and where it is sent.
+/// Returns the HTTP method and the path of a change.
 pub(super) fn method_and_path(
     table: &str,
     partition: &str,
@@ -44,8 +44,9 @@ pub(super) fn method_and_path(
 }
 
 impl Batch {
-    /// `base` is the service's address, with a slash at its end and without a
-    /// signature. The error is a change whose value can't be stored, and why.
+    /// Encodes the changes. `base` is the URL of the service, with a slash at its end
+    /// and without a signature. The error is a change whose value can't be stored, and
+    /// the reason.
     pub(super) fn new<'a>(
         base: &str,
         table: &str,
@@ -85,8 +86,8 @@ impl Batch {
     }
 }
 
-/// Reads the answer to a batch of so many changes: the new version of each, or
-/// why nothing was done. What can't be understood leaves it unclear.
+/// Parses the response to a batch of `count` changes. Returns the new version of each
+/// row, or the failure. An invalid response is an unclear fault.
 pub(super) fn read(
     content_type: &str,
     body: &[u8],
@@ -94,22 +95,23 @@ pub(super) fn read(
 ) -> Result<Vec<Option<ETag>>, Failed> {
     let unclear = |why: &str| Failed {
         index: None,
-        fault: Fault::Unclear { why: format!("the answer to a batch can't be understood: {why}") },
+        fault: Fault::Unclear { why: format!("invalid response to a batch: {why}") },
     };
     let body = std::str::from_utf8(body).map_err(|_| unclear("it is not UTF-8"))?;
     let boundary = boundary(content_type).ok_or_else(|| unclear("it has no boundary"))?;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for part in parts(body, boundary) {
-        let (headers, content) = divide(part).ok_or_else(|| unclear("a part has no end"))?;
+        let (headers, content) = divide(part).ok_or_else(|| unclear("a part has no headers"))?;
         match header(headers, "Content-Type").and_then(self::boundary) {
-            Some(inner) => answers.extend(parts(content, inner)),
-            // An error may stand alone.
-            None => answers.push(part),
+            Some(inner) => responses.extend(parts(content, inner)),
+            // An error response may have no change set around it.
+            None => responses.push(part),
         }
     }
     let mut etags = Vec::with_capacity(count);
-    for answer in answers {
-        let inner = Inner::read(answer).ok_or_else(|| unclear("an inner answer has no status"))?;
+    for response in responses {
+        let inner =
+            Inner::read(response).ok_or_else(|| unclear("an inner response has no status"))?;
         if !(200..300).contains(&inner.status) {
             return Err(inner.failed());
         }
@@ -118,11 +120,11 @@ pub(super) fn read(
     if etags.len() == count {
         Ok(etags)
     } else {
-        Err(unclear(&format!("{} inner answers to {count} changes", etags.len())))
+        Err(unclear(&format!("{} inner responses to {count} changes", etags.len())))
     }
 }
 
-/// One answer within the answer.
+/// Response to one change.
 struct Inner<'a> {
     status: u16,
     headers: &'a str,
@@ -134,13 +136,13 @@ impl<'a> Inner<'a> {
         let (_, http) = divide(part)?;
         let (line, rest) = http.split_once("\r\n")?;
         let status = line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-        // One without a body may end after its headers.
+        // A response without a body may end after its headers.
         let (headers, body) = divide(rest).unwrap_or((rest, ""));
         Some(Self { status, headers, body })
     }
 
-    /// The message begins with the number of the change; so does the content
-    /// id, which counts from 1.
+    /// Converts an error response. The index of the change precedes the message; if
+    /// not, the content ID, which counts from 1, identifies the change.
     fn failed(&self) -> Failed {
         let (code, message) = code_and_message(self.body.trim().as_bytes());
         let (index, message) = match message.split_once(':') {
@@ -157,7 +159,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// Headers and what comes after the empty line.
+/// Splits a part into its headers and its content.
 fn divide(part: &str) -> Option<(&str, &str)> {
     part.split_once("\r\n\r\n")
 }
@@ -175,11 +177,11 @@ fn boundary(content_type: &str) -> Option<&str> {
     (kind.trim_start().starts_with("multipart/") && !boundary.is_empty()).then_some(boundary)
 }
 
-/// What lies between the lines that are the boundary.
+/// Returns the parts between the boundary lines.
 fn parts<'a>(body: &'a str, boundary: &str) -> Vec<&'a str> {
     let mark = format!("--{boundary}");
     let mut found = Vec::new();
-    // What comes before the first is not part of it.
+    // Text before the first boundary is ignored.
     let mut rest = body.find(&mark).map_or("", |at| &body[at + mark.len()..]);
     while let Some(part) = rest.strip_prefix("\r\n") {
         let Some(end) = part.find(&format!("\r\n{mark}")) else { break };

@@ -1,4 +1,4 @@
-//! How long one operation of the user's may take in all.
+//! Overall timeout of one operation of the caller.
 
 use std::{future::Future, time::Duration};
 
@@ -6,30 +6,29 @@ use leasehold_time::Moment;
 
 use crate::retry::Retries;
 
-/// When an operation ends, whatever has become of it by then. All calls and
-/// pauses that it is made of share it.
+/// End of an operation. All calls and delays of the operation share it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     moment: Moment,
-    limit: Duration,
+    timeout: Duration,
 }
 
 impl Deadline {
-    /// For what begins now.
-    pub(super) fn after(limit: Duration) -> Self {
-        Self { moment: Moment::now() + limit, limit }
+    /// Creates the deadline of an operation that begins now.
+    pub(super) fn after(timeout: Duration) -> Self {
+        Self { moment: Moment::now() + timeout, timeout }
     }
 
-    /// How long the operation may take, from its beginning.
-    pub(super) const fn limit(self) -> Duration {
-        self.limit
+    /// Returns the timeout of the whole operation.
+    pub(super) const fn timeout(self) -> Duration {
+        self.timeout
     }
 
     pub(super) fn has_passed(self) -> bool {
         self.moment.has_passed()
     }
 
-    /// Waits for something, but no longer than until then.
+    /// Waits for a future. Returns `None` if the deadline passes first.
     pub(super) async fn bound<T>(self, awaited: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -38,9 +37,10 @@ impl Deadline {
         }
     }
 
-    /// Waits for the next attempt; false if there is none in time.
-    pub(super) async fn again(self, retries: &mut Retries, at_least: Duration) -> bool {
+    /// Waits until the next attempt is due. Returns false if no attempts are left or
+    /// the deadline is earlier.
+    pub(super) async fn next_attempt(self, retries: &mut Retries, at_least: Duration) -> bool {
         at_least < self.moment.remaining()
-            && self.bound(retries.again(at_least)).await == Some(true)
+            && self.bound(retries.next_attempt(at_least)).await == Some(true)
     }
 }

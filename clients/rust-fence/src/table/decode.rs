@@ -1,4 +1,4 @@
-//! From an entity's JSON to a Rust value: a serde deserializer.
+//! Conversion of an entity's JSON into a Rust value: a serde deserializer.
 
 use azure_core::base64;
 use serde::{
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use super::property::Property;
 
-/// The properties of the service's own, which are not part of the value.
+/// System properties, which are not part of the value.
 pub(super) const SYSTEM: [&str; 3] = ["PartitionKey", "RowKey", "Timestamp"];
 
-/// Reads what an entity holds. The error names the property.
+/// Deserializes the value of an entity. The error names the property.
 pub(super) fn value<T: DeserializeOwned>(entity: &Map<String, Value>) -> Result<T, String> {
     let mut properties = Vec::with_capacity(entity.len());
     for (name, value) in entity {
@@ -32,7 +32,7 @@ pub(super) fn value<T: DeserializeOwned>(entity: &Map<String, Value>) -> Result<
     T::deserialize(MapDeserializer::new(properties.into_iter())).map_err(|error| error.to_string())
 }
 
-/// Reads one property.
+/// Deserializes one property.
 pub(super) fn one<T: DeserializeOwned>(property: Property) -> Result<T, Error> {
     T::deserialize(Read(property))
 }
@@ -97,7 +97,7 @@ impl<'de> Deserializer<'de> for Read {
                 let text: StringDeserializer<Error> = text.into_deserializer();
                 text.deserialize_enum(name, variants, visitor)
             }
-            _ => Err(Error::custom("a text was expected, the name of a variant")),
+            _ => Err(Error::custom("expected a string, the name of a variant")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The types of properties that JSON does not have.
+//! Property types that JSON does not have.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use azure_core::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-/// Names by which the encoder knows these types.
+/// Type names by which the encoder recognizes these types.
 pub(super) const GUID: &str = "$leasehold::Guid";
 pub(super) const DATE_TIME: &str = "$leasehold::DateTime";
 
@@ -16,31 +16,31 @@ pub(super) const DATE_TIME: &str = "$leasehold::DateTime";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Guid(pub Uuid);
 
-/// A property of type `Edm.DateTime`. Kept to 100 ns, for the years 1601 to
-/// 9999 in UTC: a moment outside of them is refused when it is to be stored.
+/// A property of type `Edm.DateTime`, with a resolution of 100 ns. A write refuses
+/// values outside the years 1601 to 9999 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DateTime(OffsetDateTime);
 
-/// A property of type `Edm.Binary`: at most 64 KiB.
+/// A property of type `Edm.Binary`, at most 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Binary(pub Vec<u8>);
 
 impl DateTime {
-    /// That moment, without what is below 100 ns.
+    /// Creates it from a date and time, rounded down to 100 ns.
     #[must_use]
     pub fn new(moment: OffsetDateTime) -> Self {
         let rounded = moment.nanosecond() / 100 * 100;
         Self(moment.replace_nanosecond(rounded).unwrap_or(moment))
     }
 
-    /// As it is stored; none if it can't be, for the service knows the years
-    /// 1601 to 9999 only.
+    /// Returns the stored form. `None` if the year is not from 1601 to 9999, the range
+    /// of the service.
     fn stored(self) -> Option<String> {
         let utc = self.0.checked_to_offset(OffsetDateTime::UNIX_EPOCH.offset())?;
         (1601..=9999).contains(&utc.year()).then(|| to_rfc3339(&utc))
     }
 
-    /// The moment.
+    /// Returns the date and time.
     #[must_use]
     pub const fn get(self) -> OffsetDateTime {
         self.0
@@ -72,9 +72,7 @@ impl<'de> Deserialize<'de> for Guid {
 impl Serialize for DateTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = self.stored().ok_or_else(|| {
-            ser::Error::custom(format!(
-                "{self} can't be stored: the years 1601 to 9999 can, in UTC"
-            ))
+            ser::Error::custom(format!("{self} can't be stored; use the years 1601 to 9999 in UTC"))
         })?;
         serializer.serialize_newtype_struct(DATE_TIME, &text)
     }

@@ -1,9 +1,9 @@
-//! From a Rust value to the properties of an entity: a serde serializer.
+//! Conversion of a Rust value into the properties of an entity: a serde serializer.
 //!
-//! A struct's fields, or a map's entries, are the properties. `i64`, `u64`,
-//! `i128`, `u128` and `u32` are stored as `Edm.Int64`, smaller numbers as
-//! `Edm.Int32`, floats as `Edm.Double`, unit variants of enums as text. `None`
-//! is left out.
+//! The fields of a struct, or the entries of a map, are the properties. `i64`, `u64`,
+//! `i128`, `u128` and `u32` are stored as `Edm.Int64`, smaller integers as
+//! `Edm.Int32`, floats as `Edm.Double`, unit variants of enums as strings. `None` is
+//! left out.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Serialize, ser};
 
 use super::{edm, property::Property};
 
-/// What can't be stored, and why.
+/// Reason why a value can't be stored.
 #[derive(Debug)]
 pub(super) struct EncodeError(String);
 
@@ -29,20 +29,21 @@ impl ser::Error for EncodeError {
     }
 }
 
-const FLAT: &str = "a table holds plain values only: numbers, texts, booleans, Guid, DateTime and \
-    Binary. Serialize what is nested to a text or to Binary";
-const A_STRUCT: &str = "an entity is a struct or a map from texts to plain values";
+const FLAT: &str = "a table stores plain values only: numbers, strings, booleans, Guid, DateTime and \
+    Binary. Serialize nested values to a string or to Binary";
+const A_STRUCT: &str = "an entity is a struct, or a map from strings to plain values";
 
-/// The properties of an entity, in order.
+/// Returns the properties of an entity, in order.
 pub(super) fn properties(
     entity: &(impl Serialize + ?Sized),
 ) -> Result<Vec<(String, Property)>, EncodeError> {
     entity.serialize(Entity)
 }
 
+/// Serializer of an entity.
 struct Entity;
 
-/// Collects properties.
+/// Collector of properties.
 #[derive(Default)]
 struct Fields {
     fields: Vec<(String, Property)>,
@@ -102,7 +103,7 @@ impl ser::SerializeMap for Fields {
     }
 }
 
-/// Serializers refuse most of what there is; this is how.
+/// Defines serializer methods that refuse their value.
 macro_rules! refuse {
     ($why:expr; $($name:ident($($argument:ty),*) -> $ok:ty;)*) => {$(
         fn $name(self, $(_: $argument),*) -> Result<$ok, EncodeError> {
@@ -185,10 +186,10 @@ impl ser::Serializer for Entity {
     }
 }
 
-/// One value.
+/// Serializer of one property.
 struct Plain;
 
-/// Serializers of plain values differ only in what they make of them.
+/// Defines serializer methods that convert a plain value into a property.
 macro_rules! plain {
     ($($name:ident($from:ty) => |$value:ident| $property:expr;)*) => {$(
         fn $name(self, $value: $from) -> Result<Option<Property>, EncodeError> {
@@ -229,14 +230,16 @@ impl ser::Serializer for Plain {
     }
 
     fn serialize_i128(self, value: i128) -> Result<Option<Property>, EncodeError> {
-        let fits =
-            i64::try_from(value).map_err(|_| EncodeError(format!("{value} is over 64 bits")))?;
+        let fits = i64::try_from(value).map_err(|_| {
+            EncodeError(format!("{value} does not fit into a signed 64-bit integer"))
+        })?;
         Ok(Some(Property::Int64(fits)))
     }
 
     fn serialize_u128(self, value: u128) -> Result<Option<Property>, EncodeError> {
-        let fits =
-            i64::try_from(value).map_err(|_| EncodeError(format!("{value} is over 64 bits")))?;
+        let fits = i64::try_from(value).map_err(|_| {
+            EncodeError(format!("{value} does not fit into a signed 64-bit integer"))
+        })?;
         Ok(Some(Property::Int64(fits)))
     }
 

@@ -1,4 +1,4 @@
-//! What is read from a table, and the versions of it.
+//! Rows that were read from a table.
 
 use azure_core::time::OffsetDateTime;
 use serde::de::DeserializeOwned;
@@ -6,22 +6,22 @@ use serde_json::{Map, Value};
 
 use super::{DateTime, ETag, Error, Place, decode, property::Property};
 
-/// A row of a table.
+/// Row of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entity<T> {
-    /// The partition key.
+    /// Partition key.
     pub partition: String,
-    /// The row key.
+    /// Row key.
     pub row: String,
-    /// Its version. Name it in a write that is to fail if the row has changed.
+    /// Version of the row. A write with this ETag fails if the row has changed.
     pub etag: ETag,
-    /// When it was last changed, by the service's clock.
+    /// Time of the last change, by the clock of the service.
     pub changed: Option<OffsetDateTime>,
-    /// What it holds.
+    /// Value of the row.
     pub value: T,
 }
 
-/// An entity as it was sent.
+/// Entity as received, in JSON.
 pub(super) struct Raw(Map<String, Value>);
 
 impl Raw {
@@ -44,16 +44,16 @@ impl Raw {
         self.text("RowKey").unwrap_or_default()
     }
 
-    /// Reads it as a value of the user's type.
+    /// Converts it into a value of the caller's type.
     pub(super) fn read<T: DeserializeOwned>(&self, table: &str) -> Result<Entity<T>, Error> {
         let partition = self.partition().to_owned();
         let row = self.row().to_owned();
         let place = || Place::table(table).partition(&partition).row(&row);
         let Some(etag) = self.text("odata.etag") else {
-            return Err(Error::invalid(&place(), "the service sent a row without an ETag"));
+            return Err(Error::invalid(&place(), "the response has a row without an ETag"));
         };
         let value = decode::value(&self.0).map_err(|why| {
-            let message = format!("what is stored does not fit the type that it is read as: {why}");
+            let message = format!("the stored row does not match the requested type: {why}");
             Error::invalid(&place(), message)
         })?;
         let changed = self.text("Timestamp").and_then(|text| {

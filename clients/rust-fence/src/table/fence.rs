@@ -1,4 +1,4 @@
-//! The row whose presence lets a holder write to a partition.
+//! Fence row of a holder. The holder can write to the partition while the row exists.
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use super::{
     transaction::{Change, Kind},
 };
 
-/// How many of the last writes the row names.
-const REMEMBERED: usize = 8;
+/// Maximum number of write IDs in the row.
+const MAX_RECORDED_WRITES: usize = 8;
 
-/// Properties of a row that may be damaged.
+/// Properties of a row that may be invalid.
 pub(super) type Properties = BTreeMap<String, Value>;
 
-/// What the row is to say.
+/// Properties of the row.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Content {
     writes: String,
 }
 
-/// The fence row as it was last seen.
+/// Last known version of the fence row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FenceRow {
     pub(super) etag: ETag,
-    /// The numbers of the last writes, the latest at the end.
+    /// IDs of the last writes, the latest at the end.
     writes: Vec<String>,
 }
 
-/// A number that is given to one write only.
-pub(super) fn new_number() -> String {
+/// Creates a unique write ID.
+pub(super) fn new_write_id() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
 impl FenceRow {
-    /// What the row of a new holder is.
+    /// Returns the change that inserts the row of a new holder.
     pub(super) fn insert(token: u64) -> Change {
         let content = Content { writes: String::new() };
         Change::new(fence_row(token), Kind::Insert, None, Some(&content))
@@ -50,7 +50,7 @@ impl FenceRow {
         Self { etag, writes: Vec::new() }
     }
 
-    /// Reads the row of a holder; none if a newer one has deleted it.
+    /// Reads the row of a holder. Returns `None` if a newer holder has deleted it.
     pub(super) async fn read(
         table: &Table,
         partition: &Place,
@@ -67,29 +67,29 @@ impl FenceRow {
                 Ok(Some(Self { etag: entity.etag, writes }))
             }
             None => {
-                let message = "the fence can't be read: it has no property Writes. Nobody writes \
-                               to this partition until the next holder comes; find out who \
-                               changed it";
+                let message = "invalid fence: the property Writes is missing. This holder can't write \
+                               to the partition anymore; the next holder can. Find the program \
+                               that changed the row";
                 Err(Error::needs_operator(&partition.clone().row(&row), message))
             }
         }
     }
 
-    /// Whether this write was done.
-    pub(super) fn has(&self, number: &str) -> bool {
-        self.writes.iter().any(|write| write == number)
+    /// Returns true if this write was applied.
+    pub(super) fn has(&self, write_id: &str) -> bool {
+        self.writes.iter().any(|write| write == write_id)
     }
 
-    /// Whether all writes are remembered that came after `earlier` was seen.
+    /// Returns true if the row contains every write since `earlier`. Then a write that
+    /// is missing was not applied.
     pub(super) fn covers(&self, earlier: &Self) -> bool {
         self.etag == earlier.etag
-            || self.writes.len() < REMEMBERED
+            || self.writes.len() < MAX_RECORDED_WRITES
             || earlier.writes.last().is_some_and(|last| self.has(last))
     }
 
-    /// Whether nobody but these writes has moved it on since `earlier` was
-    /// seen.
-    pub(super) fn only_moved_by(&self, own: &[String], earlier: &Self) -> bool {
+    /// Returns true if only these writes have advanced the row since `earlier`.
+    pub(super) fn only_advanced_by(&self, own: &[String], earlier: &Self) -> bool {
         let last = earlier.writes.last();
         let known = last.and_then(|last| self.writes.iter().position(|write| write == last));
         let since = &self.writes[known.map_or(0, |at| at + 1)..];
@@ -97,22 +97,24 @@ impl FenceRow {
             || (self.covers(earlier) && since.iter().all(|write| own.contains(write)))
     }
 
-    /// Moves on from this version, to one that names the write. It fails if
-    /// anybody has moved on meanwhile, or a newer holder has come.
-    pub(super) fn move_on(&self, token: u64, number: &str) -> Change {
-        let content = Content { writes: self.with(number).join(" ") };
+    /// Returns the change that advances the row from this version and adds a write ID.
+    /// It fails if another write has advanced the row, or a newer holder has deleted
+    /// it.
+    pub(super) fn advance(&self, token: u64, write_id: &str) -> Change {
+        let content = Content { writes: self.with(write_id).join(" ") };
         Change::new(fence_row(token), Kind::Merge, Some(&self.etag), Some(&content))
     }
 
-    pub(super) fn moved_on(&mut self, etag: ETag, number: &str) {
-        self.writes = self.with(number);
+    /// Updates this value after the change of [`advance`](Self::advance) was applied.
+    pub(super) fn advanced(&mut self, etag: ETag, write_id: &str) {
+        self.writes = self.with(write_id);
         self.etag = etag;
     }
 
-    fn with(&self, number: &str) -> Vec<String> {
-        let forgotten = (self.writes.len() + 1).saturating_sub(REMEMBERED);
-        let mut writes = self.writes[forgotten..].to_vec();
-        writes.push(number.to_owned());
+    fn with(&self, write_id: &str) -> Vec<String> {
+        let dropped = (self.writes.len() + 1).saturating_sub(MAX_RECORDED_WRITES);
+        let mut writes = self.writes[dropped..].to_vec();
+        writes.push(write_id.to_owned());
         writes
     }
 }
@@ -126,49 +128,49 @@ mod tests {
     }
 
     #[test]
-    fn the_last_writes_are_remembered() {
+    fn last_writes_are_recorded() {
         let mut fence = row("0");
         for number in 1..=9 {
-            fence.moved_on(ETag::new(number.to_string()), &format!("w{number}"));
+            fence.advanced(ETag::new(number.to_string()), &format!("w{number}"));
         }
         assert!(!fence.has("w1"));
         assert!(fence.has("w2") && fence.has("w9"));
-        assert_eq!(fence.writes.len(), REMEMBERED);
+        assert_eq!(fence.writes.len(), MAX_RECORDED_WRITES);
     }
 
     #[test]
-    fn it_is_known_what_may_have_been_forgotten() {
+    fn dropped_write_ids_are_detected() {
         let first = row("0");
         assert!(first.covers(&first));
         let mut later = first.clone();
-        later.moved_on(ETag::new("1"), "w1");
-        assert!(later.covers(&first), "nothing was forgotten yet");
+        later.advanced(ETag::new("1"), "w1");
+        assert!(later.covers(&first), "no write ID was dropped yet");
         let seen = later.clone();
         for number in 2..=8 {
-            later.moved_on(ETag::new(number.to_string()), &format!("w{number}"));
+            later.advanced(ETag::new(number.to_string()), &format!("w{number}"));
         }
-        assert!(later.covers(&seen), "it still names the last that was known");
-        later.moved_on(ETag::new("9"), "w9");
+        assert!(later.covers(&seen), "it still contains the last known write");
+        later.advanced(ETag::new("9"), "w9");
         assert!(!later.covers(&seen));
         assert!(!later.covers(&first));
     }
 
     #[test]
-    fn another_s_write_is_told_from_the_own() {
+    fn foreign_writes_are_distinguished_from_own() {
         let own = ["mine".to_owned(), "mine too".to_owned()];
         let mut seen = row("0");
         for earlier in ["", "w1"] {
             if !earlier.is_empty() {
-                seen.moved_on(ETag::new("1"), earlier);
+                seen.advanced(ETag::new("1"), earlier);
             }
-            assert!(seen.only_moved_by(&[], &seen));
+            assert!(seen.only_advanced_by(&[], &seen));
             let mut later = seen.clone();
-            later.moved_on(ETag::new("2"), "mine");
-            assert!(later.only_moved_by(&own, &seen));
-            assert!(!later.only_moved_by(&[], &seen));
-            later.moved_on(ETag::new("3"), "another's");
-            later.moved_on(ETag::new("4"), "mine too");
-            assert!(!later.only_moved_by(&own, &seen));
+            later.advanced(ETag::new("2"), "mine");
+            assert!(later.only_advanced_by(&own, &seen));
+            assert!(!later.only_advanced_by(&[], &seen));
+            later.advanced(ETag::new("3"), "another's");
+            later.advanced(ETag::new("4"), "mine too");
+            assert!(!later.only_advanced_by(&own, &seen));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A table that is written to under a lock.
+//! Fenced table: a table whose writes present a fencing token.
 
 use std::{
     collections::HashMap,
@@ -14,52 +14,52 @@ use super::{
 };
 use crate::LockToken;
 
-/// A table that is written to with a token: the storage itself refuses a write
-/// once a newer holder has touched the same partition. Made by
-/// [`Table::fenced`]. Cheap to clone; clones share what they know.
+/// A table whose writes present a token. The storage refuses a write after a newer
+/// holder has opened the same partition. Returned by [`Table::fenced`]. Cheap to
+/// clone; clones share the state of the partitions.
 #[derive(Clone)]
 pub struct FencedTable(Arc<Shared>);
 
 struct Shared {
     table: Table,
-    fence: LockToken,
-    /// Where the fence is up.
+    lock_token: LockToken,
+    /// Partitions with this holder's fence, by partition key.
     partitions: std::sync::Mutex<HashMap<String, FencedPartition>>,
 }
 
-/// A partition in which the fence of this holder is up. Cheap to clone.
+/// A partition with this holder's fence installed. Cheap to clone.
 #[derive(Clone)]
 pub struct FencedPartition(Arc<Partition>);
 
 impl FencedTable {
-    pub(super) fn new(table: Table, fence: LockToken) -> Self {
+    pub(super) fn new(table: Table, lock_token: LockToken) -> Self {
         let partitions = std::sync::Mutex::default();
-        Self(Arc::new(Shared { table, fence, partitions }))
+        Self(Arc::new(Shared { table, lock_token, partitions }))
     }
 
-    /// The lock and the token with which it writes.
+    /// Lock and token that the writes present.
     #[must_use]
     pub fn lock_token(&self) -> &LockToken {
-        &self.0.fence
+        &self.0.lock_token
     }
 
-    /// Puts up this holder's fence in a partition: from then on no earlier
-    /// holder can write to it. Costs two calls the first time (three if nobody
-    /// held it before, or if another user of the same token did), none after
-    /// that.
+    /// Installs this holder's fence in a partition: from then on, no earlier holder
+    /// can write to it. The first call for a partition makes two storage calls, or
+    /// three if the partition is new or another user of the same token has opened
+    /// it. Later calls make none.
     ///
     /// # Errors
-    /// [`Error::Fenced`] if a newer holder was there already; else as
+    /// [`Error::Fenced`] if a newer holder has opened the partition; otherwise as
     /// [`FencedPartition::commit`].
     pub async fn partition(&self, partition: &str) -> Result<FencedPartition, Error> {
-        if let Some(known) = self.partitions().get(partition) {
-            return Ok(known.clone());
+        if let Some(open) = self.partitions().get(partition) {
+            return Ok(open.clone());
         }
-        let Shared { table, fence, .. } = &*self.0;
-        let token = fence.token().get();
+        let Shared { table, lock_token, .. } = &*self.0;
+        let token = lock_token.token().get();
         let place = table.place().partition(partition).token(token);
         check_partition(&place)?;
-        let installed = install(table, &place, fence, table.deadline()).await;
+        let installed = install(table, &place, lock_token, table.deadline()).await;
         let fence = installed.map_err(|error| error.with_token(token))?;
         let installed = Partition::new(table.clone(), place, token, fence);
         let installed = FencedPartition(Arc::new(installed));
@@ -72,42 +72,44 @@ impl FencedTable {
 }
 
 impl FencedPartition {
-    /// Reads a row; none if it is not there.
+    /// Reads a row. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`Table::get`]; and [`Error::Fenced`] if a write of before was given
-    /// up, and a newer holder has come.
+    /// As [`Table::get`], and [`Error::Fenced`] if the outcome of an earlier write is
+    /// pending and a newer holder has taken over.
     pub async fn get<T: DeserializeOwned>(&self, row: &str) -> Result<Option<Entity<T>>, Error> {
         let Partition { table, place, token, .. } = &*self.0;
         check_row(row, &place.clone().row(row))?;
         let by = table.deadline();
-        self.0.settle(by).await?;
+        self.0.resolve_pending(by).await?;
         let read = table.get_by(self.0.key(), row, by).await;
         read.map_err(|error| error.with_token(*token))
     }
 
-    /// Reads the rows of the partition.
+    /// Creates a query of the rows of the partition.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn query(&self) -> Result<Query, Error> {
-        self.0.settle(self.0.table.deadline()).await?;
+        self.0.resolve_pending(self.0.table.deadline()).await?;
         Ok(Query::new(self.0.table.clone(), self.0.place.clone()))
     }
 
-    /// Makes changes, all or none; none if a newer holder has taken over the
-    /// partition. Writes of this holder to this partition go one after the
-    /// other. If the storage does not answer, what became of it is found out,
-    /// and it is tried again a few times.
+    /// Makes all changes of the transaction or none. Makes none if a newer holder has
+    /// taken over the partition. Writes of this holder to this partition are
+    /// sequential. If a response is lost, the call determines the outcome and retries
+    /// a few times.
     ///
-    /// Dropping the future leaves it open whether the changes are made; that is
-    /// settled before anything else is read or written here.
+    /// Cancel safety: after the future is dropped, the outcome of the transaction is
+    /// unknown. The next read or write of this partition resolves it first.
     ///
     /// # Errors
-    /// [`Error::Fenced`]: stop. [`Error::Conflict`]: a row was not as expected.
-    /// [`Error::Unavailable`]: it says whether something was written.
-    /// [`Error::Invalid`]: it can't be done as it is; as far as that is known
-    /// before, nothing was sent. [`Error::NeedsOperator`]: as it says.
+    /// - [`Error::Fenced`]: stop, a newer holder has taken over.
+    /// - [`Error::Conflict`]: a row is not in the expected state.
+    /// - [`Error::Unavailable`]: retry; `written` states the outcome.
+    /// - [`Error::Invalid`]: change the call. Limits are checked before anything is
+    ///   sent.
+    /// - [`Error::NeedsOperator`]: the fence is missing or invalid.
     pub async fn commit(&self, transaction: &Transaction) -> Result<Receipt, Error> {
         let committed = self.0.commit(transaction).await;
         committed.map_err(|error| error.with_token(self.0.token))
@@ -118,7 +120,7 @@ impl fmt::Debug for FencedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FencedTable")
             .field("table", &self.0.table.name())
-            .field("fence", &self.0.fence)
+            .field("lock_token", &self.0.lock_token)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What the table service, or something in its place, may send.
+//! Fuzzed responses of the table service.
 
 use leasehold_fuzz::{
     Fuzz,
@@ -17,9 +17,9 @@ use super::{
 };
 use leasehold_azure_account::{Fault, Response};
 
-/// For those who compare it with what blobs and queues say.
-pub(crate) fn refused(answer: &Response) -> Fault {
-    fault::fault(answer)
+/// Converts an error response, for the comparison with those of blobs and queues.
+pub(crate) fn refused(response: &Response) -> Fault {
+    fault::fault(response)
 }
 
 const BATCH_WORDS: &[&str] = &[
@@ -36,9 +36,9 @@ const BATCH_WORDS: &[&str] = &[
     "{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"value\":\"1:there\"}}}",
 ];
 
-/// A batch is done only if each of its changes was answered so.
+/// A batch is reported as applied only if each of its changes has a success response.
 #[test]
-fn a_batch_is_done_only_if_every_change_is_said_to_be() {
+fn batch_is_applied_only_if_all_changes_are_fuzzed() {
     Fuzz::new("table-batch").nested().words(BATCH_WORDS).run(|input| {
         let (mut count, mut content_type, mut body) = (0, String::new(), Vec::new());
         for field in wire::read(input).0 {
@@ -52,8 +52,8 @@ fn a_batch_is_done_only_if_every_change_is_said_to_be() {
         match batch::read(&content_type, &body, count) {
             Ok(etags) => {
                 assert_eq!(etags.len(), count);
-                let done = String::from_utf8_lossy(&body).matches("HTTP/1.1 2").count();
-                assert!(done >= count, "{done} of {count}");
+                let successes = String::from_utf8_lossy(&body).matches("HTTP/1.1 2").count();
+                assert!(successes >= count, "{successes} of {count}");
                 format!("done {}", etags.iter().all(Option::is_some))
             }
             Err(failed) => {
@@ -102,13 +102,13 @@ struct Row {
     bytes: Option<Binary>,
 }
 
-/// What is read can be written, and is read alike then.
+/// A row that was read can be written, and the written row reads the same.
 #[test]
-fn rows_that_are_read_can_be_written_again() {
+fn row_round_trips_fuzzed() {
     Fuzz::new("table-row").words(ROW_WORDS).run(|input| {
         let Ok(value) = serde_json::from_slice::<Value>(input) else { return "no JSON".to_owned() };
         let Value::Object(row) = value.clone() else { return "no row".to_owned() };
-        let mut said = Vec::new();
+        let mut outcomes = Vec::new();
         for (name, value) in &row {
             let kind = row.get(&format!("{name}@odata.type")).and_then(Value::as_str);
             let read = Property::read(value.clone(), kind);
@@ -119,14 +119,14 @@ fn rows_that_are_read_can_be_written_again() {
                 let again = Property::read(again[name].clone(), kind);
                 assert_eq!(format!("{again:?}"), format!("{read:?}"));
             }
-            let shown = format!("{read:?}");
-            said.push(shown.split(['(', '"']).take(3).collect::<Vec<_>>().join(" "));
+            let text = format!("{read:?}");
+            outcomes.push(text.split(['(', '"']).take(3).collect::<Vec<_>>().join(" "));
         }
         let raw = Raw::new(value).expect("it is an object");
         if let Some(token) = fence_token(raw.row()) {
             assert_eq!(fence_row(token), raw.row());
         }
-        said.push(format!("{}", raw.read::<Properties>("orders").is_ok()));
+        outcomes.push(format!("{}", raw.read::<Properties>("orders").is_ok()));
         match raw.read::<Row>("orders") {
             Ok(entity) => {
                 if let Ok(properties) = encode::properties(&entity.value) {
@@ -137,13 +137,14 @@ fn rows_that_are_read_can_be_written_again() {
                     let again: Row = decode::value(&again).expect("it was written");
                     assert_eq!(format!("{again:?}"), format!("{:?}", entity.value));
                 }
-                said.push("a row".to_owned());
+                outcomes.push("a row".to_owned());
             }
-            // Without the property's name, which comes from the input.
-            Err(error) => said.push(error.to_string().chars().rev().take(20).collect()),
+            // The end of the message is without the property's name, which comes from
+            // the input.
+            Err(error) => outcomes.push(error.to_string().chars().rev().take(20).collect()),
         }
-        said.sort();
-        said.dedup();
-        said.join("|")
+        outcomes.sort();
+        outcomes.dedup();
+        outcomes.join("|")
     });
 }

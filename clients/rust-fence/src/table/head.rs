@@ -1,4 +1,4 @@
-//! The row that knows the highest token, and which lock it is of.
+//! Head row of a partition: the highest token and the lock that it belongs to.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::LockToken;
 
-/// What the head row says.
+/// Contents of the head row.
 pub(super) struct Head {
     pub(super) etag: ETag,
     pub(super) token: u64,
@@ -15,6 +15,7 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Reads the head row. Returns `None` if the partition has none.
     pub(super) async fn read(
         table: &Table,
         place: &Place,
@@ -30,24 +31,25 @@ impl Head {
         match (token, lock) {
             (Some(token), Some(lock)) => Ok(Some(Self { etag, token, lock: lock.to_owned() })),
             _ => {
-                let message = "the row can't be read: it must have Token (Edm.Int64) and Lock \
-                               (Edm.String). Find out who changed it. To begin again, delete it \
-                               together with all rows that begin with \"~leasehold.fence.\" while \
-                               nobody holds the lock";
+                let message = "invalid head: it must have Token (Edm.Int64) and Lock (Edm.String). \
+                               Find the program that changed it. To reset the fence, delete the \
+                               row and all rows that begin with \"~leasehold.fence.\" while no \
+                               client holds the lock";
                 Err(Error::needs_operator(&place.clone().row(HEAD), message))
             }
         }
     }
 
-    pub(super) fn check_lock(&self, place: &Place, fence: &LockToken) -> Result<(), Error> {
-        let lock = fence.qualified_lock();
+    /// Refuses holders of another lock.
+    pub(super) fn check_lock(&self, place: &Place, lock_token: &LockToken) -> Result<(), Error> {
+        let lock = lock_token.qualified_lock();
         if self.lock == lock {
             return Ok(());
         }
         let message = format!(
-            "the partition is guarded by the lock {:?}, not by {lock:?}, and tokens of different \
-             locks can't be compared. Use that lock; or, to change over, delete the rows that \
-             begin with \"~leasehold.\" while nobody holds either",
+            "the partition is fenced by lock {:?}, not by {lock:?}; tokens of different locks \
+             can't be compared. Use that lock. To change the lock, delete the rows that begin \
+             with \"~leasehold.\" while no client holds either lock",
             self.lock
         );
         Err(Error::invalid(place, message))

@@ -1,4 +1,4 @@
-//! Tables that refuse a stale holder.
+//! Tables of Azure Storage that refuse a stale holder.
 //!
 //! # Use
 //!
@@ -16,71 +16,68 @@
 //! let account = Account::from_connection_string(&std::env::var("AZURE_STORAGE_CONNECTION_STRING")?)?;
 //! let client = Client::connect("http://127.0.0.1:7420").await?;
 //!
-//! // All programs that write to this table get the same lock, without a word.
+//! // All programs derive the same lock name from the table, without configuration.
 //! let guard = client.table_lock(account.name(), "stock")?.acquire().await?;
 //! let table = Table::new(&account, "stock")?.fenced(&guard);
 //!
-//! // From here on, no earlier holder can write to this partition.
+//! // From now on, no earlier holder can write to this partition.
 //! let shelf = table.partition("shelf-7").await?;
 //! if let Some(nuts) = shelf.get::<Stock>("nuts").await? {
 //!     let fewer = Stock { amount: nuts.value.amount - 1 };
-//!     // Refused as a whole if a newer holder has taken over meanwhile.
+//!     // Refused completely if a newer holder has taken over.
 //!     shelf.commit(&Transaction::new().replace("nuts", &fewer)).await?;
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What is guaranteed, and what not
+//! # Guarantees and limitations
 //!
-//! **No write with an older token lands in a partition after a newer holder has
-//! called [`FencedTable::partition`] for it**, however long the older one was
-//! paused and whatever its clock says. So what the newer holder reads from then
-//! on is changed by nobody else.
+//! **After a newer holder has called [`FencedTable::partition`], no write with a
+//! lower token is applied to that partition**, regardless of pauses and clocks. Data
+//! that the newer holder reads from then on is changed by no older holder.
 //!
-//! - This holds for writes through a [`FencedTable`]. A program that writes past it
-//!   ([`Table::commit`], other programs) is not stopped.
-//! - It holds for each partition from the moment when the newer holder first
-//!   touches *that partition*. A lock of the whole table covers them all, but
-//!   the fence is put up one by one, because a transaction has one partition.
+//! - This holds for writes through a [`FencedTable`]. A write that bypasses it
+//!   ([`Table::commit`], another program) is applied.
+//! - It holds for each partition from the newer holder's first access to *that
+//!   partition*. The lock of a table covers all partitions, but each partition is
+//!   fenced separately, because a transaction has one partition.
 //! - A *read* of a stale holder is not refused. Its next write is.
-//! - Holders of one token do not exclude each other: who passes a token on, or
-//!   makes two [`FencedTable`]s of it, has two that may write. Neither
-//!   overwrites what it has not seen: the one that comes second is told of a
-//!   [conflict](Conflict::SameToken), and nothing of it was written. Clones of
-//!   one [`FencedTable`] share what they know, and are not told of each other.
-//! - Tokens of different locks can't be compared. The partition remembers which
-//!   lock fences it, and refuses holders of another.
-//! - The rows that begin with `~leasehold.` are the fence's own. A program that deletes
-//!   all of them takes the memory of the highest token away: then the next
-//!   that comes is believed to be the newest.
+//! - Users of one token do not exclude each other. If a token is passed on, or used
+//!   for two [`FencedTable`]s, both can write. Neither overwrites a write that it has
+//!   not read: the later write fails with a [conflict](Conflict::SameToken) and
+//!   changes nothing. Clones of one [`FencedTable`] share their state and get no such
+//!   conflict.
+//! - Tokens of different locks can't be compared. The partition stores the name of
+//!   its lock, and refuses holders of other locks.
+//! - Rows that begin with `~leasehold.` are reserved for the fence. A program that
+//!   deletes all of them removes the highest token. The next holder is then accepted
+//!   with any token.
 //!
 //! # How it works
 //!
-//! Each partition has a row `~leasehold.head`, with the highest token and the
-//! name of the lock, and a row `~leasehold.fence.TOKEN` of the present holder.
-//! A new holder's first touch is one transaction: raise the head from the
-//! version that was read, delete the old fence, insert the own. A write is one
-//! transaction too: the own fence row is moved on to its next version, and the
-//! changes are made. If the fence is gone, nothing is written, and the answer is
-//! [`Error::Fenced`].
+//! Each partition has a head row `~leasehold.head`, with the highest token and the
+//! name of the lock, and a fence row `~leasehold.fence.TOKEN` of the current holder.
+//! At its first access, a new holder makes one transaction: raise the head from the
+//! version that was read, delete the old fence row, insert its own. A write is one
+//! transaction too: advance the fence row to its next version, and make the changes.
+//! If the fence row is gone, the transaction fails with [`Error::Fenced`].
 //!
-//! Each write names the version of the fence that it moves on from. So writes
-//! of one holder to one partition go one after the other, and one whose answer
-//! was lost is either found in the fence row, which has the numbers of the last
-//! writes, or is made impossible by moving the fence on past it: then it is
-//! tried again. Only if the storage can't be reached for that either, or a newer
-//! holder has come in between, is it [not known](Written::Unknown) whether it
-//! was written; nothing is read or written through this handle then before that
-//! is settled.
+//! Each write requires the current version of the fence row, so the writes of one
+//! holder to one partition are sequential. The fence row contains the IDs of the last
+//! writes. If a response is lost, the row shows whether the write was applied. If it
+//! was not, the row is advanced, so that the write can't be applied later, and the
+//! write is retried. The outcome is [unknown](Written::Unknown) only if the storage
+//! is unreachable for these calls too, or if a newer holder has taken over. The
+//! handle then resolves the outcome before its next read or write.
 //!
 //! # Types
 //!
-//! A value is a struct (or a map) whose fields are plain: `i64`, `u64` and `u32`
-//! are stored as `Edm.Int64`, smaller whole numbers as `Edm.Int32`, floats as
-//! `Edm.Double`, texts and unit variants of enums as `Edm.String`, booleans as
-//! they are; [`Guid`], [`DateTime`] and [`Binary`] as their names say. `None`
-//! is left out. What is nested must be serialized by the user.
+//! A value is a struct or a map with plain fields. `i64`, `u64` and `u32` are stored
+//! as `Edm.Int64`, smaller integers as `Edm.Int32`, floats as `Edm.Double`, strings
+//! and unit variants of enums as `Edm.String`, booleans as `Edm.Boolean`. [`Guid`],
+//! [`DateTime`] and [`Binary`] have types of their own. `None` is left out. Serialize
+//! nested values yourself.
 
 mod batch;
 mod deadline;
@@ -116,7 +113,7 @@ pub use query::Query;
 pub use rest::{Receipt, Table};
 pub use transaction::{MAX_CHANGES, Transaction};
 
-/// What identifies things, as in [`Guid`].
+/// UUID, as in [`Guid`].
 pub use azure_core::Uuid;
-/// A moment, as in [`DateTime`] and [`Entity::changed`].
+/// Date and time, as in [`DateTime`] and [`Entity::changed`].
 pub use azure_core::time::OffsetDateTime;

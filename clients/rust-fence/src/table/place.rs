@@ -1,4 +1,4 @@
-//! Tables, partitions and rows: their names, and where they are.
+//! Names of tables, partitions and rows, and their addresses.
 
 use std::fmt;
 
@@ -7,37 +7,37 @@ use leasehold_client::Token;
 use super::Error;
 use crate::escape::escape;
 
-/// Row keys that begin so are the fence's own.
+/// Prefix of the row keys that are reserved for the fence.
 pub(super) const RESERVED: &str = "~leasehold.";
 
-/// The row that knows the highest token.
+/// Row key of the head row, which contains the highest token.
 pub(super) const HEAD: &str = "~leasehold.head";
 
-/// The longest key, in bytes.
-const LONGEST_KEY: usize = 1024;
+/// Maximum length of a key.
+const MAX_KEY_BYTES: usize = 1024;
 
-/// The row whose presence lets the holder of this token write. Padded, so that
-/// they sort by token.
+/// Returns the row key of a token's fence row. The token is padded, so that the rows
+/// sort by token.
 pub(super) fn fence_row(token: u64) -> String {
     format!("{RESERVED}fence.{token:020}")
 }
 
-/// The token of a fence's row; none if it is no fence's.
+/// Returns the token of a fence row; `None` for other row keys.
 pub(super) fn fence_token(row: &str) -> Option<u64> {
     let token = row.strip_prefix(RESERVED)?.strip_prefix("fence.")?.parse().ok()?;
     (fence_row(token) == row).then_some(token)
 }
 
-/// What an error is about: as much of it as is known.
+/// Table, partition, row and token that an error refers to, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The table's name.
+    /// Name of the table.
     pub table: String,
-    /// The partition key.
+    /// Partition key.
     pub partition: Option<String>,
-    /// The row key.
+    /// Row key.
     pub row: Option<String>,
-    /// The token with which it was tried, if it was tried with one.
+    /// Token that the call presented, if any.
     pub token: Option<Token>,
 }
 
@@ -67,30 +67,30 @@ impl fmt::Display for Place {
         write!(f, "table {:?}", self.table)?;
         for (name, key) in [("partition", &self.partition), ("row", &self.row)] {
             if let Some(key) = key {
-                write!(f, ", {name} {}", shown(key))?;
+                write!(f, ", {name} {}", display_key(key))?;
             }
         }
         self.token.map_or(Ok(()), |token| write!(f, ", token {token}"))
     }
 }
 
-/// Escaped, and cut if it is a book.
-fn shown(key: &str) -> String {
+/// Returns the key in quotes, escaped and truncated to 80 characters.
+fn display_key(key: &str) -> String {
     match key.char_indices().nth(80) {
         Some((end, _)) => format!("{:?}…", &key[..end]),
         None => format!("{key:?}"),
     }
 }
 
-/// The path of an entity, escaped. A quote is doubled, as in OData.
+/// Returns the escaped path of an entity. Quotes are doubled, as OData requires.
 pub(super) fn entity_path(table: &str, partition: &str, row: &str) -> String {
     let (partition, row) = (escape(&quoted(partition), b"'"), escape(&quoted(row), b"'"));
     format!("{table}(PartitionKey={partition},RowKey={row})")
 }
 
-/// A text as it is written in a [filter](super::Query::filter): in quotes, and
-/// those within it doubled. Without this, a text that comes from elsewhere can
-/// change what the filter means.
+/// Returns a string literal for a [filter](super::Query::filter): in quotes, with
+/// quotes in the text doubled. Use it for every untrusted text, which could otherwise
+/// change the meaning of the filter.
 ///
 /// ```
 /// # use leasehold_fence::table::quoted;
@@ -101,23 +101,25 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Whether a partition key or a row key can be one.
+/// Checks that a partition key or row key is valid.
 pub(super) fn check_key(kind: &'static str, key: &str, place: &Place) -> Result<(), Error> {
-    let wrong = if key.len() > LONGEST_KEY {
-        format!("it has {} bytes; at most {LONGEST_KEY} are allowed", key.len())
+    let problem = if key.len() > MAX_KEY_BYTES {
+        format!("it has {} bytes; the maximum is {MAX_KEY_BYTES}", key.len())
     } else if let Some(c) = key.chars().find(|c| c.is_control() || "/\\#?".contains(*c)) {
-        format!("it has {c:?} in it; no control character and none of / \\ # ? is allowed")
+        format!("it contains {c:?}; control characters and / \\ # ? are not allowed")
     } else {
         return Ok(());
     };
-    Err(Error::invalid(place, format!("the {kind} key can't be one: {wrong}. Choose another")))
+    Err(Error::invalid(place, format!("invalid {kind} key: {problem}")))
 }
 
-/// Whether a row is one that users may have.
+/// Checks that a row key is valid and not reserved for the fence.
 pub(super) fn check_row(row: &str, place: &Place) -> Result<(), Error> {
     if row.starts_with(RESERVED) {
-        let why = format!("row keys that begin with {RESERVED:?} are the guard's own");
-        return Err(Error::invalid(place, format!("{why}. Choose another")));
+        let message = format!(
+            "row keys that begin with {RESERVED:?} are reserved for the fence; use another"
+        );
+        return Err(Error::invalid(place, message));
     }
     check_key("row", row, place)
 }
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_a_key_is_refused() {
+    fn invalid_keys_are_refused() {
         let place = Place::table("orders");
         let long = "k".repeat(1025);
         for key in ["a/b", "a\\b", "#", "?", "\n", "\u{7f}", "\u{9f}", &long] {
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_as_far_as_they_are_known() {
+    fn place_displays_known_parts() {
         let place = Place::table("orders").partition("p\n");
         assert_eq!(place.to_string(), r#"table "orders", partition "p\n""#);
         let place = place.row(&"r".repeat(100)).token(7);

@@ -3,7 +3,7 @@
 use azure_core::base64;
 use serde_json::{Map, Number, Value};
 
-/// A value of one of the types that a table has.
+/// Value of a property, by its type in the table service.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Property {
     Bool(bool),
@@ -17,7 +17,7 @@ pub(super) enum Property {
 }
 
 impl Property {
-    /// Its value, and its type where JSON does not show that.
+    /// Returns the JSON value, and the type if JSON does not imply it.
     fn json(&self) -> (Value, Option<&'static str>) {
         match self {
             Self::Bool(value) => ((*value).into(), None),
@@ -31,7 +31,7 @@ impl Property {
         }
     }
 
-    /// How much of an entity's size it takes, by Azure's formula.
+    /// Returns its share of an entity's size, by Azure's formula.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Bool(_) => 1,
@@ -43,7 +43,7 @@ impl Property {
         }
     }
 
-    /// Adds it to an entity.
+    /// Adds the property to an entity.
     pub(super) fn write(&self, name: &str, entity: &mut Map<String, Value>) {
         let (value, kind) = self.json();
         if let Some(kind) = kind {
@@ -52,19 +52,20 @@ impl Property {
         entity.insert(name.to_owned(), value);
     }
 
-    /// Reads one, by its type if that is told. None for what is null.
+    /// Parses a property. `kind` is its type annotation, if any. Returns `None` for
+    /// null.
     pub(super) fn read(value: Value, kind: Option<&str>) -> Result<Option<Self>, &'static str> {
         Ok(Some(match (kind, value) {
             (_, Value::Null) => return Ok(None),
             (_, Value::Bool(value)) => Self::Bool(value),
             (Some("Edm.Int64"), Value::String(text)) => {
-                Self::Int64(text.parse().map_err(|_| "is no whole number of 64 bits")?)
+                Self::Int64(text.parse().map_err(|_| "is not a 64-bit integer")?)
             }
             (Some("Edm.Double"), Value::String(text)) => match text.as_str() {
                 "NaN" => Self::Double(f64::NAN),
                 "Infinity" => Self::Double(f64::INFINITY),
                 "-Infinity" => Self::Double(f64::NEG_INFINITY),
-                _ => Self::Double(text.parse().map_err(|_| "is no number")?),
+                _ => Self::Double(text.parse().map_err(|_| "is not a number")?),
             },
             (Some("Edm.Guid"), Value::String(text)) => Self::Guid(text),
             (Some("Edm.DateTime"), Value::String(text)) => Self::DateTime(text),
@@ -73,14 +74,14 @@ impl Property {
             }
             (_, Value::String(text)) => Self::Text(text),
             (Some("Edm.Double"), Value::Number(number)) => {
-                Self::Double(number.as_f64().ok_or("is no number")?)
+                Self::Double(number.as_f64().ok_or("is not a number")?)
             }
             (_, Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
                 (Some(value), _) => Self::Int64(value),
                 (None, Some(value)) => Self::Double(value),
-                (None, None) => return Err("is no number"),
+                (None, None) => return Err("is not a number"),
             },
-            (_, Value::Array(_) | Value::Object(_)) => return Err("is no plain value"),
+            (_, Value::Array(_) | Value::Object(_)) => return Err("is not a plain value"),
         }))
     }
 }

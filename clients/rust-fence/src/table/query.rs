@@ -1,4 +1,4 @@
-//! Reading many rows, page by page.
+//! Queries: reads of many rows, page by page.
 
 use serde::de::DeserializeOwned;
 
@@ -9,31 +9,31 @@ use super::{
     transaction::check_partition,
 };
 
-/// The rows of one partition or of a whole table. The fence's own are not
-/// among them.
+/// Query of the rows of one partition or of a whole table. Excludes the rows of the
+/// fence.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is read before the first page is asked for"]
+#[must_use = "nothing is read before the first page is requested"]
 pub struct Query {
     table: Table,
-    /// With the partition, if it is about one.
+    /// Contains the partition if the query is limited to one.
     place: Place,
     filter: Option<String>,
     page_size: Option<u32>,
     next: Next,
 }
 
-/// The parameters of a query that begin with the next row.
+/// Query parameters that continue with the next row.
 pub(super) type Continuation = Vec<(&'static str, String)>;
 
-/// Rows, and where the next begin; nowhere if that is empty.
+/// Rows, and the continuation; empty after the last page.
 pub(super) type Page = (Vec<Raw>, Continuation);
 
-/// Where the next page begins.
+/// Position of the next page.
 #[derive(Clone, Debug)]
 enum Next {
     First,
     At(Continuation),
-    Nowhere,
+    End,
 }
 
 impl Query {
@@ -41,24 +41,24 @@ impl Query {
         Self { table, place, filter: None, page_size: None, next: Next::First }
     }
 
-    /// Only rows for which this OData filter holds, such as `Amount gt 5L`.
-    /// Write texts with [`quoted`](super::quoted).
+    /// Limits the query to rows that match this OData filter, such as `Amount gt 5L`.
+    /// Use [`quoted`](super::quoted) for strings.
     pub fn filter(mut self, filter: impl Into<String>) -> Self {
         self.filter = Some(filter.into());
         self
     }
 
-    /// At most so many rows to a page: 1 to 1,000, the default.
+    /// Sets the maximum number of rows per page: 1 to 1,000 (default 1,000).
     pub fn page_size(mut self, rows: u32) -> Self {
         self.page_size = Some(rows);
         self
     }
 
-    /// The next page; none after the last. A page may be empty. Pages are read
-    /// one after the other: what is changed meanwhile may be seen or not.
+    /// Reads the next page. Returns `None` after the last one. A page may be empty. A
+    /// change between two pages may or may not be included.
     ///
     /// # Errors
-    /// As [`Table::get`]. The same page can be asked for again.
+    /// As [`Table::get`]. The next call reads the same page again.
     pub async fn next_page<T: DeserializeOwned>(
         &mut self,
     ) -> Result<Option<Vec<Entity<T>>>, Error> {
@@ -66,19 +66,20 @@ impl Query {
         if let Some(partition) = &self.place.partition
             && let Some(stray) = rows.iter().find(|raw| raw.partition() != partition)
         {
-            let message = "the filter lets a row of another partition through. Write texts in it \
-                           by `quoted`, and balance its brackets";
+            let message = "the filter matches a row of another partition; use `quoted` for strings \
+                           and balance the parentheses";
             let place = self.table.place().partition(stray.partition()).row(stray.row());
             return Err(Error::invalid(&place, message));
         }
-        let own = |raw: &&Raw| !raw.row().starts_with(RESERVED);
+        let is_user_row = |raw: &&Raw| !raw.row().starts_with(RESERVED);
         let name = self.table.name();
-        let page = rows.iter().filter(own).map(|raw| raw.read(name)).collect::<Result<_, _>>()?;
-        self.next = if next.is_empty() { Next::Nowhere } else { Next::At(next) };
+        let page =
+            rows.iter().filter(is_user_row).map(|raw| raw.read(name)).collect::<Result<_, _>>()?;
+        self.next = if next.is_empty() { Next::End } else { Next::At(next) };
         Ok(Some(page))
     }
 
-    /// All rows, however many there are.
+    /// Reads all pages and returns all rows.
     ///
     /// # Errors
     /// As [`next_page`](Self::next_page).
@@ -100,7 +101,7 @@ impl Query {
         match &self.next {
             Next::First => {}
             Next::At(keys) => query.extend(keys.iter().map(|(name, key)| (*name, key.as_str()))),
-            Next::Nowhere => return Ok(None),
+            Next::End => return Ok(None),
         }
         self.table.page(&query, &self.place, self.table.deadline()).await.map(Some)
     }

@@ -1,4 +1,4 @@
-//! A table, by its REST interface.
+//! REST calls for one table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,20 +23,20 @@ use super::{
 };
 use crate::{LockToken, fault::header, retry::Retries};
 
-/// How long one operation may take in all.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Default timeout of one operation with all its calls.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 const JSON: &str = "application/json;odata=minimalmetadata";
 
 /// A table of a storage account. Cheap to clone.
 ///
-/// **Nothing here looks at tokens.** Let all programs write through
-/// [`fenced`](Self::fenced) to what a lock protects. This is for reading, for
-/// tables that nothing fences, and for creating them.
+/// **The methods of this type check no token.** Use them to create tables, to read,
+/// and to write tables without a fence. If a lock protects the table, all programs
+/// must write through [`fenced`](Self::fenced).
 ///
-/// Every call has a time limit ([`Account::call_timeout`]), and so has every
-/// operation with all its calls ([`time_limit`](Self::time_limit)). Reads are repeated a
-/// few times if the service does not answer; writes only if they were not sent.
+/// Every call has a timeout ([`Account::call_timeout`]), and so has every operation
+/// with all its calls ([`time_limit`](Self::time_limit)). Reads are retried a few
+/// times if the service does not respond; writes only if they were not sent.
 #[derive(Clone, Debug)]
 pub struct Table {
     service: Arc<Service>,
@@ -44,16 +44,15 @@ pub struct Table {
     time_limit: Duration,
 }
 
-/// What a transaction that was done has made of the rows.
+/// New versions of the rows after a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     pub(super) etags: Vec<(String, Option<ETag>)>,
 }
 
 impl Receipt {
-    /// The version that a row has now. None for one that was deleted; and none
-    /// at all if the service's answer was lost and the outcome was found out by
-    /// reading.
+    /// Returns the new version of a row. `None` if the row was deleted. `None` for all
+    /// rows if the response was lost and the outcome was determined by a read.
     #[must_use]
     pub fn etag(&self, row: &str) -> Option<&ETag> {
         self.etags.iter().find(|(name, _)| name == row)?.1.as_ref()
@@ -66,10 +65,10 @@ impl Receipt {
 }
 
 impl Table {
-    /// A table of this name. Nothing is sent.
+    /// Creates a handle of the table with this name. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no table can have this name.
+    /// [`Error::Invalid`] if the name is not valid.
     pub fn new(account: &Account, name: &str) -> Result<Self, Error> {
         let resource = Resource::Table { account: account.name(), table: name };
         if let Err(leasehold_client::Error::Invalid { message, .. }) = resource.lock_name() {
@@ -78,57 +77,57 @@ impl Table {
         let service = account.service(ServiceKind::Table);
         let service =
             service.map_err(|error| Error::invalid(&Place::table(name), error.to_string()))?;
-        Ok(Self { service: Arc::new(service), name: name.into(), time_limit: TIME_LIMIT })
+        Ok(Self { service: Arc::new(service), name: name.into(), time_limit: OPERATION_TIMEOUT })
     }
 
-    /// How long one operation may take, with all its calls and pauses; 30 s if
-    /// nothing is said. Of a query, each page is one. Fenced tables that are
-    /// made after this have the same limit.
+    /// Sets the timeout of one operation with all its calls and delays (default 30 s).
+    /// Each page of a query is one operation. Fenced tables that are created from this
+    /// table have the same timeout.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// When an operation ends that begins now.
+    /// Returns the deadline of an operation that begins now.
     pub(super) fn deadline(&self) -> Deadline {
         Deadline::after(self.time_limit)
     }
 
-    /// The table's name.
+    /// Name of the table.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The same table, written to with a token: the storage itself refuses it
-    /// once a newer holder has written. Take a `&Guard` or a `&Leadership`, or
-    /// [`LockToken::from_env`].
-    pub fn fenced(&self, fence: impl Into<LockToken>) -> FencedTable {
-        FencedTable::new(self.clone(), fence.into())
+    /// Returns the same table with writes that present a token. The storage refuses
+    /// them after a newer holder has opened the partition. Pass a `&Guard`, a
+    /// `&Leadership` or [`LockToken::from_env`]. Sends nothing.
+    pub fn fenced(&self, lock_token: impl Into<LockToken>) -> FencedTable {
+        FencedTable::new(self.clone(), lock_token.into())
     }
 
-    /// Creates the table if it is not there.
+    /// Creates the table if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], or [`Error::Invalid`] if it is not allowed.
+    /// [`Error::Unavailable`]; [`Error::Invalid`] if the credential does not permit it.
     pub async fn create(&self) -> Result<(), Error> {
         let mut request = Request::new(self.service.url("Tables"), Method::Post);
         request.insert_header("prefer", "return-no-content");
         request.insert_header(CONTENT_TYPE, "application/json");
         request.set_body(json!({ "TableName": &*self.name }).to_string());
-        match self.repeated(&request, self.deadline()).await {
+        match self.send_with_retries(&request, self.deadline()).await {
             Ok(_) => Ok(()),
             Err(Fault::Refused { status: 409, code, .. }) if code == "TableAlreadyExists" => Ok(()),
             Err(fault) => Err(Error::of(&fault, &self.place(), true)),
         }
     }
 
-    /// Reads a row; none if it is not there.
+    /// Reads a row. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]; [`Error::Invalid`] for keys that can't be, a
-    /// table that is not there, or a row that does not fit the type.
+    /// [`Error::Unavailable`]; [`Error::Invalid`] if a key is not valid, the table does
+    /// not exist, or the row does not match the type.
     pub async fn get<T: DeserializeOwned>(
         &self,
         partition: &str,
@@ -148,11 +147,11 @@ impl Table {
         let place = place.row(row);
         check_key("row", row, &place)?;
         let url = self.service.url(&entity_path(&self.name, partition, row));
-        match self.repeated(&Request::new(url, Method::Get), by).await {
-            Ok(answer) => {
-                let raw = serde_json::from_slice(&answer.body).ok().and_then(Raw::new);
+        match self.send_with_retries(&Request::new(url, Method::Get), by).await {
+            Ok(response) => {
+                let raw = serde_json::from_slice(&response.body).ok().and_then(Raw::new);
                 let raw = raw.ok_or_else(|| {
-                    let why = "the service's answer is not JSON".to_owned();
+                    let why = "the response is not JSON".to_owned();
                     Error::of(&Fault::Unclear { why }, &place, false)
                 })?;
                 raw.read(&self.name).map(Some)
@@ -162,7 +161,7 @@ impl Table {
         }
     }
 
-    /// Reads the rows of one partition, or of all.
+    /// Creates a query of the rows of one partition, or of all partitions.
     pub fn query(&self, partition: Option<&str>) -> Query {
         let place = match partition {
             Some(partition) => self.place().partition(partition),
@@ -171,12 +170,11 @@ impl Table {
         Query::new(self.clone(), place)
     }
 
-    /// Makes changes to rows of one partition, all or none, **without a
-    /// fence**.
+    /// Makes all changes of the transaction or none, **without a fence**.
     ///
     /// # Errors
-    /// As [`FencedPartition::commit`](super::FencedPartition::commit), except
-    /// that nobody is fenced.
+    /// As [`FencedPartition::commit`](super::FencedPartition::commit), but never
+    /// [`Error::Fenced`].
     pub async fn commit(
         &self,
         partition: &str,
@@ -197,13 +195,13 @@ impl Table {
                 Err(failed) => failed,
             };
             let unsent = failed.fault.may_pass() && !failed.fault.is_unclear();
-            if !(unsent && by.again(&mut retries, Duration::ZERO).await) {
+            if !(unsent && by.next_attempt(&mut retries, Duration::ZERO).await) {
                 return Err(failed.error(&place, changes));
             }
         }
     }
 
-    /// One change by itself.
+    /// Makes one change by a call of its own.
     async fn change(
         &self,
         partition: &str,
@@ -232,12 +230,12 @@ impl Table {
             request.insert_header(CONTENT_TYPE, "application/json");
             request.set_body(body);
         }
-        let answer = self.send(request, by).await.map_err(failed)?;
-        Ok(header(&answer, "etag").map(ETag::new))
+        let response = self.send(request, by).await.map_err(failed)?;
+        Ok(header(&response, "etag").map(ETag::new))
     }
 
-    /// Changes by one call, all or none. The outer error is for what is not
-    /// sent at all.
+    /// Makes all changes or none by one call. The outer error means that nothing was
+    /// sent.
     pub(super) async fn batch(
         &self,
         place: &Place,
@@ -251,9 +249,9 @@ impl Table {
             let message = format!("the value can't be stored: {why}");
             Error::invalid(&place.clone().row(&change.row), message)
         })?;
-        if batch.body.len() > batch::LARGEST {
+        if batch.body.len() > batch::MAX_BATCH_BYTES {
             let message = format!(
-                "the transaction has {} bytes; at most 4 MiB are allowed. Divide it",
+                "the transaction has {} bytes; the maximum is 4 MiB. Split it",
                 batch.body.len()
             );
             return Err(Error::invalid(place, message));
@@ -262,15 +260,15 @@ impl Table {
         request.insert_header(CONTENT_TYPE, batch.content_type);
         request.set_body(batch.body);
         Ok(match self.send(request, by).await {
-            Ok(answer) => {
-                let content_type = header(&answer, "content-type").unwrap_or_default();
-                batch::read(content_type, &answer.body, changes.len())
+            Ok(response) => {
+                let content_type = header(&response, "content-type").unwrap_or_default();
+                batch::read(content_type, &response.body, changes.len())
             }
             Err(fault) => Err(Failed { index: None, fault }),
         })
     }
 
-    /// One page of rows, and where the next begins.
+    /// Reads one page of rows, and the continuation.
     pub(super) async fn page(
         &self,
         query: &[(&str, &str)],
@@ -279,14 +277,14 @@ impl Table {
     ) -> Result<Page, Error> {
         let mut url = self.service.url(&format!("{}()", self.name));
         url.query_pairs_mut().extend_pairs(query);
-        // Forms write a space so; addresses need not be understood as forms.
+        // The URL library encodes a space as `+`, which only HTML forms define.
         let spaced = url.query().map(|query| query.replace('+', "%20"));
         url.set_query(spaced.as_deref());
-        let answer = self.repeated(&Request::new(url, Method::Get), by).await;
-        let answer = answer.map_err(|fault| Error::of(&fault, place, false))?;
-        let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let response = self.send_with_retries(&Request::new(url, Method::Get), by).await;
+        let response = response.map_err(|fault| Error::of(&fault, place, false))?;
+        let mut body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let Some(Value::Array(rows)) = body.get_mut("value").map(Value::take) else {
-            let why = "the service's answer is not a list of rows".to_owned();
+            let why = "the response is not a list of rows".to_owned();
             return Err(Error::of(&Fault::Unclear { why }, place, false));
         };
         let next = [
@@ -294,19 +292,20 @@ impl Table {
             ("NextRowKey", "x-ms-continuation-nextrowkey"),
         ];
         let next = next.into_iter().filter_map(|(name, sent)| {
-            Some((name, header(&answer, sent).filter(|key| !key.is_empty())?.to_owned()))
+            Some((name, header(&response, sent).filter(|key| !key.is_empty())?.to_owned()))
         });
         Ok((rows.into_iter().filter_map(Raw::new).collect(), next.collect()))
     }
 
-    /// Sends what may be sent again, again if the fault is one that may pass.
-    async fn repeated(&self, request: &Request, by: Deadline) -> Result<Response, Fault> {
+    /// Sends an idempotent request. Retries transient faults a few times.
+    async fn send_with_retries(&self, request: &Request, by: Deadline) -> Result<Response, Fault> {
         let mut retries = Retries::for_service();
         loop {
             match self.send(request.clone(), by).await {
                 Err(fault)
-                    if fault.may_pass() && by.again(&mut retries, fault.retry_after()).await => {}
-                answer => return answer,
+                    if fault.may_pass()
+                        && by.next_attempt(&mut retries, fault.retry_after()).await => {}
+                response => return response,
             }
         }
     }
@@ -315,20 +314,20 @@ impl Table {
         request.insert_header(ACCEPT, JSON);
         request.insert_header("dataserviceversion", "3.0");
         request.insert_header("maxdataserviceversion", "3.0;NetFx");
-        let limit = by.limit();
+        let timeout = by.timeout();
         if by.has_passed() {
-            let why = format!("the time for the whole operation was up, {limit:?}");
+            let why = format!("the operation timed out after {timeout:?}");
             return Err(Fault::Unsent { why });
         }
-        let Some(answer) = by.bound(self.service.send(request)).await else {
+        let Some(response) = by.bound(self.service.send(request)).await else {
             let why = format!(
-                "no answer from the storage account while there was time for the operation, \
-                 {limit:?} in all"
+                "the operation timed out after {timeout:?} without a response from the storage \
+                 account"
             );
             return Err(Fault::Unclear { why });
         };
-        let answer = answer?;
-        if (200..300).contains(&answer.status) { Ok(answer) } else { Err(fault(&answer)) }
+        let response = response?;
+        if (200..300).contains(&response.status) { Ok(response) } else { Err(fault(&response)) }
     }
 
     pub(super) fn place(&self) -> Place {
@@ -337,7 +336,7 @@ impl Table {
 }
 
 impl Failed {
-    /// What it means for a user's transaction.
+    /// Converts the failure of a caller's transaction.
     pub(super) fn error(&self, partition: &Place, changes: &[Change]) -> Error {
         let change = self.index.and_then(|index| changes.get(index));
         let place =

@@ -1,4 +1,4 @@
-//! Values and limits, without a service.
+//! Encoding and decoding of values, and limits, without a service.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{place::HEAD, transaction::Kind, *};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-enum Colour {
+enum Color {
     Red,
     #[serde(rename = "light blue")]
     Blue,
@@ -30,7 +30,7 @@ struct Everything {
     bytes: Binary,
     there: Option<i64>,
     not_there: Option<String>,
-    colour: Colour,
+    color: Color,
     #[serde(rename = "Other Name")]
     renamed: Wrapped,
 }
@@ -56,7 +56,7 @@ fn everything() -> Everything {
         bytes: Binary(vec![0, 255, 7]),
         there: Some(5),
         not_there: None,
-        colour: Colour::Blue,
+        color: Color::Blue,
         renamed: Wrapped("w".to_owned()),
     }
 }
@@ -66,15 +66,15 @@ fn sent(value: &impl Serialize) -> Map<String, Value> {
     serde_json::from_str(&change.body("p").unwrap().unwrap()).unwrap()
 }
 
-fn back<T: DeserializeOwned>(mut entity: Map<String, Value>) -> Result<Entity<T>, Error> {
+fn received<T: DeserializeOwned>(mut entity: Map<String, Value>) -> Result<Entity<T>, Error> {
     entity.insert("odata.etag".to_owned(), "W/\"1\"".into());
     entity.insert("Timestamp".to_owned(), "2026-11-16T16:11:56.8464493Z".into());
     entity::Raw::new(Value::Object(entity)).unwrap().read("orders")
 }
 
 #[test]
-fn values_come_back_as_they_were() {
-    let entity = back::<Everything>(sent(&everything())).unwrap();
+fn values_round_trip() {
+    let entity = received::<Everything>(sent(&everything())).unwrap();
     assert_eq!(entity.value, everything());
     assert_eq!((entity.partition.as_str(), entity.row.as_str()), ("p", "r"));
     assert_eq!(entity.etag.as_str(), "W/\"1\"");
@@ -82,7 +82,7 @@ fn values_come_back_as_they_were() {
 }
 
 #[test]
-fn types_that_json_lacks_are_annotated() {
+fn non_json_types_are_annotated() {
     let sent = sent(&everything());
     for (name, value, kind) in [
         ("small", json!(-7), None),
@@ -93,7 +93,7 @@ fn types_that_json_lacks_are_annotated() {
         ("id", json!("00000000-0000-0000-0000-000000000007"), Some("Edm.Guid")),
         ("at", json!("2025-11-13T02:13:20.1234567Z"), Some("Edm.DateTime")),
         ("bytes", json!("AP8H"), Some("Edm.Binary")),
-        ("colour", json!("light blue"), None),
+        ("color", json!("light blue"), None),
         ("yes", json!(true), None),
     ] {
         assert_eq!(sent[name], value, "{name}");
@@ -104,7 +104,7 @@ fn types_that_json_lacks_are_annotated() {
 }
 
 #[test]
-fn what_is_nested_or_too_large_is_refused_by_name() {
+fn nested_or_too_large_value_error_names_property() {
     #[derive(Serialize)]
     struct Bad<T> {
         amount: T,
@@ -117,17 +117,17 @@ fn what_is_nested_or_too_large_is_refused_by_name() {
     }
     let start = "table \"orders\", partition \"p\", row \"r\": ";
     for (text, hint) in [
-        (refused(&Bad { amount: vec![1, 2] }), "amount: a table holds plain values only"),
-        (refused(&Bad { amount: Bad { amount: 1 } }), "amount: a table holds plain values only"),
-        (refused(&Bad { amount: u64::MAX }), "amount: 18446744073709551615 is over 64 bits"),
-        (refused(&7), "an entity is a struct or a map"),
-        (refused(&[1, 2]), "an entity is a struct or a map"),
-        (refused(&BTreeMap::from([(1, 2)])), "an entity is a struct or a map"),
-        (refused(&json!({ "RowKey": "x" })), "the property RowKey is the service's own"),
-        (refused(&json!({ "x@odata.type": "x" })), "is the service's own"),
+        (refused(&Bad { amount: vec![1, 2] }), "amount: a table stores plain values only"),
+        (refused(&Bad { amount: Bad { amount: 1 } }), "amount: a table stores plain values only"),
+        (refused(&Bad { amount: u64::MAX }), "amount: 18446744073709551615 does not fit"),
+        (refused(&7), "an entity is a struct, or a map"),
+        (refused(&[1, 2]), "an entity is a struct, or a map"),
+        (refused(&BTreeMap::from([(1, 2)])), "an entity is a struct, or a map"),
+        (refused(&json!({ "RowKey": "x" })), "the property RowKey is reserved for the service"),
+        (refused(&json!({ "x@odata.type": "x" })), "is reserved for the service"),
         (refused(&Bad { amount: "x".repeat(32_769) }), "amount has 65538 bytes"),
         (refused(&Bad { amount: Binary(vec![0; 65_537]) }), "amount has 65537 bytes"),
-        (refused(&many(17, 32_768)), "at most 1 MiB is allowed"),
+        (refused(&many(17, 32_768)), "the maximum is 1 MiB"),
         (refused(&many(253, 1)), "253 properties are too many"),
     ] {
         assert!(text.starts_with(start) && text.contains(hint), "{text}");
@@ -142,26 +142,26 @@ fn many(count: usize, length: usize) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_does_not_fit_the_type_is_named() {
+fn type_mismatch_error_names_property() {
     #[derive(Debug, Deserialize)]
     struct Stock {
-        #[allow(dead_code, reason = "only its type counts")]
+        #[allow(dead_code, reason = "only the type is relevant")]
         amount: i64,
     }
     let read = |entity: Value| {
         let Value::Object(entity) = entity else { panic!() };
-        back::<Stock>(entity).unwrap_err().to_string()
+        received::<Stock>(entity).unwrap_err().to_string()
     };
     let text = read(json!({ "PartitionKey": "p", "RowKey": "r", "amount": "x" }));
     assert!(text.contains("row \"r\"") && text.contains("expected i64"), "{text}");
     let text = read(json!({ "PartitionKey": "p", "RowKey": "r" }));
     assert!(text.contains("missing field `amount`"), "{text}");
     let entity = json!({ "RowKey": "r", "amount": "x", "amount@odata.type": "Edm.Int64" });
-    assert!(read(entity).contains("the property amount is no whole number"));
+    assert!(read(entity).contains("the property amount is not a 64-bit integer"));
 }
 
 #[test]
-fn transactions_have_limits() {
+fn transaction_limits_are_checked() {
     let place = Place::table("orders").partition("p").token(7);
     let value = json!({ "x": 1 });
     let of = |count: usize| {
@@ -171,10 +171,10 @@ fn transactions_have_limits() {
     for (transaction, hint) in [
         (of(99), "99 changes are too many"),
         (of(101), "101 changes are too many"),
-        (Transaction::new(), "nothing to write"),
+        (Transaction::new(), "the transaction is empty"),
         (of(2).delete("1"), "row \"1\", token 7: the row is changed twice"),
-        (of(2).delete(HEAD), "the guard's own"),
-        (of(2).delete("a/b"), "it has '/' in it"),
+        (of(2).delete(HEAD), "reserved for the fence"),
+        (of(2).delete("a/b"), "it contains '/'"),
     ] {
         let error = transaction.check(&place).unwrap_err();
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
@@ -182,9 +182,9 @@ fn transactions_have_limits() {
     }
 }
 
-/// In place of what can't be stored, nothing is sent: not a row without it.
+/// A row is not sent without its value.
 #[test]
-fn a_value_that_can_t_be_stored_is_not_sent_empty() {
+fn unstorable_value_is_not_sent_empty() {
     let good = transaction::Change::new("a", Kind::Insert, None, Some(&json!({ "x": 1 })));
     let bad = transaction::Change::new(HEAD, Kind::Insert, None, Some(&json!({ "x": [1] })));
     assert!(bad.body("p").is_err());
@@ -195,7 +195,7 @@ fn a_value_that_can_t_be_stored_is_not_sent_empty() {
 }
 
 #[test]
-fn a_moment_that_can_t_be_stored_is_refused() {
+fn date_out_of_range_is_refused() {
     #[derive(Serialize)]
     struct At {
         at: DateTime,

@@ -1,4 +1,5 @@
-//! Changes to rows of one partition that are made together or not at all.
+//! Transactions: changes to rows of one partition that are applied together or not
+//! at all.
 
 use std::collections::HashSet;
 
@@ -11,31 +12,30 @@ use super::{
     property::Property,
 };
 
-/// The most changes in one transaction. The service takes 100: one is the
-/// fence, and one is kept in reserve.
+/// Maximum number of changes in one transaction. The service accepts 100: one is for
+/// the fence, one is reserved.
 pub const MAX_CHANGES: usize = 98;
 
-const LARGEST_ENTITY: usize = 1 << 20;
-const LARGEST_VALUE: usize = 64 << 10;
-const MOST_PROPERTIES: usize = 252;
+const MAX_ENTITY_BYTES: usize = 1 << 20;
+const MAX_VALUE_BYTES: usize = 64 << 10;
+const MAX_PROPERTIES: usize = 252;
 
-/// Changes to rows of one partition that are made together or not at all: at
-/// most [`MAX_CHANGES`], each to another row, and 4 MiB in all.
+/// Changes to rows of one partition that are applied together or not at all: at most
+/// [`MAX_CHANGES`], each to a different row, and at most 4 MiB.
 ///
-/// What can't be stored is told when the transaction is committed, before
-/// anything is sent.
+/// A commit refuses a value that can't be stored before it sends anything.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is changed before it is committed"]
 pub struct Transaction {
     pub(super) changes: Vec<Change>,
 }
 
-/// One change to one row.
+/// Change of one row.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) row: String,
     pub(super) kind: Kind,
-    /// The version that is to be changed; none for any.
+    /// Version that the change requires; `None` for any.
     pub(super) etag: Option<ETag>,
     content: Result<Content, String>,
 }
@@ -50,41 +50,41 @@ pub(super) enum Kind {
     Delete,
 }
 
-/// What a change brings; nothing for a deletion.
+/// New properties; empty for a deletion.
 #[derive(Clone, Debug, Default)]
 struct Content {
     properties: Vec<(String, Property)>,
 }
 
 impl Transaction {
-    /// Without changes yet.
+    /// Creates a transaction without changes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many changes it has.
+    /// Number of changes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether it has none.
+    /// Returns true if there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Adds a row, which must not be there.
+    /// Inserts a row, which must not exist.
     pub fn insert(self, row: impl Into<String>, value: &(impl Serialize + ?Sized)) -> Self {
         self.with(Change::new(row, Kind::Insert, None, Some(value)))
     }
 
-    /// Replaces a row, which must be there.
+    /// Replaces a row, which must exist.
     pub fn replace(self, row: impl Into<String>, value: &(impl Serialize + ?Sized)) -> Self {
         self.with(Change::new(row, Kind::Replace, None, Some(value)))
     }
 
-    /// Replaces a row that still has this version.
+    /// Replaces a row if it still has this ETag.
     pub fn replace_if(
         self,
         row: impl Into<String>,
@@ -94,13 +94,12 @@ impl Transaction {
         self.with(Change::new(row, Kind::Replace, Some(etag), Some(value)))
     }
 
-    /// Changes these properties of a row, which must be there, and leaves
-    /// others as they are.
+    /// Sets these properties of a row, which must exist, and keeps the others.
     pub fn merge(self, row: impl Into<String>, value: &(impl Serialize + ?Sized)) -> Self {
         self.with(Change::new(row, Kind::Merge, None, Some(value)))
     }
 
-    /// The same for a row that still has this version.
+    /// Sets these properties of a row if it still has this ETag.
     pub fn merge_if(
         self,
         row: impl Into<String>,
@@ -110,22 +109,22 @@ impl Transaction {
         self.with(Change::new(row, Kind::Merge, Some(etag), Some(value)))
     }
 
-    /// Adds a row, or replaces the one that is there.
+    /// Inserts a row, or replaces the existing one.
     pub fn upsert(self, row: impl Into<String>, value: &(impl Serialize + ?Sized)) -> Self {
         self.with(Change::new(row, Kind::Upsert, None, Some(value)))
     }
 
-    /// Adds a row, or changes these properties of the one that is there.
+    /// Inserts a row, or sets these properties of the existing one.
     pub fn upsert_merge(self, row: impl Into<String>, value: &(impl Serialize + ?Sized)) -> Self {
         self.with(Change::new(row, Kind::UpsertMerge, None, Some(value)))
     }
 
-    /// Deletes a row, which must be there.
+    /// Deletes a row, which must exist.
     pub fn delete(self, row: impl Into<String>) -> Self {
         self.with(Change::delete(row, None))
     }
 
-    /// Deletes a row that still has this version.
+    /// Deletes a row if it still has this ETag.
     pub fn delete_if(self, row: impl Into<String>, etag: &ETag) -> Self {
         self.with(Change::delete(row, Some(etag)))
     }
@@ -135,16 +134,16 @@ impl Transaction {
         self
     }
 
-    /// Whether it can be sent, as far as that can be known before.
+    /// Checks the limits of the service, so that an invalid transaction is not sent.
     pub(super) fn check(&self, partition: &Place) -> Result<(), Error> {
         if self.changes.is_empty() {
-            return Err(Error::invalid(partition, "there is nothing to write: add a change"));
+            return Err(Error::invalid(partition, "the transaction is empty; add a change"));
         }
         if self.changes.len() > MAX_CHANGES {
             let count = self.changes.len();
             let message = format!(
-                "{count} changes are too many for one transaction; at most {MAX_CHANGES} are \
-                 allowed. Divide them"
+                "{count} changes are too many for one transaction; the maximum is {MAX_CHANGES}. \
+                 Split it"
             );
             return Err(Error::invalid(partition, message));
         }
@@ -153,7 +152,7 @@ impl Transaction {
             let place = partition.clone().row(&change.row);
             check_row(&change.row, &place)?;
             if !rows.insert(&change.row) {
-                let message = "the row is changed twice in one transaction; once is allowed";
+                let message = "the row is changed twice in one transaction; change it once";
                 return Err(Error::invalid(&place, message));
             }
             change.check(&place)?;
@@ -179,42 +178,41 @@ impl Change {
         Self::new(row, Kind::Delete, etag, None::<&()>)
     }
 
-    /// Azure's limits to an entity.
+    /// Checks the service's limits for an entity.
     fn check(&self, place: &Place) -> Result<(), Error> {
         let invalid = |message: String| Err(Error::invalid(place, message));
         let properties = match &self.content {
             Ok(content) => &content.properties,
             Err(why) => return invalid(format!("the value can't be stored: {why}")),
         };
-        if properties.len() > MOST_PROPERTIES {
+        if properties.len() > MAX_PROPERTIES {
             let count = properties.len();
             return invalid(format!(
-                "{count} properties are too many; {MOST_PROPERTIES} can be had"
+                "{count} properties are too many; the maximum is {MAX_PROPERTIES}"
             ));
         }
         let partition = place.partition.as_deref().unwrap_or_default();
         let mut size = 4 + 2 * (utf16(partition) + utf16(&self.row));
         for (name, value) in properties {
             if decode::SYSTEM.contains(&name.as_str()) || name.contains("odata.") {
-                let message = "is the service's own: keys are given apart from the value, and the \
-                               time of the change is the entity's";
+                let message = "is reserved for the service; rename it";
                 return invalid(format!("the property {name} {message}"));
             }
-            if value.size() > LARGEST_VALUE + 4 {
+            if value.size() > MAX_VALUE_BYTES + 4 {
                 let bytes = value.size() - 4;
-                let message = "at most 65,536 are allowed (a text counts two for each character)";
+                let message = "the maximum is 65,536 (a string has two per UTF-16 code unit)";
                 return invalid(format!("the property {name} has {bytes} bytes; {message}"));
             }
             size += 8 + 2 * utf16(name) + value.size();
         }
-        if size > LARGEST_ENTITY {
-            return invalid(format!("the row has {size} bytes; at most 1 MiB is allowed"));
+        if size > MAX_ENTITY_BYTES {
+            return invalid(format!("the row has {size} bytes; the maximum is 1 MiB"));
         }
         Ok(())
     }
 
-    /// The entity as it is sent, with its keys; none for a deletion. The error
-    /// is why its value can't be stored: it must not be sent without.
+    /// Returns the encoded entity with its keys; `None` for a deletion. The error is the
+    /// reason why the value can't be stored. The change must not be sent without it.
     pub(super) fn body(&self, partition: &str) -> Result<Option<String>, &str> {
         let content = self.content.as_ref().map_err(String::as_str)?;
         if self.kind == Kind::Delete {
@@ -229,7 +227,7 @@ impl Change {
         Ok(Some(Value::Object(entity).to_string()))
     }
 
-    /// What must be there for it to be done, as a header.
+    /// Returns the `If-Match` header.
     pub(super) fn if_match(&self) -> Option<&str> {
         match (self.kind, &self.etag) {
             (Kind::Insert | Kind::Upsert | Kind::UpsertMerge, _) => None,
@@ -243,7 +241,7 @@ fn utf16(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Whether it can be read or written at all.
+/// Checks the partition key of a place.
 pub(super) fn check_partition(place: &Place) -> Result<(), Error> {
     check_key("partition", place.partition.as_deref().unwrap_or_default(), place)
 }

@@ -1,4 +1,4 @@
-//! Writing behind a fence, and finding out what became of a write.
+//! Writes of a fenced partition, and resolution of unknown outcomes.
 
 use std::time::Duration;
 
@@ -9,58 +9,59 @@ use super::{
     batch::Failed,
     deadline::Deadline,
     fault::{is_contended, is_missing_row},
-    fence::{FenceRow, new_number},
-    install::fenced,
+    fence::{FenceRow, new_write_id},
+    install::missing_fence_error,
     transaction::Change,
 };
 use crate::retry::Retries;
 
-/// A partition in which a holder's fence is up.
+/// Partition with a holder's fence.
 pub(super) struct Partition {
     pub(super) table: Table,
-    /// With the partition and the token.
+    /// Contains the partition and the token.
     pub(super) place: Place,
     pub(super) token: u64,
     held: Mutex<Held>,
 }
 
-/// What is known of the own fence. Who holds the mutex writes.
+/// Last known state of this holder's fence. Locked during a write, so that the writes
+/// are sequential.
 struct Held {
     fence: FenceRow,
-    /// The numbers of own writes since that fence was seen of which it is not
-    /// known what became, because they were given up or nobody could say. While
-    /// there are any, one may still land.
+    /// IDs of own writes from that version that were canceled or have an unknown
+    /// outcome. The storage may still apply one of them.
     unknown_writes: Vec<String>,
-    /// Another user of the same token has written, and the user was not told.
-    overlooked: bool,
+    /// Set if another user of the same token has written and no call has reported the
+    /// conflict yet.
+    conflict_pending: bool,
 }
 
-/// What became of a write whose answer was lost.
-enum Found {
+/// Resolved outcome of a write whose response was lost.
+enum Resolved {
     Written,
-    /// And it never will be.
+    /// Not written, and never will be.
     NotWritten,
 }
 
-/// What a batch made of the rows: the fence first.
-type Answer = Result<Vec<Option<ETag>>, Failed>;
+/// Result of a batch: the new versions of the rows, the fence row first.
+type BatchResult = Result<Vec<Option<ETag>>, Failed>;
 
 impl Held {
-    /// So many numbers are kept. Who forgets more takes an own write for
-    /// another's, which is safe.
+    /// Maximum number of IDs. If one is dropped, an own write is taken for a write of
+    /// another user, which is safe.
     const MAX_UNKNOWN_WRITES: usize = 64;
 
-    fn sends(&mut self, number: &str) {
+    /// Adds the ID of a write that is about to be sent.
+    fn add_unknown_write(&mut self, write_id: &str) {
         if self.unknown_writes.len() >= Self::MAX_UNKNOWN_WRITES {
             self.unknown_writes.remove(0);
         }
-        self.unknown_writes.push(number.to_owned());
+        self.unknown_writes.push(write_id.to_owned());
     }
 
-    /// The fence is seen anew, in a version past which no earlier write of
-    /// this handle can land.
-    fn settle(&mut self, fence: FenceRow) {
-        self.overlooked |= !fence.only_moved_by(&self.unknown_writes, &self.fence);
+    /// Stores a version of the fence that no earlier write of this handle can follow.
+    fn set_resolved(&mut self, fence: FenceRow) {
+        self.conflict_pending |= !fence.only_advanced_by(&self.unknown_writes, &self.fence);
         self.fence = fence;
         self.unknown_writes.clear();
     }
@@ -68,42 +69,44 @@ impl Held {
 
 impl Partition {
     pub(super) fn new(table: Table, place: Place, token: u64, fence: FenceRow) -> Self {
-        let held = Held { fence, unknown_writes: Vec::new(), overlooked: false };
+        let held = Held { fence, unknown_writes: Vec::new(), conflict_pending: false };
         Self { table, place, token, held: Mutex::new(held) }
     }
 
     pub(super) async fn commit(&self, transaction: &Transaction) -> Result<Receipt, Error> {
         transaction.check(&self.place)?;
         let by = self.table.deadline();
-        let mut held = self.settled(by).await?;
+        let mut held = self.resolved(by).await?;
         let mut service = Retries::for_service();
         loop {
-            if std::mem::take(&mut held.overlooked) {
-                return Err(self.same_token());
+            if std::mem::take(&mut held.conflict_pending) {
+                return Err(self.same_token_error());
             }
-            let number = new_number();
-            let failed = match self.write(&mut held, &number, &transaction.changes, by).await? {
+            let write_id = new_write_id();
+            let failed = match self.write(&mut held, &write_id, &transaction.changes, by).await? {
                 Ok(etags) => return Ok(Receipt::new(&transaction.changes, etags)),
                 Err(failed) => failed,
             };
-            let again = match &failed.fault {
+            let retry = match &failed.fault {
                 fault if fault.is_unclear() => {
-                    match self.find_out(&mut held, Some(&number), by).await? {
-                        Found::Written => return Ok(Receipt::default()),
-                        Found::NotWritten if held.overlooked => true,
-                        Found::NotWritten if by.again(&mut service, fault.retry_after()).await => {
+                    match self.resolve_outcome(&mut held, Some(&write_id), by).await? {
+                        Resolved::Written => return Ok(Receipt::default()),
+                        Resolved::NotWritten if held.conflict_pending => true,
+                        Resolved::NotWritten
+                            if by.next_attempt(&mut service, fault.retry_after()).await =>
+                        {
                             true
                         }
-                        Found::NotWritten => return Err(Error::of(fault, &self.place, false)),
+                        Resolved::NotWritten => return Err(Error::of(fault, &self.place, false)),
                     }
                 }
                 fault if is_contended(fault) && failed.index == Some(0) => {
-                    return self.passed_by(&mut held, &number, by).await;
+                    return self.on_fence_changed(&mut held, &write_id, by).await;
                 }
-                fault => fault.may_pass() && by.again(&mut service, Duration::ZERO).await,
+                fault => fault.may_pass() && by.next_attempt(&mut service, Duration::ZERO).await,
             };
-            if !again {
-                return Err(self.refused(&failed, &transaction.changes));
+            if !retry {
+                return Err(self.refusal(&failed, &transaction.changes));
             }
         }
     }
@@ -112,26 +115,26 @@ impl Partition {
         self.place.partition.as_deref().unwrap_or_default()
     }
 
-    /// One attempt: moves the fence on, and makes the changes. The number stays
-    /// among the unknown_writes only if it may still land.
+    /// Makes one attempt: advances the fence and makes the changes. The ID remains in
+    /// `unknown_writes` only if the outcome is unknown.
     async fn write(
         &self,
         held: &mut Held,
-        number: &str,
+        write_id: &str,
         changes: &[Change],
         by: Deadline,
-    ) -> Result<Answer, Error> {
-        held.sends(number);
-        let answer = self.send(&held.fence, number, changes, by).await;
-        if !matches!(&answer, Ok(Err(failed)) if failed.fault.is_unclear()) {
-            held.unknown_writes.retain(|unknown_writes| unknown_writes != number);
+    ) -> Result<BatchResult, Error> {
+        held.add_unknown_write(write_id);
+        let result = self.send(&held.fence, write_id, changes, by).await;
+        if !matches!(&result, Ok(Err(failed)) if failed.fault.is_unclear()) {
+            held.unknown_writes.retain(|unknown| unknown != write_id);
         }
-        Ok(match answer? {
+        Ok(match result? {
             Ok(mut etags) => {
                 match etags.remove(0) {
-                    Some(etag) => held.fence.moved_on(etag, number),
-                    // Its version is read before it is needed again.
-                    None => held.sends(number),
+                    Some(etag) => held.fence.advanced(etag, write_id),
+                    // The response has no ETag. The next call reads the new version.
+                    None => held.add_unknown_write(write_id),
                 }
                 Ok(etags)
             }
@@ -139,118 +142,124 @@ impl Partition {
         })
     }
 
+    /// Sends the changes together with the advance of the fence row.
     async fn send(
         &self,
         from: &FenceRow,
-        number: &str,
+        write_id: &str,
         changes: &[Change],
         by: Deadline,
-    ) -> Result<Answer, Error> {
-        let mut all = vec![from.move_on(self.token, number)];
+    ) -> Result<BatchResult, Error> {
+        let mut all = vec![from.advance(self.token, write_id)];
         all.extend_from_slice(changes);
         match self.table.batch(&self.place, &all, by).await? {
             Err(failed) if failed.index == Some(0) && is_missing_row(&failed.fault) => {
-                Err(fenced(&self.table, &self.place, self.token, Written::No, by).await)
+                Err(missing_fence_error(&self.table, &self.place, self.token, Written::No, by)
+                    .await)
             }
-            answer => Ok(answer),
+            result => Ok(result),
         }
     }
 
-    /// Before anything is read: no write of before may land any more.
-    pub(super) async fn settle(&self, by: Deadline) -> Result<(), Error> {
-        let settled = self.settled(by).await;
-        settled.map(drop).map_err(|error| error.with_token(self.token))
+    /// Ensures that no earlier write can still be applied. Required before a read.
+    pub(super) async fn resolve_pending(&self, by: Deadline) -> Result<(), Error> {
+        let resolved = self.resolved(by).await;
+        resolved.map(drop).map_err(|error| error.with_token(self.token))
     }
 
-    /// What is held, when no write of before may land any more.
-    async fn settled(&self, by: Deadline) -> Result<MutexGuard<'_, Held>, Error> {
+    /// Locks the state. Ensures first that no earlier write can still be applied.
+    async fn resolved(&self, by: Deadline) -> Result<MutexGuard<'_, Held>, Error> {
         let Some(mut held) = by.bound(self.held.lock()).await else {
             let message = format!(
-                "other writes through this guard were still under way after {:?}",
-                by.limit()
+                "earlier writes of this handle were still pending after {:?}",
+                by.timeout()
             );
             return Err(self.unavailable(message));
         };
         if !held.unknown_writes.is_empty() {
-            let found = self.find_out(&mut held, None, by).await;
-            found.map_err(|error| self.not_sent(error))?;
+            let resolved = self.resolve_outcome(&mut held, None, by).await;
+            resolved.map_err(|error| self.not_sent(error))?;
         }
         Ok(held)
     }
 
-    /// Finds out what became of a write, and moves the fence on past it so that
-    /// it can't land later. As long as that fails, it is not known.
-    async fn find_out(
+    /// Determines the outcome of a write, and advances the fence, so that the write
+    /// can't be applied later. Until that succeeds, the outcome is unknown.
+    async fn resolve_outcome(
         &self,
         held: &mut Held,
-        number: Option<&str>,
+        write_id: Option<&str>,
         by: Deadline,
-    ) -> Result<Found, Error> {
-        let (mut others, mut service) = (Retries::for_contention(), Retries::for_service());
+    ) -> Result<Resolved, Error> {
+        let (mut contention, mut service) = (Retries::for_contention(), Retries::for_service());
         loop {
             let row = FenceRow::read(&self.table, &self.place, self.token, by).await;
             let Some(mut row) = row.map_err(|error| self.unknown(error))? else {
-                return Err(self.unknown_and_fenced(by).await);
+                return Err(self.fenced_with_unknown_outcome(by).await);
             };
-            if number.is_some_and(|number| row.has(number)) {
-                held.settle(row);
-                return Ok(Found::Written);
+            if write_id.is_some_and(|write_id| row.has(write_id)) {
+                held.set_resolved(row);
+                return Ok(Resolved::Written);
             }
             let covered = row.covers(&held.fence);
-            let past = new_number();
-            held.sends(&past);
-            let failed = match self.send(&row, &past, &[], by).await {
+            let advance_id = new_write_id();
+            held.add_unknown_write(&advance_id);
+            let failed = match self.send(&row, &advance_id, &[], by).await {
                 Ok(Ok(mut etags)) => {
                     let Some(etag) = etags.pop().flatten() else { continue };
-                    row.moved_on(etag, &past);
-                    held.settle(row);
-                    if covered || number.is_none() {
-                        return Ok(Found::NotWritten);
+                    row.advanced(etag, &advance_id);
+                    held.set_resolved(row);
+                    if covered || write_id.is_none() {
+                        return Ok(Resolved::NotWritten);
                     }
-                    return Err(self.forgotten());
+                    return Err(self.not_recorded_error());
                 }
                 Ok(Err(failed)) => failed,
                 Err(error) => return Err(self.unknown(error)),
             };
-            let again = match &failed.fault {
-                fault if is_contended(fault) => by.again(&mut others, Duration::ZERO).await,
-                fault => fault.may_pass() && by.again(&mut service, fault.retry_after()).await,
+            let retry = match &failed.fault {
+                fault if is_contended(fault) => {
+                    by.next_attempt(&mut contention, Duration::ZERO).await
+                }
+                fault => {
+                    fault.may_pass() && by.next_attempt(&mut service, fault.retry_after()).await
+                }
             };
-            if !again {
-                return Err(self.unknown(self.refused(&failed, &[])));
+            if !retry {
+                return Err(self.unknown(self.refusal(&failed, &[])));
             }
         }
     }
 
-    /// What it means that the fence was not as it was last seen. This write
-    /// can't land any more; but if the call was repeated on its way, and that
-    /// is the answer to the second, then the first was done.
-    async fn passed_by(
+    /// Handles a fence that no longer has the known version. This write can't be applied
+    /// later. But if the request was duplicated in transit and this is the response to
+    /// the second copy, the first one was applied.
+    async fn on_fence_changed(
         &self,
         held: &mut Held,
-        number: &str,
+        write_id: &str,
         by: Deadline,
     ) -> Result<Receipt, Error> {
-        held.sends(number);
+        held.add_unknown_write(write_id);
         let row = FenceRow::read(&self.table, &self.place, self.token, by).await;
         let Some(row) = row.map_err(|error| self.unknown(error))? else {
-            return Err(self.unknown_and_fenced(by).await);
+            return Err(self.fenced_with_unknown_outcome(by).await);
         };
-        let (written, covered) = (row.has(number), row.covers(&held.fence));
-        held.settle(row);
+        let (written, covered) = (row.has(write_id), row.covers(&held.fence));
+        held.set_resolved(row);
         if written {
             return Ok(Receipt::default());
         }
-        // Told now, in one way or the other.
-        held.overlooked = false;
-        Err(if covered { self.same_token() } else { self.forgotten() })
+        // This error reports the conflict.
+        held.conflict_pending = false;
+        Err(if covered { self.same_token_error() } else { self.not_recorded_error() })
     }
 
-    /// What it means that a write was refused. The fence is its first change.
-    fn refused(&self, failed: &Failed, changes: &[Change]) -> Error {
+    /// Converts the refusal of a write, whose first change is the fence.
+    fn refusal(&self, failed: &Failed, changes: &[Change]) -> Error {
         match (failed.index, &failed.fault) {
             (Some(0), fault) if is_contended(fault) => {
-                self.unavailable("others write all the time with the same token".to_owned())
+                self.unavailable("too many concurrent writes with the same token".to_owned())
             }
             (index, fault) => {
                 let index = index.and_then(|index| index.checked_sub(1));
@@ -264,26 +273,28 @@ impl Partition {
         Error::Unavailable { place, message, written: Written::No, retry_after }
     }
 
-    fn same_token(&self) -> Error {
+    fn same_token_error(&self) -> Error {
         Error::Conflict { place: Box::new(self.place.clone()), conflict: Conflict::SameToken }
     }
 
-    fn forgotten(&self) -> Error {
-        let message = "others wrote too much with the same token meanwhile".to_owned();
-        self.unknown(self.unavailable(message))
+    fn not_recorded_error(&self) -> Error {
+        let message =
+            "too many concurrent writes with the same token; the write is no longer recorded";
+        self.unknown(self.unavailable(message.to_owned()))
     }
 
-    async fn unknown_and_fenced(&self, by: Deadline) -> Error {
-        self.unknown(fenced(&self.table, &self.place, self.token, Written::Unknown, by).await)
+    async fn fenced_with_unknown_outcome(&self, by: Deadline) -> Error {
+        let (table, place) = (&self.table, &self.place);
+        self.unknown(missing_fence_error(table, place, self.token, Written::Unknown, by).await)
     }
 
-    /// The same error, but of what had to wait for an earlier write: that one
-    /// is unclear still, this was not begun.
+    /// Converts an error of an earlier write's resolution into that of a call that was
+    /// waiting for it and was not sent.
     fn not_sent(&self, error: Error) -> Error {
         match error {
             Error::Unavailable { place, message, retry_after, .. } => {
                 let message = format!(
-                    "an earlier write is not settled, and nothing is sent before it is: {message}"
+                    "not sent, because the outcome of an earlier write is unknown: {message}"
                 );
                 Error::Unavailable { place, message, written: Written::No, retry_after }
             }
@@ -294,7 +305,7 @@ impl Partition {
         }
     }
 
-    /// The same error, but of a write that may have been done.
+    /// Converts an error into that of a write with an unknown outcome.
     fn unknown(&self, error: Error) -> Error {
         match error {
             Error::Unavailable { message, retry_after, .. } => Error::Unavailable {

@@ -15,16 +15,14 @@ const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(10);
 const STEP_DOWN_DELAY: Duration = Duration::from_secs(5);
 
 impl Election {
-    /// Campaigns, and does `work` while leading. When the leadership is lost,
-    /// `work` is dropped where it stands; after a pause it campaigns again,
-    /// with the same value, and calls `work` anew. Ends when `work` ends by
-    /// itself while it leads: then it resigns and gives what `work` gave.
+    /// Campaigns, and runs `work` while leading. When the leadership is lost, drops
+    /// `work`, waits for a delay, and campaigns again with the same value. When `work`
+    /// returns, resigns and returns its result.
     ///
-    /// CampaignBackoff grow from 0.1 s to 5 s, with jitter, as long as it does not lead
-    /// for 10 s at a stretch. After a step-down they are at least 5 s, so that
-    /// others get their turn.
+    /// The delay grows from 0.1 s to 5 s, with jitter, and is reset by a leadership of
+    /// 10 s. After a step-down it is at least 5 s, so that another candidate leads.
     ///
-    /// Before a planned end, `work` is told and can drain:
+    /// `work` is notified of a planned end and can drain:
     ///
     /// ```no_run
     /// # async fn next_job(token: leasehold_client::Token) {}

@@ -12,7 +12,7 @@ use super::{
     shared::{Reply, Waiter},
     state::{Outcome, Ticket},
 };
-use crate::{Error, Guard, Progress, Token, pb, request::OnProgress};
+use crate::{Error, Guard, Progress, pb, request::OnProgress};
 use leasehold_time::Moment;
 
 impl Session {
@@ -62,7 +62,7 @@ impl Session {
         match reply {
             Ok(Reply::Granted { grant, token, changed }) => {
                 drop(pending);
-                Ok(Guard::new(self, grant, lock, Token::new(token), changed))
+                Ok(Guard::new(self, grant, lock, token, changed))
             }
             Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
             Ok(Reply::Other(_)) | Err(_) => Err(runtime_gone()),

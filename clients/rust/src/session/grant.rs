@@ -212,8 +212,8 @@ mod tests {
         let mut grant = grant(validity(0, sent, 10));
         let later = ClockPair::in_sync_at(sent.at() + Duration::from_secs(4));
         assert!(!grant.check_expiry(&later.with_wall_ahead(Duration::from_secs(5))));
-        let leapt = later.with_wall_ahead(Duration::from_secs(5));
-        assert_eq!(grant.deadline(&leapt), later.at() + Duration::from_secs(1));
+        let jumped = later.with_wall_ahead(Duration::from_secs(5));
+        assert_eq!(grant.deadline(&jumped), later.at() + Duration::from_secs(1));
         assert!(
             grant.renew(validity(1, later, 10), &later.with_wall_ahead(Duration::from_secs(6)))
         );

@@ -9,7 +9,7 @@ use super::{
     state::{Action, HandleState, Outcome, PendingRelease, State, Ticket},
 };
 use crate::{
-    Error, Loss, Operator, Progress, Reason, Risk,
+    Error, Loss, Operator, Progress, Reason, Risk, Token,
     pb::{self, attach_request, attach_response::Message},
 };
 use leasehold_time::{ClockPair, HashMap};
@@ -109,7 +109,7 @@ impl State {
             return;
         };
         self.acquires.remove(&wanted);
-        let (id, token) = (GrantId(self.number()), granted.token);
+        let (id, token) = (GrantId(self.number()), Token::new(granted.token));
         self.grants.insert(id, Grant::new(handle, validity));
         self.handles.insert(handle, HandleState::Held(id));
         if let Attachment::Restoring(listed) = &mut self.attachment {

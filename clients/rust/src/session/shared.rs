@@ -12,7 +12,7 @@ use super::{
     state::{Action, Outcome, State, Ticket},
 };
 use crate::{
-    Progress,
+    Progress, Token,
     connection::Target,
     pb::{self, attach_request::Message},
 };
@@ -22,7 +22,7 @@ pub(super) type Outgoing = mpsc::UnboundedSender<pb::AttachRequest>;
 
 /// Result of a request, as its caller receives it.
 pub(super) enum Reply {
-    Granted { grant: GrantId, token: u64, changed: Arc<Notify> },
+    Granted { grant: GrantId, token: Token, changed: Arc<Notify> },
     Other(Outcome),
 }
 

@@ -20,7 +20,7 @@ use super::{
     proclaim::PendingProclaim,
 };
 use crate::{
-    Error, Loss, Progress, Reason,
+    Error, Loss, Progress, Reason, Token,
     pb::{self, attach_request::Message},
 };
 use leasehold_time::{ClockPair, HashMap, Moment};
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     /// The acquire holds the lock. The caller must release the grant.
     Granted {
         grant: GrantId,
-        token: u64,
+        token: Token,
     },
     /// The lock is released.
     Released,

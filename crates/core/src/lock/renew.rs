@@ -109,7 +109,7 @@ impl RenewalState {
     /// Returns whether a grant may start on this lease.
     #[must_use]
     pub(super) fn may_grant(&self, now: Moment) -> bool {
-        !self.retired && leasehold_rules::may_grant(now, self.valid_until())
+        leasehold_rules::may_grant(now, self.valid_until(), self.retired)
     }
 
     /// Returns whether a renewal has no effect any more.

@@ -171,7 +171,7 @@ async fn tokens_of_another_lock_are_refused() {
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
     assert!(error.to_string().contains("not by \"default/another\""), "{error}");
     let error = blob.fenced(lock_token(0)).await.unwrap_err();
-    assert!(error.to_string().contains("no token of a lock"), "{error}");
+    assert!(error.to_string().contains("not a token of a lock"), "{error}");
 }
 
 #[tokio::test]
@@ -179,9 +179,9 @@ async fn limits_and_missing_container_are_reported() {
     let blob = blob("limits").await;
     let one = held(&blob, 1).await;
     for (upload, hint) in [
-        (Upload::new(vec![0; (64 << 20) + 1]), "64 MiB at most"),
-        (Upload::new("").metadata("Owner", "x"), "small letters"),
-        (Upload::new("").metadata("leaseholdtoken", "9"), "do not begin with"),
+        (Upload::new(vec![0; (64 << 20) + 1]), "a fenced blob is 64 MiB"),
+        (Upload::new("").metadata("Owner", "x"), "lowercase letters"),
+        (Upload::new("").metadata("leaseholdtoken", "9"), "no name that begins with"),
         (Upload::new("").metadata("owner", "é"), "printable ASCII"),
         (Upload::new("").metadata("owner", "x".repeat(6000)), "6005 bytes"),
         (Upload::new("").content_type("a\nb"), "printable ASCII"),
@@ -194,7 +194,7 @@ async fn limits_and_missing_container_are_reported() {
     for error in
         [missing.read().await.unwrap_err(), missing.fenced(lock_token(1)).await.unwrap_err()]
     {
-        assert!(error.to_string().contains("there is no such container"), "{error}");
+        assert!(error.to_string().contains("no such container"), "{error}");
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }
 }

@@ -59,21 +59,21 @@ async fn update_is_applied_once_despite_faults() {
 
 #[tokio::test]
 async fn fenced_or_leased_blob_is_not_updated() {
-    let fenced = blob("updateguarded").await;
+    let fenced = blob("updatefenced").await;
     held(&fenced, 1).await.write("1").await.unwrap();
     for error in [
         count(&fenced).await.map(drop).unwrap_err(),
         fenced.lease(Duration::from_secs(15)).await.map(drop).unwrap_err(),
     ] {
-        assert!(error.to_string().contains("is guarded by the lock"), "{error}");
+        assert!(error.to_string().contains("is fenced by lock"), "{error}");
         assert!(matches!(error, Error::Invalid { .. }), "{error}");
     }
-    assert_eq!(direct("updateguarded").head().await.lease_state(), "available");
+    assert_eq!(direct("updatefenced").head().await.lease_state(), "available");
     let leased = blob("updateleased").await;
     leased.create("1").await.unwrap();
     let lease = leased.lease(Duration::from_secs(15)).await.unwrap();
     let error = count(&leased).await.unwrap_err();
-    assert!(error.to_string().contains("somebody else has a lease"), "{error}");
+    assert!(error.to_string().contains("another client has leased the blob"), "{error}");
     lease.release().await.unwrap();
     count(&leased).await.unwrap();
 }

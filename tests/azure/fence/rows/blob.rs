@@ -45,8 +45,8 @@ async fn blob_pessimistic() {
 
 #[tokio::test]
 async fn blob_leasehold() {
-    container("blob-guard").await;
-    let blob = Blob::new(&account(), "blob-guard", "b").unwrap();
+    container("blob-fence").await;
+    let blob = Blob::new(&account(), "blob-fence", "b").unwrap();
     let old = blob.fenced(lock_token(1)).await.unwrap();
     old.write("first").await.unwrap();
     let new = blob.fenced(lock_token(2)).await.unwrap();

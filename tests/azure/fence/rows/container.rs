@@ -49,9 +49,9 @@ async fn container_pessimistic() {
 
 #[tokio::test]
 async fn container_leasehold() {
-    container("container-guard").await;
+    container("container-fence").await;
     // There is one lock for the container, and a fence in each blob.
-    let blob = |name| Blob::new(&account(), "container-guard", name).unwrap();
+    let blob = |name| Blob::new(&account(), "container-fence", name).unwrap();
     let old = blob("a").fenced(lock_token(1)).await.unwrap();
     let untouched = blob("b").fenced(lock_token(1)).await.unwrap();
     blob("a").fenced(lock_token(2)).await.unwrap();

@@ -1,4 +1,4 @@
-//! One test for each row of `clients/GUARDS.md`. The page names the tests;
+//! One test for each row of `docs/fencing.md`. The page names the tests;
 //! `page` checks that both agree.
 
 mod blob;

@@ -77,21 +77,21 @@ async fn queue_pessimistic() {
 
 #[tokio::test]
 async fn queue_leasehold() {
-    queue("queue-guard").await;
+    queue("queue-fence").await;
     let account = Azurite::queue_connection_string(Azurite::shared().queue_port());
     let account = Account::from_connection_string(&account).unwrap();
     let daemon = Daemon::start();
     let client = Client::connect(&*daemon.endpoint).await.unwrap();
-    let lock = || client.queue_lock(account.name(), "queue-guard").unwrap();
+    let lock = || client.queue_lock(account.name(), "queue-fence").unwrap();
     let guard = lock().acquire().await.unwrap();
     let second = client.new_session();
-    let second = second.queue_lock(account.name(), "queue-guard").unwrap();
+    let second = second.queue_lock(account.name(), "queue-fence").unwrap();
     assert!(second.no_wait().acquire().await.is_err(), "one consumer at a time");
     let handle = async |message: &Message| {
         assert_eq!(message.token, guard.token());
         Ok::<_, String>(())
     };
-    let queue = Queue::new(&account, "queue-guard").unwrap();
+    let queue = Queue::new(&account, "queue-fence").unwrap();
     let handled = queue.consumer(&guard).next(handle, async |_| Ok(())).await.unwrap();
     assert!(matches!(handled, Handled::Done(_)), "{handled:?}");
 }

@@ -1,4 +1,4 @@
-//! What gives access to tables, what does not, and what is shown of it.
+//! Credentials for tables, and their redaction in errors and logs.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::{Stock, amount, fenced_table, held, stock, table};
 
-/// A call direct the client, for what it would not do. It must succeed.
+/// Makes a REST call that the client would refuse. Panics if it fails.
 pub(crate) async fn raw(method: &str, path: &str, body: Option<&Value>) {
     let date = to_rfc7231(&leasehold_time::clock::wall().into());
     let text = format!("{date}\n/{ACCOUNT}/{ACCOUNT}/{path}");
@@ -37,28 +37,29 @@ pub(crate) async fn raw(method: &str, path: &str, body: Option<&Value>) {
         .header("authorization", format!("SharedKeyLite {ACCOUNT}:{signature}"));
     let body = body.map(ToString::to_string).unwrap_or_default();
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let answer = client.request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
-    let status = answer.status();
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let response =
+        client.request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     assert!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
 }
 
-/// A signature for the account's tables: what is allowed, and until when.
-fn account_sas(permissions: &str, until: &str) -> String {
+/// Creates an account SAS for tables, with permissions and an expiry time.
+fn account_sas(permissions: &str, expiry: &str) -> String {
     let (services, types, version) = ("t", "sco", "2022-11-02");
     let text =
-        format!("{ACCOUNT}\n{permissions}\n{services}\n{types}\n\n{until}\n\n\n{version}\n\n");
+        format!("{ACCOUNT}\n{permissions}\n{services}\n{types}\n\n{expiry}\n\n\n{version}\n\n");
     let signed = escaped(&hmac_sha256(&text, &Secret::new(KEY)).unwrap());
-    format!("sv={version}&ss={services}&srt={types}&sp={permissions}&se={until}&sig={signed}")
+    format!("sv={version}&ss={services}&srt={types}&sp={permissions}&se={expiry}&sig={signed}")
 }
 
-/// A signature for one table.
+/// Creates a SAS for one table.
 fn table_sas(table: &str, permissions: &str) -> String {
-    let (until, version) = ("2099-01-01T00:00:00Z", "2022-11-02");
+    let (expiry, version) = ("2099-01-01T00:00:00Z", "2022-11-02");
     let text =
-        format!("{permissions}\n\n{until}\n/table/{ACCOUNT}/{table}\n\n\n\n{version}\n\n\n\n");
+        format!("{permissions}\n\n{expiry}\n/table/{ACCOUNT}/{table}\n\n\n\n{version}\n\n\n\n");
     let signed = escaped(&hmac_sha256(&text, &Secret::new(KEY)).unwrap());
-    format!("sv={version}&tn={table}&sp={permissions}&se={until}&sig={signed}")
+    format!("sv={version}&tn={table}&sp={permissions}&se={expiry}&sig={signed}")
 }
 
 fn escaped(text: &str) -> String {
@@ -73,7 +74,7 @@ fn by_sas(sas: &str) -> Account {
     Account::with_sas(ACCOUNT, sas).unwrap().table_endpoint(&url()).unwrap()
 }
 
-/// Each kind of call.
+/// Makes each kind of call.
 pub(crate) async fn uses(account: &Account, name: &str) {
     let table = Table::new(account, name).unwrap();
     let partition = fenced_table(&table, 1).partition("p").await.unwrap();
@@ -114,8 +115,8 @@ async fn account_sas_authenticates() {
     uses(&by_sas(&account_sas("raud", "2099-01-01T00:00:00Z")), "bysas").await;
 }
 
-/// Azurite compares the table of such a signature with `$batch`, and refuses;
-/// Azure does not. So only what goes by single calls is tried.
+/// Azurite compares the table name of such a SAS with `$batch` and refuses the batch;
+/// Azure does not. The test therefore makes single calls only.
 #[tokio::test]
 async fn table_sas_authenticates() {
     table("bytablesas").await;
@@ -142,7 +143,7 @@ async fn forbidden_error_omits_secrets() {
     for (account, reads) in [(other_key, false), (expired, false), (reads_only, true)] {
         let table = Table::new(&account, "refused").unwrap();
         let mut errors = vec![table.commit("p", &change).await.unwrap_err()];
-        // Azurite does not ask what a signature allows within a batch.
+        // Azurite does not check the permissions of a SAS within a batch.
         if !reads {
             let many = change.clone().upsert("b", &stock(9));
             errors.push(table.commit("p", &many).await.unwrap_err());
@@ -150,7 +151,7 @@ async fn forbidden_error_omits_secrets() {
         }
         for error in errors {
             let Error::Invalid { message, .. } = &error else { panic!("{account:?}: {error:?}") };
-            assert!(message.contains("refused it (403 "), "{message}");
+            assert!(message.contains("refused the call (403 "), "{message}");
             for secret in ["sig=", KEY, "aHVzaA"] {
                 assert!(!format!("{error} {error:?}").contains(secret), "{error}");
             }
@@ -163,8 +164,9 @@ async fn forbidden_error_omits_secrets() {
 #[tokio::test]
 async fn connection_refused_error_omits_secrets() {
     let sas = account_sas("raud", "2099-01-01T00:00:00Z");
-    let nowhere = by_sas(&sas).table_endpoint("http://127.0.0.1:1/devstoreaccount1").unwrap();
-    let error = Table::new(&nowhere, "orders").unwrap().get::<Stock>("p", "r").await.unwrap_err();
+    let unreachable = by_sas(&sas).table_endpoint("http://127.0.0.1:1/devstoreaccount1").unwrap();
+    let error =
+        Table::new(&unreachable, "orders").unwrap().get::<Stock>("p", "r").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     for text in [error.to_string(), format!("{error:?}")] {
         assert!(text.contains("No server listens at this address"), "{text}");
@@ -172,7 +174,7 @@ async fn connection_refused_error_omits_secrets() {
     }
 }
 
-/// What was logged.
+/// Captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! Tokens of Entra ID, as far as Azurite knows them: by https only, and it looks
-//! at what a token says but not at who signed it.
+//! Entra ID access tokens, as far as Azurite supports them: over HTTPS only. It checks
+//! the claims of a token, but not its signature.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 
 use super::{Stock, access};
 
-/// Gives out one token.
+/// Credential that returns a fixed access token.
 #[derive(Debug)]
-struct Given(String);
+struct FixedToken(String);
 
 #[async_trait::async_trait]
-impl TokenCredential for Given {
+impl TokenCredential for FixedToken {
     async fn get_token(
         &self,
         scopes: &[&str],
@@ -35,8 +35,8 @@ impl TokenCredential for Given {
     }
 }
 
-/// A token that nobody signed.
-fn token(issuer: &str) -> Arc<Given> {
+/// Creates an access token with an invalid signature.
+fn token(issuer: &str) -> Arc<FixedToken> {
     let now = OffsetDateTime::from(leasehold_time::clock::wall()).unix_timestamp();
     let claims = json!({
         "aud": "https://storage.azure.com",
@@ -45,16 +45,16 @@ fn token(issuer: &str) -> Arc<Given> {
         "nbf": now - 60,
         "exp": now + 3600,
     });
-    let parts = [r#"{"alg":"RS256","typ":"JWT"}"#, &claims.to_string(), "nobody"];
-    Arc::new(Given(parts.map(encode_url_safe).join(".")))
+    let parts = [r#"{"alg":"RS256","typ":"JWT"}"#, &claims.to_string(), "unsigned"];
+    Arc::new(FixedToken(parts.map(encode_url_safe).join(".")))
 }
 
-/// A certificate for 127.0.0.1, in files, and an HTTP client that trusts it.
+/// Writes a certificate for 127.0.0.1 to files. Returns an HTTP client that trusts it.
 fn certificate(dir: &Path) -> Transport {
-    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    fs::write(dir.join("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(dir.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    let trusted = reqwest::Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    fs::write(dir.join("cert.pem"), certificate.cert.pem()).unwrap();
+    fs::write(dir.join("key.pem"), certificate.signing_key.serialize_pem()).unwrap();
+    let trusted = reqwest::Certificate::from_pem(certificate.cert.pem().as_bytes()).unwrap();
     let client = reqwest::Client::builder().tls_certs_only([trusted]).build().unwrap();
     Transport::new(Arc::new(client))
 }
@@ -66,7 +66,7 @@ async fn access_token_authenticates() {
     let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     let port = Azurite::shared().start_https_tables(&cert, &key);
     let url = format!("https://127.0.0.1:{port}/{ACCOUNT}");
-    let by = |credential: Arc<Given>| {
+    let by = |credential: Arc<FixedToken>| {
         let account = Account::with_token(ACCOUNT, credential).unwrap();
         account.table_endpoint(&url).unwrap().transport(transport.clone())
     };
@@ -74,17 +74,19 @@ async fn access_token_authenticates() {
     Table::new(&account, "bytoken").unwrap().create().await.unwrap();
     access::uses(&account, "bytoken").await;
 
-    let stranger = by(token("https://elsewhere.example/"));
-    let table = Table::new(&stranger, "bytoken").unwrap();
+    let other_tenant = by(token("https://elsewhere.example/"));
+    let table = Table::new(&other_tenant, "bytoken").unwrap();
     let error = table.get::<Stock>("p", "r").await.unwrap_err();
     let Error::Invalid { message, .. } = &error else { panic!("{error:?}") };
     assert!(message.contains("(403 AuthenticationFailed)"), "{message}");
     assert!(message.contains("does not belong to the account"), "{message}");
 
-    // A client that does not trust the certificate says so, and sends nothing.
+    // A client that does not trust the certificate returns an error and sends nothing.
     let credential = token("https://sts.windows.net/tenant/");
-    let wary = Account::with_token(ACCOUNT, credential).unwrap().table_endpoint(&url).unwrap();
-    let error = Table::new(&wary, "bytoken").unwrap().get::<Stock>("p", "r").await.unwrap_err();
+    let untrusting =
+        Account::with_token(ACCOUNT, credential).unwrap().table_endpoint(&url).unwrap();
+    let error =
+        Table::new(&untrusting, "bytoken").unwrap().get::<Stock>("p", "r").await.unwrap_err();
     assert!(error.to_string().contains("The TLS handshake failed"), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! Newer holders, older holders, and what is in their way.
+//! Takeovers by newer holders, and fences that are missing or invalid.
 
 use leasehold_client::Token;
 use leasehold_fence::{
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 
 use super::{Stock, amount, fenced_table, held, stock, table};
 
-async fn guard_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
+/// Reads the head row and all fence rows.
+async fn fence_rows(table: &Table) -> Vec<(String, BTreeMap<String, Value>)> {
     let head = table.get::<BTreeMap<String, Value>>("p", "~leasehold.head").await.unwrap().unwrap();
     let mut rows = vec![(head.row, head.value)];
     for token in 1..=9 {
@@ -48,7 +49,7 @@ async fn fenced_holder_writes_nothing() {
     for transaction in [
         Transaction::new().upsert("a", &stock(9)),
         Transaction::new().insert("b", &stock(9)).delete("a"),
-        // Wrong in other ways, too.
+        // Invalid in another way, too.
         Transaction::new().replace("not there", &stock(9)),
     ] {
         is_fenced(&old.commit(&transaction).await.unwrap_err(), 3, 5);
@@ -59,7 +60,7 @@ async fn fenced_holder_writes_nothing() {
     is_fenced(&fenced_table(&table, 3).partition("p").await.unwrap_err(), 3, 5);
     new.commit(&Transaction::new().replace("a", &stock(2))).await.unwrap();
     assert_eq!(new.get::<Stock>("a").await.unwrap().unwrap().value, stock(2));
-    let rows = guard_rows(&table).await;
+    let rows = fence_rows(&table).await;
     assert_eq!(rows.len(), 2, "one head and one fence: {rows:?}");
     assert_eq!(rows[0].1["Token"], 5);
     assert_eq!(rows[0].1["Lock"], "default/azure/devstoreaccount1/table/x");
@@ -68,7 +69,7 @@ async fn fenced_holder_writes_nothing() {
 
 #[tokio::test]
 async fn unfenced_write_is_applied() {
-    let table = table("unguarded").await;
+    let table = table("unfenced").await;
     held(&table, 5).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
     table.commit("p", &Transaction::new().replace("a", &stock(9))).await.unwrap();
     assert_eq!(amount(&table, "a").await, Some(9));
@@ -98,7 +99,7 @@ async fn holders_with_same_token_share_fence() {
             for n in 0..5 {
                 let row = format!("{writer}-{n}");
                 let insert = Transaction::new().insert(row, &stock(n));
-                // Each that is told of another's write in between was not done.
+                // A commit that fails with a conflict was not applied.
                 while let Err(error) = partition.commit(&insert).await {
                     assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
                 }
@@ -129,7 +130,7 @@ async fn another_lock_is_refused() {
         .partition("p")
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("no token"), "{error}");
+    assert!(error.to_string().contains("not a token"), "{error}");
 }
 
 fn fence_name() -> String {
@@ -141,12 +142,12 @@ async fn unreadable_head_is_not_changed() {
     let table = table("damaged").await;
     let holder = held(&table, 5).await;
     let head = "~leasehold.head";
-    // Past the guard's own checks.
+    // The fenced API would refuse this write.
     put(head, &json!({ "Token": "five", "Lock": "default/x" })).await;
     let error = fenced_table(&table, 6).partition("p").await.unwrap_err();
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
     assert!(error.to_string().contains("~leasehold.head"), "{error}");
-    // The holder's own fence still stands.
+    // The holder's own fence is still valid.
     holder.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
     async fn put(row: &str, value: &Value) {
         let url = format!("damaged(PartitionKey='p',RowKey='{row}')");
@@ -183,7 +184,7 @@ async fn deleted_head_leaves_no_fence_behind() {
     new.commit(&change).await.unwrap();
 }
 
-/// The head of token 5, without its fence.
+/// Creates a table with the head of token 5, but without its fence.
 async fn without_fence(name: &str) -> Table {
     let table = table(name).await;
     held(&table, 5).await;
@@ -192,8 +193,8 @@ async fn without_fence(name: &str) -> Table {
     table
 }
 
-/// Somebody deleted a fence; and while a newer holder finds that out, another
-/// puts up its own, which must not be overlooked then.
+/// A fence was deleted. While a newer holder detects that, another holder installs its
+/// fence, which the newer holder must delete.
 #[tokio::test]
 async fn missing_fence_does_not_hide_concurrent_fence() {
     let direct = without_fence("hides").await;
@@ -211,23 +212,24 @@ async fn missing_fence_does_not_hide_concurrent_fence() {
     newest.commit(&change).await.unwrap();
 }
 
-/// The same, and the call of the one that was overtaken arrives late.
+/// As above, but the holder with the lower token is delayed, and its transaction
+/// arrives after the other holder's.
 #[tokio::test]
 async fn late_fence_is_not_installed() {
     let direct = without_fence("comeslate").await;
     let proxy = Proxy::start(Azurite::shared().table_port());
     let table = super::table_via_proxy(&proxy, "comeslate").await;
-    // The first finds out that the old fence is missing, the second leaves it
-    // out.
+    // The first batch fails because the old fence is missing. The second batch does
+    // not delete it.
     proxy.when(Match::any().container("$batch")).nth(2).times(1).then(Fault::Hold);
-    let overtaken = fenced_table(&table, 6);
-    let (error, newer) = tokio::join!(overtaken.partition("p"), async {
+    let delayed = fenced_table(&table, 6);
+    let (error, newer) = tokio::join!(delayed.partition("p"), async {
         proxy.wait_for(|seen| seen.fault.is_some()).await;
         held(&direct, 7).await
     });
     is_fenced(&error.unwrap_err(), 6, 7);
     proxy.release_held();
     proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream_status.is_some()).await;
-    assert_eq!(guard_rows(&direct).await[0].1["Token"], 7);
+    assert_eq!(fence_rows(&direct).await[0].1["Token"], 7);
     newer.commit(&Transaction::new().upsert("a", &stock(1))).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Rows of the guard that somebody has deleted or brought back.
+//! Rows of the fence that a program has deleted or restored.
 
 use leasehold_client::Token;
 use leasehold_fence::table::{Error, Table, Transaction, Written};
@@ -25,7 +25,7 @@ async fn insert_fence(table: &Table, token: u64) {
     raw("POST", table.name(), Some(&row)).await;
 }
 
-async fn stands(table: &Table, token: u64) -> bool {
+async fn fence_exists(table: &Table, token: u64) -> bool {
     table.get::<Value>("p", &fence_row(token)).await.unwrap().is_some()
 }
 
@@ -54,7 +54,7 @@ async fn invalid_fence_row_needs_operator() {
     assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
 }
 
-/// More than there are in a page, or than one transaction can delete.
+/// There are more fences than one page returns or one transaction deletes.
 #[tokio::test]
 async fn all_old_fences_are_removed() {
     let table = table("manyfences").await;
@@ -63,13 +63,13 @@ async fn all_old_fences_are_removed() {
     }
     let holder = held(&table, 200).await;
     for token in 1..=150 {
-        assert!(!stands(&table, token).await, "{token}");
+        assert!(!fence_exists(&table, token).await, "{token}");
     }
     holder.commit(&change()).await.unwrap();
 }
 
-/// The head's own fence is missing, and an older one is back, from a backup
-/// perhaps.
+/// The fence of the head's token is missing, and an older one was restored, for example
+/// from a backup.
 #[tokio::test]
 async fn restored_old_fence_is_removed() {
     let table = table("cameback").await;
@@ -77,8 +77,8 @@ async fn restored_old_fence_is_removed() {
     delete(&table, &fence_row(5)).await;
     insert_fence(&table, 3).await;
     held(&table, 6).await;
-    assert!(!stands(&table, 3).await);
-    assert!(stands(&table, 6).await);
+    assert!(!fence_exists(&table, 3).await);
+    assert!(fence_exists(&table, 6).await);
 }
 
 #[tokio::test]
@@ -92,10 +92,10 @@ async fn fence_newer_than_head_is_respected() {
         matches!(error, Error::Fenced { newer, .. } if newer == Some(Token::new(9))),
         "{error:?}"
     );
-    assert!(stands(&table, 9).await);
+    assert!(fence_exists(&table, 9).await);
 }
 
-/// Nobody is said to have come who has not.
+/// Without a higher token in the head, the error is not `Fenced`.
 #[tokio::test]
 async fn missing_fence_does_not_imply_newer_holder() {
     let table = table("noproof").await;
@@ -105,14 +105,14 @@ async fn missing_fence_does_not_imply_newer_holder() {
         let (table, head) = (table.clone(), json!({ "Token": token, "Lock": "default/x" }));
         async move { raw("PUT", &path(&table, HEAD), Some(&head)).await }
     };
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     put(json!(3)).await;
-    told.push((holder.commit(&change()).await.unwrap_err(), "contradict"));
+    errors.push((holder.commit(&change()).await.unwrap_err(), "contradict"));
     put(json!("five")).await;
-    told.push((holder.commit(&change()).await.unwrap_err(), "can't be read"));
+    errors.push((holder.commit(&change()).await.unwrap_err(), "invalid head"));
     delete(&table, HEAD).await;
-    told.push((holder.commit(&change()).await.unwrap_err(), "are gone"));
-    for (error, hint) in told {
+    errors.push((holder.commit(&change()).await.unwrap_err(), "are gone"));
+    for (error, hint) in errors {
         assert!(matches!(error, Error::NeedsOperator { .. }), "{error:?}");
         assert!(error.to_string().contains(hint), "{error}");
     }

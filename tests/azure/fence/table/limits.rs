@@ -1,5 +1,4 @@
-//! What can't be done is said clearly, and before anything is sent where that
-//! can be known.
+//! Errors of invalid calls, and checks before anything is sent.
 
 use leasehold_fence::{
     azure::Account,
@@ -28,14 +27,15 @@ struct Large {
     d: Binary,
 }
 
-/// About this many KiB on the way, in base64.
+/// Creates a value of about this many KiB in the request, in Base64.
 fn large(kib: usize) -> Large {
     let part = || Binary(vec![7; kib * 1024 * 3 / 4 / 4]);
     Large { a: part(), b: part(), c: part(), d: part() }
 }
 
 #[track_caller]
-fn says(error: &Error, hints: &[&str]) {
+/// Asserts that the error is `Invalid` and contains the hints.
+fn assert_invalid(error: &Error, hints: &[&str]) {
     assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
     for hint in hints {
         assert!(error.to_string().contains(hint), "{error}");
@@ -51,27 +51,33 @@ async fn invalid_requests_are_refused_locally() {
     let four_mib =
         (0..14).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
     for (transaction, hints) in [
-        (many(MAX_CHANGES + 1), ["99 changes", "at most 98", "token 17"]),
+        (many(MAX_CHANGES + 1), ["99 changes", "maximum is 98", "token 17"]),
         (many(101), ["101 changes", "table \"limits\"", "partition \"p\""]),
-        (four_mib.clone(), ["at most 4 MiB", "Divide it", "token 17"]),
-        (Transaction::new().insert("a?b", &stock(1)), ["'?'", "row \"a?b\"", "Choose another"]),
-        (Transaction::new().insert("~leasehold.x", &stock(1)), ["guard's own", "~leasehold.", "p"]),
+        (four_mib.clone(), ["maximum is 4 MiB", "Split it", "token 17"]),
+        (Transaction::new().insert("a?b", &stock(1)), ["'?'", "row \"a?b\"", "invalid row key"]),
+        (
+            Transaction::new().insert("~leasehold.x", &stock(1)),
+            ["reserved for the fence", "~leasehold.", "p"],
+        ),
         (Transaction::new().delete("a").delete("a"), ["changed twice", "row \"a\"", "token 17"]),
         (Transaction::new().insert("a", &json!({"n": {}})), ["n: ", "plain values", "row \"a\""]),
     ] {
-        says(&partition.commit(&transaction).await.unwrap_err(), &hints);
+        assert_invalid(&partition.commit(&transaction).await.unwrap_err(), &hints);
     }
-    says(&table.commit("p", &four_mib).await.unwrap_err(), &["at most 4 MiB"]);
-    says(
+    assert_invalid(&table.commit("p", &four_mib).await.unwrap_err(), &["maximum is 4 MiB"]);
+    assert_invalid(
         &fenced_table(&table, 17).partition("a\\b").await.unwrap_err(),
         &["partition key", "'\\\\'"],
     );
-    says(&partition.get::<Stock>("a#b").await.unwrap_err(), &["'#'"]);
-    says(&partition.get::<Stock>("~leasehold.head").await.unwrap_err(), &["guard's own"]);
-    says(&table.get::<Stock>(&"k".repeat(1025), "r").await.unwrap_err(), &["1025 bytes"]);
-    says(&table.query(Some("a/b")).all::<Stock>().await.unwrap_err(), &["'/'"]);
+    assert_invalid(&partition.get::<Stock>("a#b").await.unwrap_err(), &["'#'"]);
+    assert_invalid(
+        &partition.get::<Stock>("~leasehold.head").await.unwrap_err(),
+        &["reserved for the fence"],
+    );
+    assert_invalid(&table.get::<Stock>(&"k".repeat(1025), "r").await.unwrap_err(), &["1025 bytes"]);
+    assert_invalid(&table.query(Some("a/b")).all::<Stock>().await.unwrap_err(), &["'/'"]);
     assert_eq!(proxy.count(Match::any()), 0, "{:?}", proxy.calls());
-    // What fits passes.
+    // A transaction within the limits is applied.
     partition.commit(&many(MAX_CHANGES)).await.unwrap();
     assert_eq!(amount(&table, "r97").await, Some(1));
     let fits = (0..13).fold(Transaction::new(), |all, n| all.upsert(format!("r{n}"), &large(300)));
@@ -82,7 +88,7 @@ async fn invalid_requests_are_refused_locally() {
 async fn invalid_table_names_are_refused() {
     let account = Account::with_key("acme", "a2V5").unwrap();
     for name in ["ab", "or-ders", "7up", "", &"x".repeat(64)] {
-        says(&Table::new(&account, name).unwrap_err(), &["3 to 63 letters and digits"]);
+        assert_invalid(&Table::new(&account, name).unwrap_err(), &["3 to 63 letters and digits"]);
     }
 }
 
@@ -91,11 +97,11 @@ async fn missing_table_is_named_in_error() {
     let table = Table::new(&account(Azurite::shared().table_port()), "nowhere").unwrap();
     let change = Transaction::new().insert("r", &stock(1));
     let hints = ["table \"nowhere\"", "no such table", "create it"];
-    says(&table.fenced(lock_token(1)).partition("p").await.unwrap_err(), &hints);
-    says(&table.commit("p", &change).await.unwrap_err(), &hints);
-    says(&table.commit("p", &change.delete("x")).await.unwrap_err(), &hints);
-    says(&table.get::<Stock>("p", "r").await.unwrap_err(), &hints);
-    says(&table.query(None).all::<Stock>().await.unwrap_err(), &hints);
+    assert_invalid(&table.fenced(lock_token(1)).partition("p").await.unwrap_err(), &hints);
+    assert_invalid(&table.commit("p", &change).await.unwrap_err(), &hints);
+    assert_invalid(&table.commit("p", &change.delete("x")).await.unwrap_err(), &hints);
+    assert_invalid(&table.get::<Stock>("p", "r").await.unwrap_err(), &hints);
+    assert_invalid(&table.query(None).all::<Stock>().await.unwrap_err(), &hints);
 }
 
 #[tokio::test]
@@ -104,5 +110,5 @@ async fn table_deleted_during_use_is_named_in_error() {
     let partition = held(&table, 1).await;
     super::access::raw("DELETE", "Tables('deletedtable')", None).await;
     let error = partition.commit(&Transaction::new().insert("r", &stock(1))).await.unwrap_err();
-    says(&error, &["table \"deletedtable\"", "no such table"]);
+    assert_invalid(&error, &["table \"deletedtable\"", "no such table"]);
 }

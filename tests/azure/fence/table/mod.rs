@@ -1,4 +1,5 @@
-//! Tables that refuse a holder that was overtaken, against Azurite.
+//! Fenced tables, against Azurite.
+
 mod access;
 mod access_token;
 mod fencing;
@@ -20,7 +21,7 @@ use leasehold_fence::{
 use leasehold_test_support::{azurite::Azurite, proxy::Proxy};
 use serde::{Deserialize, Serialize};
 
-/// What most rows hold.
+/// Value of most rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stock {
     amount: i64,
@@ -30,19 +31,19 @@ fn stock(amount: i64) -> Stock {
     Stock { amount }
 }
 
-/// Azurite's account, through a port.
+/// Azurite's account, at a port.
 fn account(port: u16) -> Account {
     Account::from_connection_string(&Azurite::table_connection_string(port)).unwrap()
 }
 
-/// A table that was created for the test of this name.
+/// Creates a table for one test.
 async fn table(name: &str) -> Table {
     let table = Table::new(&account(Azurite::shared().table_port()), name).unwrap();
     table.create().await.unwrap();
     table
 }
 
-/// The same table through a proxy, by which calls take a second at most.
+/// Creates a table and opens it through a proxy, with a call timeout of one second.
 async fn table_via_proxy(proxy: &Proxy, name: &str) -> Table {
     table(name).await;
     let account = account(proxy.port()).call_timeout(Duration::from_secs(1));
@@ -57,7 +58,7 @@ fn fenced_table(table: &Table, token: u64) -> FencedTable {
     table.fenced(lock_token(token))
 }
 
-/// The partition "p", held with a token.
+/// Opens the partition "p" with a token.
 async fn held(table: &Table, token: u64) -> FencedPartition {
     fenced_table(table, token).partition("p").await.unwrap()
 }

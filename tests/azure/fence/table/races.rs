@@ -1,12 +1,11 @@
-//! Many writers with old and new tokens at once. What is asserted is read from
-//! the data alone.
+//! Concurrent writers with old and new tokens. The assertions use the data only.
 
 use leasehold_fence::table::{Conflict, Error, FencedPartition, Table, Transaction};
 use serde::{Deserialize, Serialize};
 
 use super::{fenced_table, table};
 
-/// An entry of the journal, or its end.
+/// Entry of the journal, or its last entry in the row "last".
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     number: i64,
@@ -17,9 +16,9 @@ fn row(number: i64) -> String {
     format!("entry-{number:06}")
 }
 
-/// Adds an entry after the last: which that is, the row "last" says, and it must
-/// not have changed since it was read. So the order of the entries is the order
-/// in which they were written.
+/// Returns a transaction that appends an entry. The row "last" contains the last entry
+/// and must not have changed since it was read. The order of the entries is therefore
+/// the order of the writes.
 fn append(last: Option<&leasehold_fence::table::Entity<Entry>>, token: u64) -> Transaction {
     let number = last.map_or(1, |last| last.value.number + 1);
     let entry = Entry { number, token: token as i64 };
@@ -38,10 +37,10 @@ async fn journal(table: &Table) -> Vec<Entry> {
     entries
 }
 
-/// Writes until it is overtaken, or that often.
-async fn writes(partition: &FencedPartition, token: u64, most: usize) -> usize {
+/// Appends entries until it is fenced or has written `max_writes`.
+async fn append_entries(partition: &FencedPartition, token: u64, max_writes: usize) -> usize {
     let mut written = 0;
-    while written < most {
+    while written < max_writes {
         let last = partition.get::<Entry>("last").await.unwrap();
         match partition.commit(&append(last.as_ref(), token)).await {
             Ok(_) => written += 1,
@@ -59,17 +58,17 @@ async fn writes(partition: &FencedPartition, token: u64, most: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_older_write_is_applied_after_newer_fence() {
     let table = table("race").await;
-    // Each of eight tokens twice, so that there are racers with the same too.
+    // Each of eight tokens is used twice, so that some writers share a token.
     let writers: Vec<_> = (0..16_u64)
         .map(|writer| {
             let (table, token) = (table.clone(), writer / 2 + 1);
             tokio::spawn(async move {
-                // Each comes when the one before it has begun, and is at work.
+                // Starts when the writers with the previous token have begun to write.
                 while latest(&table).await < token - 1 {
                     tokio::task::yield_now().await;
                 }
                 match fenced_table(&table, token).partition("p").await {
-                    Ok(partition) => writes(&partition, token, 30).await,
+                    Ok(partition) => append_entries(&partition, token, 30).await,
                     Err(Error::Fenced { .. }) => 0,
                     Err(other) => panic!("{other}"),
                 }
@@ -81,18 +80,18 @@ async fn no_older_write_is_applied_after_newer_fence() {
         written += writer.await.unwrap();
     }
     let journal = journal(&table).await;
-    assert_eq!(journal.len(), written, "each write that was confirmed is there, and no other");
+    assert_eq!(journal.len(), written, "exactly the confirmed writes are applied");
     let mut tokens: Vec<_> = journal.iter().map(|entry| entry.token).collect();
     tokens.dedup();
-    assert_eq!(tokens, [1, 2, 3, 4, 5, 6, 7, 8], "none came after a later one");
+    assert_eq!(tokens, [1, 2, 3, 4, 5, 6, 7, 8], "no write follows one with a higher token");
 }
 
-/// The token of the last entry.
+/// Reads the token of the last entry.
 async fn latest(table: &Table) -> u64 {
     table.get::<Entry>("p", "last").await.unwrap().map_or(0, |last| last.value.token as u64)
 }
 
-/// The same journal without fences: that test would notice.
+/// Negative test: without fences, the same journal has decreasing tokens.
 #[tokio::test]
 async fn without_fence_older_write_is_applied() {
     let table = table("nofence").await;
@@ -104,19 +103,20 @@ async fn without_fence_older_write_is_applied() {
     assert_eq!(tokens, [1, 2, 1]);
 }
 
-/// All install at once: one fence stands, and it is the greatest.
+/// All holders install their fences concurrently. One fence remains, with the highest
+/// token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn highest_of_sixteen_concurrent_fences_remains() {
     let table = table("rush").await;
-    let comers: Vec<_> = (1..=16_u64)
+    let holders: Vec<_> = (1..=16_u64)
         .rev()
         .map(|token| {
             let table = table.clone();
             tokio::spawn(async move { fenced_table(&table, token).partition("p").await.map(drop) })
         })
         .collect();
-    for (comer, token) in comers.into_iter().zip((1..=16).rev()) {
-        match comer.await.unwrap() {
+    for (holder, token) in holders.into_iter().zip((1..=16).rev()) {
+        match holder.await.unwrap() {
             Ok(()) => {}
             Err(Error::Fenced { newer, .. }) => assert!(newer.unwrap().get() > token),
             Err(other) => panic!("{other}"),
@@ -124,7 +124,7 @@ async fn highest_of_sixteen_concurrent_fences_remains() {
     }
     for token in 1..=16 {
         let fence = format!("~leasehold.fence.{token:020}");
-        let there = table.get::<serde_json::Value>("p", &fence).await.unwrap().is_some();
-        assert_eq!(there, token == 16, "{token}");
+        let exists = table.get::<serde_json::Value>("p", &fence).await.unwrap().is_some();
+        assert_eq!(exists, token == 16, "{token}");
     }
 }

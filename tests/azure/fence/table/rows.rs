@@ -1,4 +1,4 @@
-//! What a table can do, fenced or not.
+//! Reads, writes and queries of rows, with and without a fence.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ async fn all_types_round_trip_in_row_and_query() {
     assert_eq!(rows, [row]);
 }
 
-/// The same changes, by single calls and by one batch.
+/// Makes the same changes by single calls and by one batch.
 #[tokio::test]
 async fn each_change_kind_has_its_effect() {
     let table = table("kinds").await;
@@ -121,14 +121,14 @@ async fn transaction_is_atomic() {
         } else {
             table.commit("p", &new).await.unwrap_err()
         };
-        // The inner answer says which.
+        // The inner response identifies the row.
         let Error::Conflict { place, conflict: Conflict::Exists } = error else {
             panic!("{error}")
         };
         assert_eq!(place.row.as_deref(), Some("b"));
-        let there =
+        let amounts =
             [amount(&table, "a").await, amount(&table, "b").await, amount(&table, "c").await];
-        assert_eq!(there, [None, Some(1), None]);
+        assert_eq!(amounts, [None, Some(1), None]);
     }
     partition.commit(&Transaction::new().insert("a", &stock(5)).delete("b")).await.unwrap();
     assert_eq!([amount(&table, "a").await, amount(&table, "b").await], [Some(5), None]);
@@ -166,10 +166,10 @@ async fn creating_existing_table_succeeds() {
     assert_eq!(amount(&table, "r").await, Some(1));
 }
 
-/// A filter is not a way out of the partition.
+/// A filter can't extend a query to another partition.
 #[tokio::test]
 async fn rows_of_another_partition_are_refused() {
-    let table = table("wayout").await;
+    let table = table("escape").await;
     held(&table, 1).await.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap();
     table.commit("q", &Transaction::new().insert("b", &stock(2))).await.unwrap();
     let filter = "amount eq 1L) or (PartitionKey ne 'p'";

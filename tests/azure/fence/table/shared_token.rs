@@ -1,5 +1,5 @@
-//! Guards that share one token: they do not exclude each other, but none
-//! overwrites what it has not seen.
+//! Users of one token: they do not exclude each other, but none overwrites a write that
+//! it has not read.
 
 use leasehold_client::Token;
 use leasehold_fence::table::{Conflict, Error, Table, Transaction, Written};
@@ -22,8 +22,8 @@ fn upsert(amount: i64) -> Transaction {
     Transaction::new().upsert("a", &stock(amount))
 }
 
-/// A write whose outcome nobody knows; another guard of the same token reads;
-/// and only then does the write arrive.
+/// The outcome of a write is unknown. Another user of the same token reads, and only then
+/// the write arrives.
 #[tokio::test]
 async fn late_write_with_same_token_is_not_applied() {
     let proxy = proxy();
@@ -42,7 +42,7 @@ async fn late_write_with_same_token_is_not_applied() {
     assert_eq!(seen, 1);
     proxy.release_held();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream_status.is_some()).await;
-    assert_eq!(amount(&direct, "a").await, Some(1), "what was read stays true");
+    assert_eq!(amount(&direct, "a").await, Some(1), "the value does not change after the read");
     second.commit(&upsert(seen + 1)).await.unwrap();
     assert_eq!(amount(&direct, "a").await, Some(2));
 }
@@ -52,7 +52,8 @@ async fn unseen_write_is_not_overwritten() {
     let table = table("twinunseen").await;
     let (one, other) = (held(&table, 1).await, held(&table, 1).await);
     assert_eq!(other.get::<Stock>("a").await.unwrap(), None);
-    // That the other came is told first: it may have read already.
+    // The first commit reports that another user has opened the partition, because that
+    // user may have read it.
     let error = one.commit(&upsert(1)).await.unwrap_err();
     assert!(matches!(error, Error::Conflict { conflict: Conflict::SameToken, .. }), "{error:?}");
     assert_eq!(amount(&table, "a").await, None);
@@ -62,13 +63,13 @@ async fn unseen_write_is_not_overwritten() {
     assert_eq!((place.token, place.partition.as_deref()), (Some(Token::new(1)), Some("p")));
     assert!(error.to_string().contains("same token"), "{error}");
     assert_eq!(amount(&table, "a").await, Some(1));
-    // Who has read again may go on.
+    // After a read, the next commit succeeds.
     assert_eq!(other.get::<Stock>("a").await.unwrap().unwrap().value, stock(1));
     other.commit(&upsert(2)).await.unwrap();
     assert_eq!(amount(&table, "a").await, Some(2));
 }
 
-/// The answer is lost, and before that is noticed another guard writes.
+/// A response is lost. Before the timeout, another user of the token writes.
 #[tokio::test]
 async fn retried_write_does_not_overwrite_unseen_write() {
     let proxy = proxy();
@@ -87,7 +88,7 @@ async fn retried_write_does_not_overwrite_unseen_write() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Conflict { conflict: Conflict::SameToken, .. }), "{error:?}");
     assert_eq!(amount(&direct, "a").await, Some(5));
-    // The same if it was given up, and something else was read meanwhile.
+    // The same holds if the commit was canceled and another row was read since.
     proxy.when(batches()).times(1).then(Fault::Hold);
     tokio::select! {
         done = one.commit(&change) => panic!("{done:?}"),
@@ -101,8 +102,8 @@ async fn retried_write_does_not_overwrite_unseen_write() {
     one.commit(&change).await.unwrap();
 }
 
-/// The call is repeated on its way, and the answer to the second is returned:
-/// it says that the fence has moved on, which the first has done.
+/// The request is duplicated in transit, and the response to the second copy is
+/// returned. It reports that the fence has advanced, which the first copy has done.
 #[tokio::test]
 async fn write_duplicated_in_transit_succeeds() {
     let proxy = proxy();
@@ -114,19 +115,19 @@ async fn write_duplicated_in_transit_succeeds() {
         proxy.wait_for(|seen| seen.fault.is_some() && seen.upstream_status.is_some()).await;
         proxy.release_held();
     });
-    assert_eq!(done.unwrap().etag("a"), None, "it was found out by reading");
+    assert_eq!(done.unwrap().etag("a"), None, "a read has determined the outcome");
     assert_eq!(amount(&table, "a").await, Some(1));
     partition.commit(&Transaction::new().replace("a", &stock(2))).await.unwrap();
 }
 
-/// The same, and meanwhile another guard of the token has written so much that
-/// the fence does not remember the first.
+/// As above, but another user of the token has written so often that the fence no longer
+/// contains the first write ID.
 #[tokio::test]
 async fn forgotten_write_is_reported_as_unknown() {
     let proxy = proxy();
     let direct = table("forgotten").await;
-    let patient = Table::new(&account(proxy.port()), "forgotten").unwrap();
-    let partition = held(&patient, 1).await;
+    let proxied = Table::new(&account(proxy.port()), "forgotten").unwrap();
+    let partition = held(&proxied, 1).await;
     for n in 0..8 {
         partition.commit(&upsert(n)).await.unwrap();
     }
@@ -144,6 +145,6 @@ async fn forgotten_write_is_reported_as_unknown() {
     let Error::Unavailable { written, .. } = &error else { panic!("{error:?}") };
     assert_eq!(*written, Written::Unknown, "{error}");
     assert_eq!(amount(&direct, "b").await, Some(1));
-    // It can't land any more, so the holder goes on.
+    // The write can't be applied anymore, so the holder can continue.
     partition.commit(&upsert(9)).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Answers that are lost, and calls that come late.
+//! Lost responses, and requests that arrive late.
 
 use leasehold_client::Token;
 use leasehold_fence::table::{Error, Table, Transaction, Written};
@@ -18,13 +18,13 @@ fn proxy() -> Proxy {
     Proxy::start(Azurite::shared().table_port())
 }
 
-/// Whatever happens to a call once, a write is done exactly once.
+/// After a single fault of any kind, a write is applied exactly once.
 #[tokio::test]
 async fn write_is_applied_exactly_once_despite_faults() {
     let proxy = proxy();
     let table = table_via_proxy(&proxy, "once").await;
     let partition = held(&table, 1).await;
-    for (n, fault, done_at_once) in [
+    for (n, fault, first_attempt_applied) in [
         (0, Fault::DropResponse, true),
         (1, Fault::ApplyThenRefuse(Refusal::INTERNAL_ERROR), true),
         (2, Fault::DelayResponse(Duration::from_secs(2)), true),
@@ -36,17 +36,17 @@ async fn write_is_applied_exactly_once_despite_faults() {
     ] {
         let row = format!("r{n}");
         proxy.when(batches()).times(1).then(fault);
-        // An insert that was done twice would be a conflict.
+        // An insert that is applied twice would be a conflict.
         let insert = Transaction::new().insert(&*row, &stock(n));
         let receipt = partition.commit(&insert).await.unwrap_or_else(|e| panic!("{fault:?}: {e}"));
-        assert_eq!(receipt.etag(&row).is_none(), done_at_once, "{fault:?}");
+        assert_eq!(receipt.etag(&row).is_none(), first_attempt_applied, "{fault:?}");
         assert_eq!(amount(&table, &row).await, Some(n), "{fault:?}");
     }
     assert_eq!(table.query(Some("p")).all::<Stock>().await.unwrap().len(), 8);
 }
 
-/// The client has given up on a call, has written again, and then the first
-/// call arrives after all.
+/// The client has abandoned a request and has written again. Then the first request
+/// arrives.
 #[tokio::test]
 async fn late_write_changes_nothing() {
     let proxy = proxy();
@@ -58,9 +58,9 @@ async fn late_write_changes_nothing() {
     proxy.release_held();
     let late =
         proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream_status.is_some());
-    assert_eq!(late.await.upstream_status, Some(202), "it did arrive");
+    assert_eq!(late.await.upstream_status, Some(202), "the request has arrived");
     assert_eq!(amount(&table, "a").await, Some(2));
-    // And the holder goes on.
+    // The holder can continue.
     partition.commit(&Transaction::new().replace("a", &stock(3))).await.unwrap();
 }
 
@@ -78,16 +78,20 @@ async fn abandoned_write_is_resolved_before_next_read() {
     assert_eq!(partition.get::<Stock>("a").await.unwrap(), None);
     proxy.release_held();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream_status.is_some()).await;
-    assert_eq!(partition.get::<Stock>("a").await.unwrap(), None, "what was read stays true");
+    assert_eq!(
+        partition.get::<Stock>("a").await.unwrap(),
+        None,
+        "the value does not change after the read"
+    );
     partition.commit(&change).await.unwrap();
 }
 
 #[tokio::test]
 async fn unresolvable_outcome_is_reported_as_unknown() {
     let proxy = proxy();
-    let table = table("notclaimed").await;
+    let table = table("unresolved").await;
     let hasty = account(proxy.port()).call_timeout(Duration::from_millis(200));
-    let partition = held(&Table::new(&hasty, "notclaimed").unwrap(), 1).await;
+    let partition = held(&Table::new(&hasty, "unresolved").unwrap(), 1).await;
     proxy.stall_responses();
     let error = partition.commit(&Transaction::new().insert("a", &stock(1))).await.unwrap_err();
     let Error::Unavailable { written, place, .. } = &error else { panic!("{error:?}") };
@@ -95,7 +99,7 @@ async fn unresolvable_outcome_is_reported_as_unknown() {
     assert_eq!((place.token, place.partition.as_deref()), (Some(Token::new(1)), Some("p")));
     assert!(error.to_string().contains("not known whether it was written"), "{error}");
     proxy.heal();
-    assert_eq!(amount(&table, "a").await, Some(1), "it was");
+    assert_eq!(amount(&table, "a").await, Some(1), "the write was applied");
     partition.commit(&Transaction::new().replace("a", &stock(2))).await.unwrap();
     assert_eq!(amount(&table, "a").await, Some(2));
 }
@@ -104,7 +108,7 @@ async fn unresolvable_outcome_is_reported_as_unknown() {
 async fn unsent_write_is_reported_as_not_written() {
     let proxy = proxy();
     let table = table_via_proxy(&proxy, "notsent").await;
-    // There is no connection yet that it could have been sent by.
+    // There is no open connection that the request could have been sent on.
     proxy.cut();
     let change = Transaction::new().insert("a", &stock(1));
     let single = table.commit("p", &change).await.unwrap_err();
@@ -118,8 +122,8 @@ async fn unsent_write_is_reported_as_not_written() {
     assert_eq!(held(&table, 1).await.get::<Stock>("a").await.unwrap(), None);
 }
 
-/// While the outcome is unclear, a newer holder comes, and only then does the
-/// call arrive.
+/// While the outcome of a write is unknown, a newer holder takes over, and only then the
+/// request arrives.
 #[tokio::test]
 async fn holder_fenced_during_pending_write_gets_fenced_error() {
     let proxy = proxy();
@@ -160,7 +164,7 @@ async fn fence_is_installed_despite_faults() {
         let row = token.to_string();
         partition.commit(&Transaction::new().insert(row, &stock(1))).await.unwrap();
     }
-    // The one that was held arrives when a newer fence is up.
+    // The delayed request arrives after a newer fence is installed.
     let last = held(&table, 9).await;
     proxy.release_held();
     proxy.wait_for(|seen| seen.fault == Some(Fault::Hold) && seen.upstream_status.is_some()).await;
@@ -176,8 +180,8 @@ async fn hanging_call_times_out() {
     proxy.stall();
     let read = table.get::<Stock>("p", "r");
     let error = tokio::select! {
-        answer = read => answer.unwrap_err(),
-        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("it hangs"),
+        result = read => result.unwrap_err(),
+        () = leasehold_runtime::sleep(Duration::from_secs(60)) => panic!("the call hangs"),
     };
     let Error::Unavailable { written: Written::No, .. } = error else { panic!("{error:?}") };
     assert!(
@@ -203,7 +207,7 @@ async fn throttled_write_returns_retry_after() {
     partition.commit(&change).await.unwrap();
 }
 
-/// What is told of a call is about that call, not about one before.
+/// The reported outcome is that of the call itself, not that of an earlier write.
 #[tokio::test]
 async fn call_blocked_by_earlier_write_is_not_sent() {
     let proxy = proxy();
@@ -228,7 +232,7 @@ async fn call_blocked_by_earlier_write_is_not_sent() {
     partition.commit(&change).await.unwrap();
 }
 
-/// However many calls it is made of, each with retries.
+/// An operation consists of several calls, each with retries.
 #[tokio::test]
 async fn operation_has_one_overall_timeout() {
     let proxy = proxy();
@@ -239,9 +243,9 @@ async fn operation_has_one_overall_timeout() {
     let change = Transaction::new().insert("a", &stock(1));
     let error = partition.commit(&change).await.unwrap_err();
     let Error::Unavailable { written: Written::Unknown, .. } = error else { panic!("{error:?}") };
-    // A call takes a second, so no more than these fit in.
+    // The call timeout is one second, so at most 4 calls fit into the operation.
     assert!(proxy.calls().len() <= 4, "{:?}", proxy.calls());
-    // Whoever waits for the one that writes has a limit, too.
+    // A commit that waits for another commit times out, too.
     let (one, other) = tokio::join!(partition.commit(&change), partition.commit(&change));
     for error in [one.unwrap_err(), other.unwrap_err()] {
         let Error::Unavailable { written: Written::No, .. } = error else { panic!("{error:?}") };

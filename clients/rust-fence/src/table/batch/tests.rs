@@ -1,10 +1,12 @@
+//! Encoding of batches and parsing of their responses.
+
 use serde_json::json;
 
 use super::*;
 use crate::table::Transaction;
 
-/// As the service's documentation shows an answer, with the index in front of
-/// the message.
+/// Error response as in the documentation of the service, with the index before the
+/// message.
 const REFUSED: &str = "--batchresponse_a\r\n\
     Content-Type: multipart/mixed; boundary=changesetresponse_b\r\n\r\n\
     --changesetresponse_b\r\n\
@@ -32,7 +34,7 @@ fn read(body: &str, count: usize) -> Result<Vec<Option<ETag>>, Failed> {
 }
 
 #[test]
-fn the_inner_status_counts() {
+fn inner_status_determines_outcome() {
     let failed = read(REFUSED, 5).unwrap_err();
     assert_eq!(failed.index, Some(3));
     let Fault::Refused { status, code, message } = failed.fault else { panic!("{failed:?}") };
@@ -41,7 +43,7 @@ fn the_inner_status_counts() {
 }
 
 #[test]
-fn the_content_id_tells_which_if_the_message_does_not() {
+fn content_id_identifies_change_without_index() {
     let failed = read(&REFUSED.replace("3:The", "The"), 5).unwrap_err();
     assert_eq!(failed.index, Some(3));
     let failed = read(&REFUSED.replace("3:The", "The").replace("Content-ID: 4\r\n", ""), 5);
@@ -49,18 +51,18 @@ fn the_content_id_tells_which_if_the_message_does_not() {
 }
 
 #[test]
-fn versions_come_in_order() {
+fn etags_are_in_order_of_changes() {
     assert_eq!(read(DONE, 2).unwrap(), [Some(ETag::new("W/\"datetime'1'\"")), None]);
 }
 
 #[test]
-fn a_server_error_inside_is_unclear() {
+fn inner_server_error_is_unclear() {
     let body = REFUSED.replace("412 Precondition Failed", "500 Internal Server Error");
     assert!(read(&body, 5).unwrap_err().fault.is_unclear());
 }
 
 #[test]
-fn what_can_t_be_understood_is_unclear() {
+fn invalid_response_is_unclear() {
     let cut = &DONE[..DONE.len() - 60];
     for (body, count) in [(DONE, 3), (DONE, 1), ("", 1), ("hello", 1), (cut, 2)] {
         let failed = read(body, count).unwrap_err();
@@ -74,9 +76,9 @@ fn what_can_t_be_understood_is_unclear() {
     assert!(super::read(TYPE, b"\xff\xfe", 1).unwrap_err().fault.is_unclear());
 }
 
-/// The parser is given whatever the network gives.
+/// The parser's input comes from the network.
 #[test]
-fn nothing_makes_it_panic() {
+fn parser_does_not_panic() {
     use proptest::prelude::*;
     proptest!(|(cut in 0..DONE.len(), insert in "\\PC{0,5}|\r\n|--changesetresponse_b", drop in 0..40_usize)| {
         let rest = DONE.get(cut + drop..).unwrap_or_default();
@@ -89,7 +91,7 @@ fn nothing_makes_it_panic() {
 }
 
 #[test]
-fn requests_are_written_out() {
+fn batch_encodes_each_change_kind() {
     let etag = ETag::new("W/\"x\"");
     let value = json!({ "Amount": 5 });
     let transaction = Transaction::new()

@@ -1,4 +1,4 @@
-//! Streams that break, daemons that stop, and the end of a session.
+//! Broken streams, daemon shutdown, and the end of a session.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::{
 };
 
 #[test]
-fn after_a_resume_what_is_not_listed_is_lost_or_sent_again() {
+fn resume_loses_or_resends_unlisted_requests() {
     let mut subject = Subject::attached();
     let (kept, missing) = (subject.grant("kept", 1), subject.grant("missing", 2));
     let leaving = subject.grant("leaving", 3);
-    let waiting = subject.ask("waiting", Wait::Forever);
+    let waiting = subject.acquire("waiting", Wait::Forever);
     let waiting_request = subject.sent_acquire().request;
-    subject.ask("unheard", Wait::AtMost(Duration::from_secs(30)));
-    let unheard_request = subject.sent_acquire().request;
-    let dropped = subject.ask("dropped", Wait::Forever);
+    subject.acquire("unreceived", Wait::AtMost(Duration::from_secs(30)));
+    let unreceived_request = subject.sent_acquire().request;
+    let dropped = subject.acquire("dropped", Wait::Forever);
     let dropped_request = subject.sent_acquire().request;
-    let won = subject.ask("won", Wait::Forever);
+    let won = subject.acquire("won", Wait::Forever);
     let won_request = subject.sent_acquire().request;
-    let released = subject.state.drop_user(leaving).expect("it is released");
+    let released = subject.state.drop_user(leaving).expect("the lock is released");
     let release_request = subject.sent_release().request;
-    subject.later(2);
+    subject.advance(2);
     assert_eq!(subject.detach(), Next::ReconnectLater);
     subject.state.abandon(dropped);
     subject.actions();
@@ -36,17 +36,17 @@ fn after_a_resume_what_is_not_listed_is_lost_or_sent_again() {
     let keep_alive_number = subject.resume();
     let resumed_at = subject.now;
     assert_eq!(subject.sent(), []);
-    subject.hear(granted(1, 1, keep_alive_number, 9000));
-    subject.hear(granted(won_request, 4, keep_alive_number, 9000));
-    subject.hear(queued(waiting_request));
-    subject.hear(queued(dropped_request));
+    subject.receive(granted(1, 1, keep_alive_number, 9000));
+    subject.receive(granted(won_request, 4, keep_alive_number, 9000));
+    subject.receive(queued(waiting_request));
+    subject.receive(queued(dropped_request));
     let answered = subject.actions();
     assert!(
         matches!(&answered[..], [Action::Answer(a, Outcome::Granted { .. }), Action::Report(b, _)]
             if *a == won && *b == waiting),
         "{answered:?}"
     );
-    subject.hear(restored());
+    subject.receive(restored());
     assert_eq!(subject.deadline(kept), resumed_at + TTL);
     assert_eq!((subject.lost_by(kept), subject.lost_by(missing)), (None, Some(Reason::Unknown)));
     let mut actions = subject.actions().into_iter();
@@ -56,19 +56,19 @@ fn after_a_resume_what_is_not_listed_is_lost_or_sent_again() {
     let cancel = Message::Cancel(pb::Cancel { request: dropped_request });
     assert_eq!(actions.next(), Some(Action::Send(cancel)));
     let Some(Action::Send(Message::Acquire(again))) = actions.next() else { panic!() };
-    assert!(again.wait_ms == Some(28_000) && again.request != unheard_request);
+    assert!(again.wait_ms == Some(28_000) && again.request != unreceived_request);
     assert_eq!(actions.next(), None);
 
-    subject.hear(refused(release.request, pb::Reason::UnknownHandle));
+    subject.receive(refused(release.request, pb::Reason::UnknownHandle));
     assert_eq!(subject.actions(), [Action::Answer(released, Outcome::Released)]);
 }
 
 #[test]
-fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
+fn unknown_session_loses_its_grants() {
     let mut subject = Subject::attached();
     let (held, leaving) = (subject.grant("a", 1), subject.grant("b", 2));
-    let released = subject.state.drop_user(leaving).expect("it is released");
-    subject.ask("c", Wait::Forever);
+    let released = subject.state.drop_user(leaving).expect("the lock is released");
+    subject.acquire("c", Wait::Forever);
     subject.actions();
     subject.detach();
     subject.actions();
@@ -82,7 +82,7 @@ fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
     assert_eq!(subject.lost_by(held), Some(Reason::UnknownSession));
     subject.open();
     assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("c"));
-    assert_eq!(subject.state.drop_user(held), None, "there is nothing to release");
+    assert_eq!(subject.state.drop_user(held), None, "nothing to release");
     assert_eq!(subject.sent(), []);
 }
 
@@ -90,9 +90,9 @@ fn a_session_that_the_daemon_does_not_know_takes_its_grants_with_it() {
 fn session_resumed_elsewhere_is_never_resumed() {
     let mut subject = Subject::attached();
     let held = subject.grant("a", 1);
-    subject.ask("b", Wait::Forever);
+    subject.acquire("b", Wait::Forever);
     subject.actions();
-    subject.later(1);
+    subject.advance(1);
     assert_eq!(subject.detach_by(Disconnect::ResumedElsewhere), Next::ReconnectLater);
     assert_eq!(subject.lost_by(held), Some(Reason::ResumedElsewhere));
     assert_eq!(subject.deadline(held), subject.now, "the other stream has the grant");
@@ -100,29 +100,29 @@ fn session_resumed_elsewhere_is_never_resumed() {
     // A new session, not a resume; the pending acquire moves to it.
     subject.open();
     assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("b"));
-    assert_eq!(subject.state.drop_user(held), None, "there is nothing to release");
+    assert_eq!(subject.state.drop_user(held), None, "nothing to release");
 }
 
 #[test]
-fn waits_end_on_the_client_too_when_there_is_no_stream() {
+fn wait_limit_applies_without_stream() {
     let mut subject = Subject::attached();
-    let short = subject.ask("a", Wait::AtMost(Duration::from_secs(2)));
-    let long = subject.ask("b", Wait::AtMost(Duration::from_secs(20)));
-    let ever = subject.ask("c", Wait::Forever);
-    let shown = subject.sent();
-    let [Message::Acquire(acquire), ..] = &shown[..] else { panic!("{shown:?}") };
-    subject.later(3);
+    let short = subject.acquire("a", Wait::AtMost(Duration::from_secs(2)));
+    let long = subject.acquire("b", Wait::AtMost(Duration::from_secs(20)));
+    let unlimited = subject.acquire("c", Wait::Forever);
+    let sent = subject.sent();
+    let [Message::Acquire(acquire), ..] = &sent[..] else { panic!("{sent:?}") };
+    subject.advance(3);
     assert!(subject.state.is_at_daemon(short));
     subject.detach();
     assert!(!subject.state.is_at_daemon(long));
     let actions = subject.actions();
-    let told: Vec<_> = (actions.iter())
+    let reported: Vec<_> = (actions.iter())
         .filter_map(|action| match action {
             Action::Report(ticket, progress) if progress.note.contains("cut") => Some(*ticket),
             _ => None,
         })
         .collect();
-    assert_eq!(told, [short, long, ever]);
+    assert_eq!(reported, [short, long, unlimited]);
     let answered = actions.last();
     assert!(
         matches!(answered, Some(Action::Answer(ticket, Outcome::Failed(Error::Unavailable { .. })))
@@ -130,40 +130,40 @@ fn waits_end_on_the_client_too_when_there_is_no_stream() {
         "{answered:?}"
     );
     assert_eq!(subject.detach(), Next::ReconnectLater);
-    assert_eq!(subject.actions(), [], "the same trouble is told once");
-    // The daemon still has the one whose caller was told that it failed.
+    assert_eq!(subject.actions(), [], "the same error is reported once");
+    // The daemon still has the acquire whose failure was returned to the caller.
     subject.resume();
-    subject.hear(queued(acquire.request));
+    subject.receive(queued(acquire.request));
     assert_eq!(subject.sent(), [Message::Cancel(pb::Cancel { request: acquire.request })]);
 }
 
 #[test]
-fn a_stopping_daemon_ends_only_what_does_not_wait() {
+fn daemon_shutdown_fails_only_acquires_without_wait() {
     let mut subject = Subject::attached();
-    let patient = subject.ask("a", Wait::Forever);
-    let patient_request = subject.sent_acquire().request;
-    let impatient = subject.ask("b", Wait::Not);
-    let impatient_request = subject.sent_acquire().request;
-    subject.hear(refused(patient_request, pb::Reason::ShuttingDown));
-    subject.hear(refused(impatient_request, pb::Reason::ShuttingDown));
+    let waiting = subject.acquire("a", Wait::Forever);
+    let waiting_request = subject.sent_acquire().request;
+    let immediate = subject.acquire("b", Wait::Not);
+    let immediate_request = subject.sent_acquire().request;
+    subject.receive(refused(waiting_request, pb::Reason::ShuttingDown));
+    subject.receive(refused(immediate_request, pb::Reason::ShuttingDown));
     let actions = subject.actions();
     assert!(
         matches!(&actions[..], [Action::Report(a, _), Action::Answer(b, Outcome::Failed(_))]
-            if *a == patient && *b == impatient),
+            if *a == waiting && *b == immediate),
         "{actions:?}"
     );
     let stopping = Error::unavailable("stopping");
     assert_eq!(subject.detach_by(Disconnect::Unavailable(stopping)), Next::ReconnectLater);
     subject.resume();
     subject.actions();
-    subject.hear(restored());
+    subject.receive(restored());
     assert_eq!(subject.sent_acquire().lock.map(|lock| lock.name).as_deref(), Some("a"));
 }
 
 #[test]
-fn what_no_daemon_will_ever_serve_is_refused_at_once() {
+fn incompatible_daemon_fails_acquires_immediately() {
     let mut subject = Subject::new(false);
-    let ticket = subject.ask("a", Wait::Forever);
+    let ticket = subject.acquire("a", Wait::Forever);
     let clocks = subject.clocks();
     subject.state.begin(clocks);
     let error = Error::Incompatible { message: "too old".into() };
@@ -173,29 +173,29 @@ fn what_no_daemon_will_ever_serve_is_refused_at_once() {
 }
 
 #[test]
-fn a_fenced_session_ends_with_its_stream() {
+fn fenced_session_ends_with_its_stream() {
     let mut subject = Subject::new(true);
     subject.open();
     let grant = subject.grant("a", 1);
     subject.send_keep_alive();
     assert!(!subject.state.awaits_keep_alive());
     subject.actions();
-    subject.later(1);
+    subject.advance(1);
     assert_eq!(subject.detach(), Next::Stop);
     assert_eq!(subject.lost_by(grant), Some(Reason::UnknownSession));
-    assert_eq!(subject.deadline(grant), subject.now, "others may have it already");
+    assert_eq!(subject.deadline(grant), subject.now, "another session may hold the lock already");
     subject.open();
 }
 
 #[test]
-fn closing_gives_everything_back() {
+fn close_ends_all_grants_and_acquires() {
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
     let broken = subject.grant("c", 3);
-    subject.hear(lost(3));
-    let ticket = subject.ask("b", Wait::Forever);
+    subject.receive(lost(3));
+    let ticket = subject.acquire("b", Wait::Forever);
     subject.actions();
-    subject.later(1);
+    subject.advance(1);
     subject.state.close(subject.now);
     let actions = subject.actions();
     assert!(
@@ -204,7 +204,11 @@ fn closing_gives_everything_back() {
         "{actions:?}"
     );
     for ended in [grant, broken] {
-        assert_eq!(subject.deadline(ended), subject.now, "others may have it at once");
+        assert_eq!(
+            subject.deadline(ended),
+            subject.now,
+            "another session may hold the lock immediately"
+        );
     }
     assert_eq!(subject.lost_by(broken), Some(Reason::Broken));
     assert_eq!(subject.state.drop_user(grant), None);
@@ -212,7 +216,7 @@ fn closing_gives_everything_back() {
 }
 
 #[test]
-fn closing_without_a_stream_is_made_good_while_the_session_lives() {
+fn close_without_stream_is_sent_until_session_expires() {
     let mut subject = Subject::attached();
     subject.grant("a", 1);
     subject.detach();
@@ -221,73 +225,73 @@ fn closing_without_a_stream_is_made_good_while_the_session_lives() {
     assert_eq!(subject.detach(), Next::ReconnectLater);
     subject.resume();
     assert_eq!(subject.sent(), [Message::Close(pb::Close {})]);
-    // An attempt to resume is a sign of health, and must not put off the end.
+    // An attempt to resume must not postpone the session's expiry.
     for _ in 1..9 {
-        subject.later(1);
+        subject.advance(1);
         assert_eq!(subject.detach(), Next::ReconnectLater);
         let clocks = subject.clocks();
         assert!(matches!(subject.state.begin(clocks), Message::Resume(_)));
     }
-    subject.later(1);
+    subject.advance(1);
     assert_eq!(subject.detach(), Next::Stop);
 }
 
 #[test]
-fn a_grant_is_not_renewed_before_it_was_listed() {
+fn grant_is_not_renewed_until_listed_after_resume() {
     let mut subject = Subject::attached();
     let (early, late) = (subject.grant("a", 1), subject.grant("b", 2));
     let deadline = subject.deadline(late);
-    subject.later(2);
+    subject.advance(2);
     subject.detach();
     let keep_alive_number = subject.resume();
     let resumed_at = subject.now;
     assert_eq!((subject.deadline(early), subject.deadline(late)), (deadline, deadline));
-    subject.hear(granted(1, 1, keep_alive_number, 9000));
+    subject.receive(granted(1, 1, keep_alive_number, 9000));
     assert_eq!((subject.deadline(early), subject.deadline(late)), (resumed_at + TTL, deadline));
-    subject.later(1);
+    subject.advance(1);
     subject.send_keep_alive();
-    subject.hear(kept_alive(keep_alive_number + 1, 9000));
+    subject.receive(kept_alive(keep_alive_number + 1, 9000));
     assert_eq!((subject.deadline(early), subject.deadline(late)), (subject.now + TTL, deadline));
-    subject.hear(granted(2, 2, keep_alive_number, 9000));
+    subject.receive(granted(2, 2, keep_alive_number, 9000));
     assert_eq!(subject.deadline(late), resumed_at + TTL);
-    subject.hear(restored());
+    subject.receive(restored());
     assert_eq!((subject.lost_by(early), subject.lost_by(late)), (None, None));
     subject.send_keep_alive();
-    subject.hear(kept_alive(keep_alive_number + 2, 9000));
+    subject.receive(kept_alive(keep_alive_number + 2, 9000));
     assert_eq!(subject.deadline(late), subject.now + TTL);
 }
 
 #[test]
-fn a_refusal_ends_the_waits_but_not_what_is_to_be_kept() {
+fn refused_session_fails_waits_but_keeps_grants() {
     let refusal = || Disconnect::Refused(Error::Incompatible { message: "too old".into() });
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
-    let ticket = subject.ask("b", Wait::Forever);
+    let ticket = subject.acquire("b", Wait::Forever);
     subject.actions();
-    assert_eq!(subject.detach_by(refusal()), Next::ReconnectLater, "a grant stands");
+    assert_eq!(subject.detach_by(refusal()), Next::ReconnectLater, "a grant is active");
     let answered = subject
         .actions()
         .into_iter()
         .any(|action| matches!(action, Action::Answer(to, Outcome::Failed(_)) if to == ticket));
     assert!(answered && subject.lost_by(grant).is_none());
-    // Also if nobody looks at the guard.
-    subject.later(9);
-    assert_eq!(subject.detach_by(refusal()), Next::Stop, "it is over");
+    // The grant expires even if no caller checks its guard.
+    subject.advance(9);
+    assert_eq!(subject.detach_by(refusal()), Next::Stop, "the grant has expired");
     assert_eq!(subject.lost_by(grant), Some(Reason::Expired));
 
     let mut subject = Subject::attached();
     let grant = subject.grant("a", 1);
     subject.state.drop_user(grant);
     subject.actions();
-    assert_eq!(subject.detach_by(refusal()), Next::ReconnectLater, "it is to be released");
+    assert_eq!(subject.detach_by(refusal()), Next::ReconnectLater, "a release is pending");
     subject.resume();
     subject.actions();
-    subject.hear(restored());
+    subject.receive(restored());
     assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
 }
 
 #[test]
-fn a_daemon_that_is_not_ready_may_say_when_to_come_back() {
+fn retry_after_is_taken_from_unavailable_error() {
     let retry_after = Some(Duration::from_secs(7));
     let recovering = Error::Unavailable { message: "recovering".into(), retry_after };
     assert_eq!(Disconnect::Unavailable(recovering).retry_after(), Duration::from_secs(7));
@@ -297,20 +301,20 @@ fn a_daemon_that_is_not_ready_may_say_when_to_come_back() {
 }
 
 #[test]
-fn a_silent_daemon_is_noticed_at_the_next_keep_alive_number() {
+fn unanswered_keep_alive_is_detected_at_next_one() {
     let mut subject = Subject::attached();
     assert_eq!(subject.state.next_keep_alive(), Some(subject.now + TTL / 3));
     assert!(!subject.state.awaits_keep_alive());
     subject.send_keep_alive();
     assert!(subject.state.awaits_keep_alive());
-    subject.hear(kept_alive(1, 9000));
+    subject.receive(kept_alive(1, 9000));
     assert!(!subject.state.awaits_keep_alive());
     subject.detach();
     assert_eq!(subject.state.next_keep_alive(), None);
 }
 
 #[test]
-fn an_idle_session_rests_when_its_stream_breaks() {
+fn idle_session_does_not_reconnect() {
     let mut subject = Subject::attached();
     assert_eq!(subject.detach(), Next::Stop);
 }

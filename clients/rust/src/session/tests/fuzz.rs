@@ -1,4 +1,4 @@
-//! A session that hears whatever a daemon might say.
+//! Fuzzed scripts: a session with arbitrary messages of a daemon.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use super::harness::{Subject, granted, kept_alive, lost, opened, queued, refused, restored};
 use crate::{
-    pb::attach_response::Message as Heard,
+    pb::attach_response::Message as Incoming,
     pb::{self, attach_request::Message},
     session::{
         Wait, attachment::Disconnect, grant::GrantId, state::Action, state::Outcome, state::Ticket,
@@ -22,41 +22,41 @@ use crate::{
 };
 use leasehold_time::Moment;
 
-/// The steps of a script, by number.
-const HEAR: u32 = 1;
+/// Numbers of the steps of a script.
+const RECEIVE: u32 = 1;
 const ACQUIRE: u32 = 2;
 const DROP_USER: u32 = 3;
 const ABANDON: u32 = 4;
 const PROCLAIM: u32 = 5;
-const PING: u32 = 6;
-const PASS: u32 = 7;
+const KEEP_ALIVE: u32 = 6;
+const ADVANCE: u32 = 7;
 const BEGIN: u32 = 8;
 const DETACH: u32 = 9;
-const FREEZE: u32 = 10;
+const PAUSE: u32 = 10;
 const CLOSE: u32 = 11;
 
 struct World {
     subject: Subject,
     attached: bool,
-    /// Not answered yet.
+    /// Requests without a result.
     open: Vec<Ticket>,
-    /// Acquires and proclaims that were answered. A release that can't be done
-    /// yet is answered so, and once more when it is done.
+    /// Completed acquires and proclaims. Excludes releases: a release that is not
+    /// possible yet completes with an error, and again when the lock is released.
     answered: BTreeSet<Ticket>,
     guards: Vec<GrantId>,
-    /// Those that were found lost.
-    gone: BTreeSet<GrantId>,
-    /// When each keep-alive was sent; a new session counts anew.
+    /// Lost grants.
+    lost: BTreeSet<GrantId>,
+    /// Sending time of each keep-alive of the current session, by number.
     keep_alives: BTreeMap<u64, Moment>,
-    /// The furthest that any answer to a keep-alive reaches.
-    promised: Option<Moment>,
-    /// The same for each handle that was granted.
+    /// Latest end of a validity in any keep-alive response.
+    max_validity_end: Option<Moment>,
+    /// Latest end of a validity in any grant message, by handle.
     granted: BTreeMap<Vec<u8>, Moment>,
-    /// The numbers of the last requests, in their order.
+    /// Request numbers, in order of sending.
     requests: Vec<u64>,
-    heard: usize,
+    received: usize,
     sent: usize,
-    said: BTreeSet<&'static str>,
+    outcomes: BTreeSet<&'static str>,
 }
 
 impl World {
@@ -67,14 +67,14 @@ impl World {
             open: Vec::new(),
             answered: BTreeSet::new(),
             guards: Vec::new(),
-            gone: BTreeSet::new(),
+            lost: BTreeSet::new(),
             keep_alives: BTreeMap::new(),
-            promised: None,
+            max_validity_end: None,
             granted: BTreeMap::new(),
             requests: Vec::new(),
-            heard: 0,
+            received: 0,
             sent: 0,
-            said: BTreeSet::new(),
+            outcomes: BTreeSet::new(),
         };
         world.begin();
         world
@@ -97,14 +97,14 @@ impl World {
     fn step(&mut self, number: u32, value: Value) {
         let state = &mut self.subject.state;
         match (number, value) {
-            (HEAR, Value::Bytes(bytes)) => self.hear(&bytes),
+            (RECEIVE, Value::Bytes(bytes)) => self.receive(&bytes),
             (ACQUIRE, Value::Varint(how)) => {
                 let wait = match how % 3 {
                     0 => Wait::Forever,
                     1 => Wait::Not,
                     _ => Wait::AtMost(Duration::from_millis(how)),
                 };
-                let ticket = self.subject.ask(&(how % 4).to_string(), wait);
+                let ticket = self.subject.acquire(&(how % 4).to_string(), wait);
                 self.open.push(ticket);
             }
             (DROP_USER, Value::Varint(at)) if !self.guards.is_empty() => {
@@ -117,18 +117,18 @@ impl World {
             }
             (PROCLAIM, Value::Varint(at)) if !self.guards.is_empty() => {
                 let grant = self.guards[at as usize % self.guards.len()];
-                let value = value::Value::new(*b"v").expect("it is short");
+                let value = value::Value::new(*b"v").expect("a short value");
                 let ticket = state.proclaim(grant, "x", value);
                 self.open.push(ticket);
             }
-            (PING, _) if self.attached && state.next_keep_alive().is_some() => {
+            (KEEP_ALIVE, _) if self.attached && state.next_keep_alive().is_some() => {
                 self.subject.send_keep_alive()
             }
-            (PASS, Value::Varint(ms)) => {
+            (ADVANCE, Value::Varint(ms)) => {
                 let length = Duration::from_millis(ms % 20_000);
                 self.subject.now = self.subject.now + length;
             }
-            (FREEZE, Value::Varint(seconds)) => self.subject.freeze(seconds % 20),
+            (PAUSE, Value::Varint(seconds)) => self.subject.pause(seconds % 20),
             (BEGIN, _) => self.begin(),
             (DETACH, Value::Varint(how)) if self.attached => {
                 self.attached = false;
@@ -148,8 +148,9 @@ impl World {
         self.check();
     }
 
-    /// Request numbers and keep-alives of few bits stand for those that are used.
-    fn hear(&mut self, bytes: &[u8]) {
+    /// Delivers a fuzzed message. Request numbers below 16 are replaced by those of the
+    /// last requests, so that responses often match a request.
+    fn receive(&mut self, bytes: &[u8]) {
         let Ok(pb::AttachResponse { message: Some(mut message) }) =
             pb::AttachResponse::decode(bytes)
         else {
@@ -166,62 +167,65 @@ impl World {
             }
         };
         match &mut message {
-            Heard::Granted(granted) => {
+            Incoming::Granted(granted) => {
                 request(&mut granted.request);
                 if let Some(until) =
                     until(&self.keep_alives, granted.keep_alive_number, granted.valid_for_ms)
                 {
-                    let furthest = self.granted.entry(granted.handle.to_vec()).or_insert(until);
-                    *furthest = until.max(*furthest);
+                    let latest = self.granted.entry(granted.handle.to_vec()).or_insert(until);
+                    *latest = until.max(*latest);
                 }
             }
-            Heard::KeptAlive(kept) => {
+            Incoming::KeptAlive(kept) => {
                 let limits = kept.limits.iter().map(|limit| limit.valid_for_ms);
                 let longest = limits.fold(kept.valid_for_ms, u64::max);
-                self.promised =
-                    self.promised.max(until(&self.keep_alives, kept.keep_alive_number, longest));
+                self.max_validity_end = self.max_validity_end.max(until(
+                    &self.keep_alives,
+                    kept.keep_alive_number,
+                    longest,
+                ));
             }
-            Heard::Refused(refused) => request(&mut refused.request),
-            Heard::Queued(queued) => request(&mut queued.request),
-            Heard::Released(released) => request(&mut released.request),
-            Heard::Proclaimed(proclaimed) => request(&mut proclaimed.request),
+            Incoming::Refused(refused) => request(&mut refused.request),
+            Incoming::Queued(queued) => request(&mut queued.request),
+            Incoming::Released(released) => request(&mut released.request),
+            Incoming::Proclaimed(proclaimed) => request(&mut proclaimed.request),
             _ => {}
         }
-        self.heard += 1;
-        self.subject.hear(message);
+        self.received += 1;
+        self.subject.receive(message);
     }
 
     fn act(&mut self) {
         for action in self.subject.actions() {
             match action {
-                Action::Send(message) => self.sends(message),
+                Action::Send(message) => self.check_sent(message),
                 Action::Answer(ticket, outcome) => {
-                    assert!(!self.answered.contains(&ticket), "{ticket:?} is answered twice");
+                    assert!(!self.answered.contains(&ticket), "{ticket:?} completed twice");
                     let at = self.open.iter().position(|open| *open == ticket);
                     if let Some(at) = at {
                         self.answered.insert(self.open.remove(at));
                     }
                     match outcome {
                         Outcome::Granted { grant, .. } => {
-                            assert!(at.is_some(), "it is granted to nobody");
+                            assert!(at.is_some(), "a grant without an open acquire");
                             self.guards.push(grant);
-                            self.said.insert("granted");
+                            self.outcomes.insert("granted");
                         }
-                        Outcome::Released => _ = self.said.insert("released"),
-                        Outcome::Proclaimed => _ = self.said.insert("proclaimed"),
+                        Outcome::Released => _ = self.outcomes.insert("released"),
+                        Outcome::Proclaimed => _ = self.outcomes.insert("proclaimed"),
                         Outcome::Failed(error) => {
                             assert!(error.to_string().len() < 100_000);
-                            self.said.insert("failed");
+                            self.outcomes.insert("failed");
                         }
                     }
                 }
-                Action::Report(..) => _ = self.said.insert("told"),
-                Action::Notify(_) => _ = self.said.insert("rung"),
+                Action::Report(..) => _ = self.outcomes.insert("progress"),
+                Action::Notify(_) => _ = self.outcomes.insert("notified"),
             }
         }
     }
 
-    fn sends(&mut self, message: Message) {
+    fn check_sent(&mut self, message: Message) {
         assert!(self.attached, "sent without a stream: {message:?}");
         self.sent += 1;
         match message {
@@ -229,84 +233,102 @@ impl World {
                 assert_eq!(
                     self.keep_alives.insert(keep_alive_number, self.subject.now),
                     None,
-                    "a keep-alive is used twice"
+                    "a keep-alive number is used twice"
                 );
             }
             Message::Acquire(pb::Acquire { request, .. })
             | Message::Release(pb::Release { request, .. })
             | Message::Proclaim(pb::Proclaim { request, .. }) => {
-                assert!(!self.requests.contains(&request), "a number is used twice");
+                assert!(!self.requests.contains(&request), "a request number is used twice");
                 self.requests.push(request);
             }
             _ => {}
         }
     }
 
-    /// A grant that was lost stays lost, and none reaches further than what was
-    /// promised.
+    /// Asserts that lost grants stay lost, and that no deadline is later than the end of
+    /// the received validities.
     fn check(&mut self) {
         let now = self.subject.clocks();
         for id in &self.guards {
-            let grant = self.subject.state.check_grant(*id, &now).expect("a guard stands for it");
+            let grant = self.subject.state.check_grant(*id, &now).expect("a guard exists");
             let lost = grant.loss().is_some();
-            assert!(lost || now.at() < grant.deadline(&now), "its deadline has passed");
-            assert!(lost || !self.gone.contains(id), "a lost grant came back");
+            assert!(
+                lost || now.at() < grant.deadline(&now),
+                "an active grant is past its deadline"
+            );
+            assert!(lost || !self.lost.contains(id), "a lost grant became active again");
             let handle = grant.handle.map(|handle| handle.encoded().to_vec());
             let granted = handle.and_then(|handle| self.granted.get(&handle).copied());
-            let promised = self.promised.max(granted);
-            assert!(lost || Some(grant.deadline(&now)) <= promised, "more than was promised");
+            let max_validity_end = self.max_validity_end.max(granted);
+            assert!(
+                lost || Some(grant.deadline(&now)) <= max_validity_end,
+                "the deadline exceeds the validity"
+            );
             if lost {
-                self.gone.insert(*id);
-                self.said.insert("lost");
+                self.lost.insert(*id);
+                self.outcomes.insert("lost");
             }
         }
         self.act();
     }
 }
 
-/// How far a promise for a keep-alive reaches, if that was sent.
+/// Returns the end of a validity that counts from a keep-alive; `None` if that keep-alive
+/// was not sent.
 fn until(keep_alives: &BTreeMap<u64, Moment>, keep_alive_number: u64, ms: u64) -> Option<Moment> {
     keep_alives.get(&keep_alive_number).map(|sent| *sent + Duration::from_millis(ms))
 }
 
-fn hear(message: Heard) -> Field {
-    Field::bytes(HEAR, pb::AttachResponse { message: Some(message) }.encode_to_vec())
+fn receive(message: Incoming) -> Field {
+    Field::bytes(RECEIVE, pb::AttachResponse { message: Some(message) }.encode_to_vec())
 }
 
 fn scripts() -> Vec<Vec<u8>> {
     let step = Field::varint;
-    let opened = |resumed| hear(Heard::Opened(opened(resumed)));
+    let opened = |resumed| receive(Incoming::Opened(opened(resumed)));
     let start = || vec![step(12, 0), opened(false), step(ACQUIRE, 0)];
-    let grant = || [start(), vec![hear(granted(0, 7, 0, 9000))]].concat();
+    let grant = || [start(), vec![receive(granted(0, 7, 0, 9000))]].concat();
     let unavailable = pb::Reason::StoreUnavailable;
     [
         grant(),
-        [grant(), vec![step(DROP_USER, 0), hear(Heard::Released(pb::Released { request: 0 }))]]
+        [
+            grant(),
+            vec![step(DROP_USER, 0), receive(Incoming::Released(pb::Released { request: 0 }))],
+        ]
+        .concat(),
+        [grant(), vec![step(DROP_USER, 0), receive(refused(0, unavailable)), step(KEEP_ALIVE, 0)]]
             .concat(),
-        [grant(), vec![step(DROP_USER, 0), hear(refused(0, unavailable)), step(PING, 0)]].concat(),
-        [grant(), vec![hear(lost(7)), step(ACQUIRE, 0), hear(granted(0, 7, 0, 9000))]].concat(),
-        [grant(), vec![step(PASS, 3000), step(PING, 0), hear(kept_alive(1, 9000))]].concat(),
-        [grant(), vec![step(PASS, 9000), hear(granted(0, 7, 0, u64::MAX))]].concat(),
-        [grant(), vec![step(FREEZE, 19), step(PING, 0), hear(kept_alive(1, 9000))]].concat(),
-        [grant(), vec![step(PROCLAIM, 0), hear(Heard::Proclaimed(pb::Proclaimed { request: 0 }))]]
+        [grant(), vec![receive(lost(7)), step(ACQUIRE, 0), receive(granted(0, 7, 0, 9000))]]
             .concat(),
-        [grant(), vec![step(PROCLAIM, 0), hear(refused(0, pb::Reason::UnknownHandle))]].concat(),
+        [grant(), vec![step(ADVANCE, 3000), step(KEEP_ALIVE, 0), receive(kept_alive(1, 9000))]]
+            .concat(),
+        [grant(), vec![step(ADVANCE, 9000), receive(granted(0, 7, 0, u64::MAX))]].concat(),
+        [grant(), vec![step(PAUSE, 19), step(KEEP_ALIVE, 0), receive(kept_alive(1, 9000))]]
+            .concat(),
+        [
+            grant(),
+            vec![step(PROCLAIM, 0), receive(Incoming::Proclaimed(pb::Proclaimed { request: 0 }))],
+        ]
+        .concat(),
+        [grant(), vec![step(PROCLAIM, 0), receive(refused(0, pb::Reason::UnknownHandle))]].concat(),
         [
             grant(),
             vec![step(ACQUIRE, 1), step(DETACH, 1), step(BEGIN, 0), opened(true)],
-            vec![hear(granted(1, 7, 1, 9000)), hear(queued(0)), hear(restored())],
+            vec![receive(granted(1, 7, 1, 9000)), receive(queued(0)), receive(restored())],
         ]
         .concat(),
         [grant(), vec![step(DETACH, 2), step(BEGIN, 0), opened(false)]].concat(),
-        [start(), vec![hear(queued(0)), step(ABANDON, 0), hear(granted(0, 8, 0, 9000))]].concat(),
-        [start(), vec![hear(refused(0, pb::Reason::Held)), step(CLOSE, 0)]].concat(),
+        [start(), vec![receive(queued(0)), step(ABANDON, 0), receive(granted(0, 8, 0, 9000))]]
+            .concat(),
+        [start(), vec![receive(refused(0, pb::Reason::Held)), step(CLOSE, 0)]].concat(),
     ]
     .map(|steps| wire::write(&steps))
     .into()
 }
 
 #[test]
-fn whatever_a_daemon_says_no_promise_grows() {
+fn no_deadline_exceeds_received_validity_fuzzed() {
     Fuzz::new("client-session").nested().seeds(scripts()).run(|input| {
         let steps = wire::read(input).0;
         let fenced = steps.iter().any(|step| *step == Field::varint(12, 1));
@@ -323,7 +345,7 @@ fn whatever_a_daemon_says_no_promise_grows() {
         let Subject { state, .. } = &world.subject;
         format!(
             "{:?} {} {} {} {} {}",
-            world.said,
+            world.outcomes,
             state.info().is_some(),
             state.acquires.is_empty(),
             state.releases.is_empty(),

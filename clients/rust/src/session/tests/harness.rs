@@ -1,4 +1,4 @@
-//! A session under test, and the daemon's messages for it.
+//! Session under test, and messages of its daemon.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,20 +11,19 @@ use crate::session::{
 };
 use crate::{
     Reason,
-    pb::attach_response::Message as Heard,
+    pb::attach_response::Message as Incoming,
     pb::{self, attach_request::Message},
 };
 use leasehold_time::{ClockPair, Moment};
 
 pub(super) const TTL: Duration = Duration::from_secs(9);
 
-/// A session, a clock of its own, and what the session has done since it was
-/// last looked at.
+/// Session with a simulated clock.
 pub(super) struct Subject {
     pub(super) state: State,
     pub(super) now: Moment,
-    /// By how much the wall clock has run ahead.
-    leap: Duration,
+    /// Advance of the wall clock relative to the monotonic clock.
+    wall_ahead: Duration,
 }
 
 impl Subject {
@@ -33,11 +32,11 @@ impl Subject {
         Self {
             state: State::new(Arc::new(profile)),
             now: Moment::from_boot(Duration::from_secs(1000)),
-            leap: Duration::ZERO,
+            wall_ahead: Duration::ZERO,
         }
     }
 
-    /// With a stream on which everything may be sent.
+    /// Creates a session with an open stream.
     pub(super) fn attached() -> Self {
         let mut subject = Self::new(false);
         subject.open();
@@ -48,33 +47,34 @@ impl Subject {
     pub(super) fn open(&mut self) {
         let first = self.state.begin(self.clocks());
         assert!(matches!(first, Message::Open(_)), "{first:?}");
-        self.hear(Heard::Opened(opened(false)));
+        self.receive(Incoming::Opened(opened(false)));
     }
 
-    /// On a new stream, up to the list of what still stands.
+    /// Resumes the session on a new stream. The daemon has not listed the grants yet.
+    /// Returns the number of the keep-alive.
     pub(super) fn resume(&mut self) -> u64 {
         let Message::Resume(resume) = self.state.begin(self.clocks()) else {
-            panic!("it did not resume")
+            panic!("expected a resume")
         };
         assert_eq!(resume.resume_secret.as_ref(), [9; 16]);
-        self.hear(Heard::Opened(opened(true)));
+        self.receive(Incoming::Opened(opened(true)));
         resume.keep_alive_number
     }
 
-    pub(super) fn later(&mut self, seconds: u64) {
+    pub(super) fn advance(&mut self, seconds: u64) {
         self.now = self.now + Duration::from_secs(seconds);
     }
 
-    /// The machine is frozen, and only the wall clock notices.
-    pub(super) fn freeze(&mut self, seconds: u64) {
-        self.leap += Duration::from_secs(seconds);
+    /// Pauses the process; only the wall clock advances.
+    pub(super) fn pause(&mut self, seconds: u64) {
+        self.wall_ahead += Duration::from_secs(seconds);
     }
 
     pub(super) fn clocks(&self) -> ClockPair {
-        ClockPair::in_sync_at(self.now).with_wall_ahead(self.leap)
+        ClockPair::in_sync_at(self.now).with_wall_ahead(self.wall_ahead)
     }
 
-    pub(super) fn ask(&mut self, name: &str, wait: Wait) -> Ticket {
+    pub(super) fn acquire(&mut self, name: &str, wait: Wait) -> Ticket {
         let limit = match wait {
             Wait::Not => Some(self.now + Duration::from_secs(5)),
             Wait::AtMost(wait) => Some(self.now + wait),
@@ -85,8 +85,8 @@ impl Subject {
             .acquire(PendingAcquire::new(lock, wait, AcquireOptions::default(), limit), self.now)
     }
 
-    pub(super) fn hear(&mut self, heard: Heard) {
-        self.state.on_message(heard, self.clocks());
+    pub(super) fn receive(&mut self, message: Incoming) {
+        self.state.on_message(message, self.clocks());
     }
 
     pub(super) fn detach(&mut self) -> Next {
@@ -105,7 +105,7 @@ impl Subject {
         std::iter::from_fn(|| self.state.next_action()).collect()
     }
 
-    /// What was sent since the last look; nothing else may have been done.
+    /// Returns the messages since the last call. Panics on any other action.
     pub(super) fn sent(&mut self) -> Vec<Message> {
         let sent = |action| match action {
             Action::Send(message) => message,
@@ -114,7 +114,7 @@ impl Subject {
         self.actions().into_iter().map(sent).collect()
     }
 
-    /// The number of the one acquire that was sent.
+    /// Returns the last acquire that was sent.
     pub(super) fn sent_acquire(&mut self) -> pb::Acquire {
         match self.sent().pop() {
             Some(Message::Acquire(acquire)) => acquire,
@@ -129,11 +129,11 @@ impl Subject {
         }
     }
 
-    /// Asks for a lock and is granted it.
+    /// Acquires a lock, which the daemon grants.
     pub(super) fn grant(&mut self, name: &str, handle: u8) -> GrantId {
-        self.ask(name, Wait::Forever);
+        self.acquire(name, Wait::Forever);
         let request = self.sent_acquire().request;
-        self.hear(granted(request, handle, 0, 9000));
+        self.receive(granted(request, handle, 0, 9000));
         self.granted()
     }
 
@@ -145,16 +145,16 @@ impl Subject {
     }
 
     pub(super) fn deadline(&self, grant: GrantId) -> Moment {
-        self.state.grant(grant).expect("it has users").deadline(&self.clocks())
+        self.state.grant(grant).expect("the grant has users").deadline(&self.clocks())
     }
 
     pub(super) fn lost_by(&self, grant: GrantId) -> Option<Reason> {
-        self.state.grant(grant).expect("it has users").loss().map(|loss| loss.reason)
+        self.state.grant(grant).expect("the grant has users").loss().map(|loss| loss.reason)
     }
 }
 
 pub(super) fn opened(resumed: bool) -> pb::Opened {
-    let ttl_ms = u32::try_from(TTL.as_millis()).expect("it is short");
+    let ttl_ms = u32::try_from(TTL.as_millis()).expect("a short duration");
     let resume_secret = if resumed { vec![] } else { vec![9; 16] }.into();
     pb::Opened {
         protocol_version: 1,
@@ -173,29 +173,29 @@ pub(super) fn granted(
     handle: u8,
     keep_alive_number: u64,
     valid_for_ms: u64,
-) -> Heard {
+) -> Incoming {
     let handle = vec![handle; 16].into();
-    Heard::Granted(pb::Granted { request, token: 1, handle, keep_alive_number, valid_for_ms })
+    Incoming::Granted(pb::Granted { request, token: 1, handle, keep_alive_number, valid_for_ms })
 }
 
-pub(super) fn refused(request: u64, reason: pb::Reason) -> Heard {
-    Heard::Refused(pb::Refused { request, reason: reason.into(), ..Default::default() })
+pub(super) fn refused(request: u64, reason: pb::Reason) -> Incoming {
+    Incoming::Refused(pb::Refused { request, reason: reason.into(), ..Default::default() })
 }
 
-pub(super) fn kept_alive(keep_alive_number: u64, valid_for_ms: u64) -> Heard {
-    Heard::KeptAlive(pb::KeptAlive { keep_alive_number, valid_for_ms, limits: vec![] })
+pub(super) fn kept_alive(keep_alive_number: u64, valid_for_ms: u64) -> Incoming {
+    Incoming::KeptAlive(pb::KeptAlive { keep_alive_number, valid_for_ms, limits: vec![] })
 }
 
-pub(super) fn queued(request: u64) -> Heard {
-    Heard::Queued(pb::Queued { request, position: 1, ..Default::default() })
+pub(super) fn queued(request: u64) -> Incoming {
+    Incoming::Queued(pb::Queued { request, position: 1, ..Default::default() })
 }
 
-pub(super) fn restored() -> Heard {
-    Heard::Restored(pb::Restored {})
+pub(super) fn restored() -> Incoming {
+    Incoming::Restored(pb::Restored {})
 }
 
-pub(super) fn lost(handle: u8) -> Heard {
+pub(super) fn lost(handle: u8) -> Incoming {
     let handle = vec![handle; 16].into();
     let reason = pb::Reason::Broken.into();
-    Heard::Lost(pb::Lost { handle, reason, message: "by ops".into(), operator: None })
+    Incoming::Lost(pb::Lost { handle, reason, message: "by ops".into(), operator: None })
 }

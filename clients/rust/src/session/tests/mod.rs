@@ -1,4 +1,4 @@
-//! A session's decisions: case by case, and over random orders of events.
+//! Tests of the session state machine: single cases, and random orders of events.
 
 mod daemon;
 mod disconnects;

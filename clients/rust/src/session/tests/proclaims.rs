@@ -1,9 +1,9 @@
-//! What a leader shows, on streams that break and on those that do not.
+//! Values of a leader, on broken and unbroken streams.
 
 use super::harness::{Subject, granted, lost, refused, restored};
 use crate::{
     Error, Reason, pb,
-    pb::{attach_request::Message, attach_response::Message as Heard},
+    pb::{attach_request::Message, attach_response::Message as Incoming},
     session::{
         AcquireOptions, Wait,
         attachment::{Disconnect, Next},
@@ -15,15 +15,15 @@ use crate::{
 };
 
 fn value(text: &str) -> Value {
-    Value::new(text).expect("it is short")
+    Value::new(text).expect("a short value")
 }
 
 fn proclaim(subject: &mut Subject, grant: GrantId, text: &str) -> Ticket {
     subject.state.proclaim(grant, "scheduler", value(text))
 }
 
-fn proclaimed(request: u64) -> Heard {
-    Heard::Proclaimed(pb::Proclaimed { request })
+fn proclaimed(request: u64) -> Incoming {
+    Incoming::Proclaimed(pb::Proclaimed { request })
 }
 
 fn sent(subject: &mut Subject) -> Vec<pb::Proclaim> {
@@ -34,7 +34,7 @@ fn sent(subject: &mut Subject) -> Vec<pb::Proclaim> {
     subject.sent().into_iter().map(proclaim).collect()
 }
 
-/// The reason for which a proclaim failed.
+/// Returns the reason why a proclaim failed.
 fn failed(actions: &[Action], ticket: Ticket) -> Option<Reason> {
     actions.iter().find_map(|action| match action {
         Action::Answer(to, Outcome::Failed(Error::Lost { lock, reason, .. })) if *to == ticket => {
@@ -46,31 +46,31 @@ fn failed(actions: &[Action], ticket: Ticket) -> Option<Reason> {
 }
 
 #[test]
-fn a_proclaim_names_the_grant_and_is_answered() {
+fn proclaim_names_grant_and_completes_once() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
     let ticket = proclaim(&mut subject, grant, "a");
     let [message] = &sent(&mut subject)[..] else { panic!() };
     assert_eq!((&message.handle[..], &message.value[..]), (&[1; 16][..], &b"a"[..]));
-    subject.hear(proclaimed(message.request));
+    subject.receive(proclaimed(message.request));
     assert_eq!(subject.actions(), [Action::Answer(ticket, Outcome::Proclaimed)]);
-    subject.hear(proclaimed(message.request));
-    assert_eq!(subject.actions(), [], "it is answered once");
+    subject.receive(proclaimed(message.request));
+    assert_eq!(subject.actions(), [], "the proclaim completes once");
 }
 
 #[test]
-fn a_campaign_is_sent_again_with_its_value() {
+fn campaign_is_resent_with_its_value() {
     let mut subject = Subject::attached();
     let lock = pb::LockRef { namespace: "default".into(), name: "scheduler".into() };
-    let terms = AcquireOptions { value: Some(value("host:1")), ..AcquireOptions::default() };
-    subject.state.acquire(PendingAcquire::new(lock, Wait::Forever, terms, None), subject.now);
+    let options = AcquireOptions { value: Some(value("host:1")), ..AcquireOptions::default() };
+    subject.state.acquire(PendingAcquire::new(lock, Wait::Forever, options, None), subject.now);
     assert_eq!(subject.sent_acquire().value.as_deref(), Some(&b"host:1"[..]));
     subject.detach();
     subject.resume();
     subject.actions();
-    subject.hear(restored());
+    subject.receive(restored());
     assert_eq!(subject.sent_acquire().value.as_deref(), Some(&b"host:1"[..]));
-    // Also in a new session.
+    // A new session resends it, too.
     subject.detach();
     let clocks = subject.clocks();
     subject.state.begin(clocks);
@@ -78,51 +78,51 @@ fn a_campaign_is_sent_again_with_its_value() {
     subject.actions();
     subject.open();
     assert_eq!(subject.sent_acquire().value.as_deref(), Some(&b"host:1"[..]));
-    // A plain lock has none.
-    subject.ask("orders", Wait::Forever);
+    // An acquire of a lock has no value.
+    subject.acquire("orders", Wait::Forever);
     assert_eq!(subject.sent_acquire().value, None);
 }
 
 #[test]
-fn after_a_break_the_latest_value_is_sent_again_and_its_answer_holds_for_all() {
+fn latest_value_is_resent_and_completes_all_proclaims() {
     let mut subject = Subject::attached();
     let (grant, other) = (subject.grant("scheduler", 1), subject.grant("other", 2));
     let first = proclaim(&mut subject, grant, "a");
-    let elsewhere = proclaim(&mut subject, other, "x");
+    let other_lock = proclaim(&mut subject, other, "x");
     let requests: Vec<u64> = sent(&mut subject).iter().map(|message| message.request).collect();
     subject.detach();
     subject.actions();
     let second = proclaim(&mut subject, grant, "b");
     assert_eq!(subject.actions(), [], "there is no stream");
     let keep_alive_number = subject.resume();
-    subject.hear(granted(1, 1, keep_alive_number, 9000));
-    subject.hear(granted(2, 2, keep_alive_number, 9000));
+    subject.receive(granted(1, 1, keep_alive_number, 9000));
+    subject.receive(granted(2, 2, keep_alive_number, 9000));
     let third = proclaim(&mut subject, grant, "c");
-    assert_eq!(sent(&mut subject), [], "the daemon has not listed everything yet");
-    subject.hear(restored());
+    assert_eq!(sent(&mut subject), [], "the daemon has not listed all grants yet");
+    subject.receive(restored());
     let again = sent(&mut subject);
     let values: Vec<&[u8]> = again.iter().map(|message| &message.value[..]).collect();
     assert_eq!(values, [&b"x"[..], b"c"]);
     assert!(again.iter().all(|message| !requests.contains(&message.request)));
 
-    subject.hear(proclaimed(requests[0]));
-    assert_eq!(subject.actions(), [], "an answer from before the break");
-    subject.hear(proclaimed(again[1].request));
+    subject.receive(proclaimed(requests[0]));
+    assert_eq!(subject.actions(), [], "a response from before the disconnect");
+    subject.receive(proclaimed(again[1].request));
     let answer = |ticket| Action::Answer(ticket, Outcome::Proclaimed);
     assert_eq!(subject.actions(), [first, second, third].map(answer));
-    subject.hear(proclaimed(again[0].request));
-    assert_eq!(subject.actions(), [answer(elsewhere)]);
+    subject.receive(proclaimed(again[0].request));
+    assert_eq!(subject.actions(), [answer(other_lock)]);
 }
 
 #[test]
-fn who_lost_the_leadership_in_a_break_does_not_proclaim_again() {
+fn leader_lost_during_disconnect_does_not_proclaim() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
     let ticket = proclaim(&mut subject, grant, "a");
     subject.detach();
     subject.actions();
     subject.resume();
-    subject.hear(restored());
+    subject.receive(restored());
     let actions = subject.actions();
     assert_eq!(failed(&actions, ticket), Some(Reason::Unknown));
     assert!(!actions.iter().any(|action| matches!(action, Action::Send(_))), "{actions:?}");
@@ -139,38 +139,38 @@ fn who_lost_the_leadership_in_a_break_does_not_proclaim_again() {
 }
 
 #[test]
-fn proclaiming_when_not_leading_is_answered_with_the_loss() {
+fn proclaim_after_loss_fails_with_reason_of_loss() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
-    subject.hear(lost(1));
+    subject.receive(lost(1));
     subject.actions();
     let ticket = proclaim(&mut subject, grant, "a");
     let actions = subject.actions();
     assert_eq!((failed(&actions, ticket), actions.len()), (Some(Reason::Broken), 1));
 
-    // The daemon's word on the loss overtook the proclaim.
+    // The loss was sent before the daemon received the proclaim.
     let grant = subject.grant("scheduler", 2);
     let ticket = proclaim(&mut subject, grant, "a");
     let [message] = &sent(&mut subject)[..] else { panic!() };
-    subject.hear(lost(2));
-    subject.hear(refused(message.request, pb::Reason::UnknownHandle));
+    subject.receive(lost(2));
+    subject.receive(refused(message.request, pb::Reason::UnknownHandle));
     assert_eq!(failed(&subject.actions(), ticket), Some(Reason::Broken));
 
-    // The daemon knows better.
+    // The daemon has ended a grant that is still active at the client.
     let grant = subject.grant("scheduler", 3);
     let ticket = proclaim(&mut subject, grant, "a");
     let [message] = &sent(&mut subject)[..] else { panic!() };
-    subject.hear(refused(message.request, pb::Reason::UnknownHandle));
+    subject.receive(refused(message.request, pb::Reason::UnknownHandle));
     assert_eq!(failed(&subject.actions(), ticket), Some(Reason::UnknownHandle));
 }
 
 #[test]
-fn a_value_that_can_not_be_stored_is_not_tried_again() {
+fn value_refused_by_store_is_not_resent() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
     let ticket = proclaim(&mut subject, grant, "a");
     let [message] = &sent(&mut subject)[..] else { panic!() };
-    subject.hear(refused(message.request, pb::Reason::StoreUnavailable));
+    subject.receive(refused(message.request, pb::Reason::StoreUnavailable));
     let actions = subject.actions();
     assert!(
         matches!(&actions[..], [Action::Answer(to, Outcome::Failed(Error::Unavailable { .. }))]
@@ -179,14 +179,14 @@ fn a_value_that_can_not_be_stored_is_not_tried_again() {
     );
     subject.detach();
     let keep_alive_number = subject.resume();
-    subject.hear(granted(1, 1, keep_alive_number, 9000));
-    subject.hear(restored());
+    subject.receive(granted(1, 1, keep_alive_number, 9000));
+    subject.receive(restored());
     assert_eq!(sent(&mut subject), []);
     assert_eq!(subject.lost_by(grant), None);
 }
 
 #[test]
-fn what_is_under_way_ends_with_the_last_guard_and_with_the_session() {
+fn pending_proclaim_fails_with_last_guard_or_session() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
     let ticket = proclaim(&mut subject, grant, "a");
@@ -195,7 +195,7 @@ fn what_is_under_way_ends_with_the_last_guard_and_with_the_session() {
     subject.state.drop_user(grant);
     assert_eq!(failed(&subject.actions(), ticket), Some(Reason::UnknownHandle));
     subject.resume();
-    subject.hear(restored());
+    subject.receive(restored());
     assert!(matches!(subject.sent()[..], [Message::Release(_)]));
 
     let grant = subject.grant("scheduler", 2);
@@ -205,16 +205,16 @@ fn what_is_under_way_ends_with_the_last_guard_and_with_the_session() {
 }
 
 #[test]
-fn a_stuck_leader_is_given_up_under_its_guards() {
+fn lost_grant_of_stuck_leader_is_released_before_guards() {
     let mut subject = Subject::attached();
     let grant = subject.grant("scheduler", 1);
     subject.state.release_lost(grant);
-    assert_eq!(subject.actions(), [], "it is not lost");
-    subject.hear(lost(1));
+    assert_eq!(subject.actions(), [], "the grant is not lost");
+    subject.receive(lost(1));
     subject.actions();
     subject.state.release_lost(grant);
     assert_eq!(subject.sent_release().handle.as_ref(), [1; 16]);
     subject.state.release_lost(grant);
-    assert_eq!(subject.state.drop_user(grant), None, "there is nothing left to release");
+    assert_eq!(subject.state.drop_user(grant), None, "nothing left to release");
     assert_eq!(subject.actions(), []);
 }

@@ -390,6 +390,27 @@ fn broken_lease_is_released_once_its_holder_has_released() {
 }
 
 #[test]
+fn lost_lease_grants_nothing_to_next_waiter() {
+    let mut world = calm(2);
+    world.acquire(0, None);
+    world.acquire(1, None);
+    while world.store.pending.is_empty() {
+        world.pass(Duration::from_millis(100));
+        world.apply(Op::KeepAlive(0, 0));
+        world.apply(Op::KeepAlive(1, 0));
+    }
+    // The renewal finds the lease lost before its deadline, with tokens left.
+    world.store.blobs.get_mut(&lock_name(0)).unwrap().lease = None;
+    world.apply(Op::Store(0, Outcome::Answered));
+    world.release_all(0);
+    assert_eq!(world.holders(), [0; 0], "granted on a lost lease");
+    let mut pending = world.store.pending.iter();
+    assert!(pending.any(|(_, _, call, _)| matches!(call, StoreCall::Release(..))));
+    world.answer_all();
+    assert_eq!(world.holders(), [1], "granted on a new lease");
+}
+
+#[test]
 fn lock_held_by_peer_never_appears_free() {
     let mut world = World::new(2, 2, 0);
     world.acquire(0, None);
