@@ -566,10 +566,13 @@ fn unknown_variable_is_reported_with_closest_name() {
     };
     assert_eq!(
         check("LEASEHOLD_DRIAN_TIMEOUT"),
-        "leasehold: unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
+        "leasehold: ignored the unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
          LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
-    assert!(check("LEASEHOLD_QUORUM").ends_with("unknown environment variable LEASEHOLD_QUORUM\n"));
+    assert!(
+        check("LEASEHOLD_QUORUM")
+            .ends_with("ignored the unknown environment variable LEASEHOLD_QUORUM\n")
+    );
     for known in [
         "LEASEHOLD_MAX_LOCKS",
         "LEASEHOLD_TOKEN",

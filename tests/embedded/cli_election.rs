@@ -224,7 +224,7 @@ async fn leader_drains_on_step_down_and_campaigns_again() {
     candidates(&daemon, 1).await;
     let asked = step_down(&daemon, "10m");
     assert_eq!(code(&asked), 0);
-    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked to step down within"));
+    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked the leader of "));
     assert_eq!(first.line(), "asked");
     let high = token(&mut second);
     assert!(high > low);

@@ -87,11 +87,11 @@ pub(super) struct Elect {
     value: OsString,
     /// Session TTL: how long the leadership lasts if this process dies (1s to 60s) [default: the
     /// daemon's default_ttl]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     ttl: Option<Duration>,
     /// Duration of the storage lease without renewals, if it is not held yet (15s to 60s)
     /// [default: the daemon's lease_duration]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     lease_duration: Option<Duration>,
     /// Exit when the leadership has ended, instead of campaigning again
     #[arg(long)]
@@ -100,7 +100,7 @@ pub(super) struct Elect {
     #[arg(long, conflicts_with = "once")]
     restart: bool,
     /// Time from SIGTERM to SIGKILL, unless a step-down sets another one
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     #[arg(default_value = "30s")]
     drain_timeout: Duration,
     /// Label shown with the candidate in `ls`, `get` and errors (repeatable)
