@@ -234,8 +234,23 @@ const FLAGS: [(&str, &str); 11] = [
     ("timeout_ms", "--timeout"),
 ];
 
-/// Replaces a field of the protocol by its flag or argument.
+/// Parameters of the client library, with the beginning of its messages and the flags
+/// that set them.
+const PARAMETERS: [(&str, &str, &str); 3] = [
+    ("ttl", "session TTL ", "--ttl"),
+    ("timeout", "step-down timeout ", "--timeout"),
+    ("value", "the value ", "--value"),
+];
+
+/// Replaces a field of the protocol, or a parameter of the client library, by its flag
+/// or argument.
 fn by_flag(field: &str, message: String) -> String {
+    let parameter = PARAMETERS.iter().find(|(known, ..)| *known == field);
+    if let Some((_, start, flag)) = parameter
+        && let Some(problem) = message.strip_prefix(start)
+    {
+        return format!("{flag} {problem}");
+    }
     let flag = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| flag);
     match (flag, message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "))) {
         (Some(flag), Some(problem)) => format!("{flag} {problem}"),
@@ -339,6 +354,14 @@ mod tests {
         assert_eq!(
             invalid("lease_duration_ms", format!("lease_duration_ms: {problem}")),
             format!("leasehold: --lease-duration {problem}")
+        );
+        assert_eq!(
+            invalid("ttl", "session TTL 90s is out of range: use 1s to 60s".to_owned()),
+            "leasehold: --ttl 90s is out of range: use 1s to 60s"
+        );
+        assert_eq!(
+            invalid("value", "the value has 5000 bytes; the maximum is 4096".to_owned()),
+            "leasehold: --value has 5000 bytes; the maximum is 4096"
         );
         assert_eq!(invalid("name", "name: is empty".to_owned()), "leasehold: NAME is empty");
         assert_eq!(invalid("name", "invalid lock name".to_owned()), "leasehold: invalid lock name");

@@ -155,7 +155,8 @@ impl Lock {
         let program = Program { command: &self.command, environment: &[], output };
         let mut supervisor = Supervisor::new(&guard, &options);
         let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
-        run::release(guard, &mut signals, notes).await;
+        let is_reported = ended.as_ref().is_ok_and(Ended::is_without_response);
+        run::release(guard, &mut signals, (!is_reported).then_some(notes)).await;
         run::close(client, &mut signals).await;
         match ended? {
             Ended::Exited(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
@@ -189,7 +190,7 @@ impl Lock {
         }
         match Supervisor::new(&guard, options).hold(signals).await? {
             Held::Interrupted => {
-                run::release(guard, signals, options.notes).await;
+                run::release(guard, signals, Some(options.notes)).await;
                 run::close(client, signals).await;
                 Ok(ExitCode::SUCCESS)
             }

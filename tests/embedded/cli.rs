@@ -693,7 +693,7 @@ fn refusals_name_holder_and_start_in_local_time() {
     let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
     assert_eq!(
         stderr(&output),
-        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 1m\n"
+        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 60s\n"
     );
 }
 

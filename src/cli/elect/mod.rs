@@ -185,6 +185,8 @@ impl Elect {
         let mut supervisor = Supervisor::new(&leadership, &options);
         let ended = self.supervise(&mut supervisor, &leadership, output, signals).await;
         let interrupted = supervisor.interrupted();
+        let is_reported = ended.as_ref().is_ok_and(Ended::is_without_response);
+        let notes = (!is_reported).then_some(notes);
         let during_release = run::release(leadership, signals, notes).await;
         (ended, interrupted.or(during_release))
     }
