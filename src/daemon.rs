@@ -87,10 +87,15 @@ pub enum Error {
 
 /// Cause of a failed listener, with its fix if it is known.
 fn listen_problem(error: &io::Error) -> String {
+    let cause = match error.get_ref() {
+        None => error.kind().to_string(),
+        Some(_) => error.to_string(),
+    };
     match error.kind() {
-        io::ErrorKind::AddrInUse => "address already in use; stop the process that uses it, or \
-                                     choose another address with --listen or --http-listen"
-            .to_owned(),
+        io::ErrorKind::AddrInUse => format!(
+            "{cause}; stop the process that uses it, or choose another address with --listen or \
+             --http-listen"
+        ),
         _ => error.to_string(),
     }
 }

@@ -258,6 +258,19 @@ fn by_flag(field: &str, message: String) -> String {
     }
 }
 
+/// Message of the innermost error, which is the most specific. An error of the operating
+/// system is reduced to its kind, as in "connection refused".
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) if error.get_ref().is_none() => error.kind().to_string(),
+        _ => cause.to_string(),
+    }
+}
+
 /// Collects the known details.
 fn details<const N: usize>(entries: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let known = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));

@@ -538,7 +538,8 @@ fn waiting_candidate_displays_leader_on_terminal() {
         assert_ne!(master.read_until(b'd', &mut part).unwrap(), 0, "{screen}");
         screen.push_str(&String::from_utf8_lossy(&part));
     }
-    assert!(screen.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{screen}");
+    let expected = "waiting to lead \"jobs\", led by \"leasehold elect: sh\" on ";
+    assert!(screen.contains(expected), "{screen}");
 }
 
 #[test]
