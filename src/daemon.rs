@@ -88,7 +88,8 @@ pub enum Error {
 /// Cause of a failed listener, with its fix if it is known.
 fn listen_problem(error: &io::Error) -> String {
     let cause = match error.get_ref() {
-        None => error.kind().to_string(),
+        None => "address already in use".to_owned(),
+        // Another daemon listens on the Unix socket.
         Some(_) => error.to_string(),
     };
     match error.kind() {
