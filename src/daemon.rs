@@ -61,7 +61,7 @@ pub enum Error {
         why: String,
     },
     /// A listener could not be bound.
-    #[error("can't listen on {address}: {source}")]
+    #[error("can't listen on {address}: {}", listen_problem(.source))]
     Listen {
         /// Address of the listener.
         address: String,
@@ -83,6 +83,22 @@ pub enum Error {
          validities that holders received have ended"
     )]
     Aborted,
+}
+
+/// Cause of a failed listener, with its fix if it is known.
+fn listen_problem(error: &io::Error) -> String {
+    let cause = match error.get_ref() {
+        None => "address already in use".to_owned(),
+        // Another daemon listens on the Unix socket.
+        Some(_) => error.to_string(),
+    };
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "{cause}; stop the process that uses it, or choose another address with --listen or \
+             --http-listen"
+        ),
+        _ => error.to_string(),
+    }
 }
 
 /// Daemon with bound listeners that does not serve yet.

@@ -71,7 +71,8 @@ impl LockSelector {
             },
             Target { blob: Some(path), .. } => {
                 let Some((container, blob)) = path.split_once('/') else {
-                    let message = "--blob must be CONTAINER/BLOB; the root container is $root";
+                    let message = "invalid --blob: use CONTAINER/BLOB, or $root/BLOB for the \
+                                   root container";
                     return Err(Failure::new(USAGE, "usage", message));
                 };
                 Resource::Blob { account, container, blob }

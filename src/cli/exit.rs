@@ -234,12 +234,40 @@ const FLAGS: [(&str, &str); 11] = [
     ("timeout_ms", "--timeout"),
 ];
 
-/// Replaces a field of the protocol by its flag or argument.
+/// Parameters of the client library, with the beginning of its messages and the flags
+/// that set them.
+const PARAMETERS: [(&str, &str, &str); 3] = [
+    ("ttl", "session TTL ", "--ttl"),
+    ("timeout", "step-down timeout ", "--timeout"),
+    ("value", "the value ", "--value"),
+];
+
+/// Replaces a field of the protocol, or a parameter of the client library, by its flag
+/// or argument.
 fn by_flag(field: &str, message: String) -> String {
+    let parameter = PARAMETERS.iter().find(|(known, ..)| *known == field);
+    if let Some((_, start, flag)) = parameter
+        && let Some(problem) = message.strip_prefix(start)
+    {
+        return format!("{flag} {problem}");
+    }
     let flag = FLAGS.iter().find(|(known, _)| *known == field).map(|(_, flag)| flag);
     match (flag, message.strip_prefix(field).and_then(|rest| rest.strip_prefix(": "))) {
         (Some(flag), Some(problem)) => format!("{flag} {problem}"),
         _ => message,
+    }
+}
+
+/// Message of the innermost error, which is the most specific. An error of the operating
+/// system is reduced to its kind, as in "connection refused".
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) if error.get_ref().is_none() => error.kind().to_string(),
+        _ => cause.to_string(),
     }
 }
 
@@ -349,6 +377,14 @@ mod tests {
         assert_eq!(
             invalid("lease_duration_ms", format!("lease_duration_ms: {problem}")),
             format!("leasehold: --lease-duration {problem}")
+        );
+        assert_eq!(
+            invalid("ttl", "session TTL 90s is out of range: use 1s to 60s".to_owned()),
+            "leasehold: --ttl 90s is out of range: use 1s to 60s"
+        );
+        assert_eq!(
+            invalid("value", "the value has 5000 bytes; the maximum is 4096".to_owned()),
+            "leasehold: --value has 5000 bytes; the maximum is 4096"
         );
         assert_eq!(invalid("name", "name: is empty".to_owned()), "leasehold: NAME is empty");
         assert_eq!(invalid("name", "invalid lock name".to_owned()), "leasehold: invalid lock name");

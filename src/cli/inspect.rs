@@ -2,14 +2,14 @@
 
 use std::{num::NonZeroUsize, process::ExitCode};
 
-use leasehold_client::{TokenState, Watch};
+use leasehold_client::{Token, TokenState, Watch};
 use serde_json::json;
 
 use super::{
     Globals,
     exit::{FAILED, Failure, UNKNOWN},
     lock_output::{LockOutput, Table, stored_json, stored_paragraph},
-    output::{Output, line, millis, optional_line, short_duration},
+    output::{Output, line, lock_name, millis, optional_line, short_duration},
     palette::Palette,
     peer, process, times,
 };
@@ -175,18 +175,19 @@ pub(super) struct Check {
     /// Name of the lock
     name: String,
     /// Token to check
-    token: u64,
+    #[arg(value_parser = parse_token)]
+    token: Token,
 }
 
 impl Check {
     pub(super) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let client = globals.connect().await?;
-        let check = client.check(&self.name, self.token.into()).await?;
+        let check = client.check(&self.name, self.token).await?;
         let Self { name, token } = self;
         let (state, sentence) = match check.state {
             TokenState::Current => ("current", "is the token of the current holder"),
             TokenState::Stale => ("stale", "is stale: the lock is held with a higher token"),
-            TokenState::NotHeld => ("not_held", "has no current holder: the lock is not held"),
+            TokenState::NotHeld => ("not_held", ""),
             TokenState::NeverGranted => {
                 ("never_granted", "was never granted: the lock is held with a lower token")
             }
@@ -199,12 +200,16 @@ impl Check {
         let lock = LockOutput::from(check.lock);
         // The exit code is the result, even if the output is closed.
         match globals.output {
+            Output::Text if check.state == TokenState::NotHeld => {
+                let lock = lock_name(&globals.namespace(), &name);
+                optional_line(format!("lock {lock} is not held, so token {token} is not current"))?;
+            }
             Output::Text => {
                 let line = lock.line(Palette::stdout(globals.output));
                 optional_line(format!("token {token} {sentence}{advice}\n{line}"))?;
             }
             Output::Json => optional_line(json!({
-                "name": name, "token": token, "state": state, "lock": lock.json(),
+                "name": name, "token": token.get(), "state": state, "lock": lock.json(),
             }))?,
         }
         Ok(ExitCode::from(match check.state {
@@ -213,6 +218,12 @@ impl Check {
             _ => FAILED,
         }))
     }
+}
+
+/// Parses a token of the command line.
+fn parse_token(text: &str) -> Result<Token, &'static str> {
+    let token = text.parse().ok().and_then(|token: Token| Token::from_stored(token.get()));
+    token.ok_or("use a decimal number below 2^53, without sign or leading zeros")
 }
 
 #[derive(Debug, clap::Args)]
@@ -244,14 +255,18 @@ impl Break {
         let broken =
             client.break_lock(&self.name).by(process::operator()).reason(&self.reason).await?;
         let lock = LockOutput::from(broken.lock);
-        let palette = Palette::stdout(globals.output);
+        let name = lock_name(&globals.namespace(), &self.name);
         match globals.output {
             Output::Text if broken.broken => {
                 let within = short_duration(broken.free_within);
-                let before = lock.line(palette);
-                line(format!("broken; free within {within}. State before:\n{before}"))?;
+                let before = lock.grant();
+                line(format!("broke lock {name}; free within {within}. It was held by {before}"))?;
             }
-            Output::Text => line(format!("nothing to break: {}", lock.line(palette)))?,
+            Output::Text => {
+                // A holder was known, but its lease ended before the break.
+                let no_longer = if lock.is_held() { " no longer" } else { " not" };
+                line(format!("lock {name} is{no_longer} held; nothing to break"))?;
+            }
             Output::Json => line(json!({
                 "broken": broken.broken,
                 "free_within_ms": millis(broken.free_within),

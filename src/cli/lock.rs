@@ -22,6 +22,7 @@ use super::{
         self, Cause, Denied, Ended, Held, Notes, Program, RunOptions, Supervisor, WaitState,
         WaitTarget, Waiting,
     },
+    times,
 };
 use leasehold_time::Moment;
 
@@ -75,21 +76,21 @@ pub(super) struct Lock {
     #[arg(skip)]
     namespace: String,
     /// Maximum time to wait for the lock [default: no limit]
-    #[arg(long, short, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, short, value_name = "TIME", value_parser = times::parse_duration)]
     wait: Option<Duration>,
     /// Fail immediately if the lock is held
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
     /// Session TTL: how long the lock stays held if this process dies (1s to 60s) [default: the
     /// daemon's default_ttl]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse_duration)]
     ttl: Option<Duration>,
     /// End the grant and stop the command after this time (minimum 1s)
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse_duration)]
     max_hold_time: Option<Duration>,
     /// Duration of the storage lease without renewals, if it is not held yet (15s to 60s)
     /// [default: the daemon's lease_duration]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse_duration)]
     lease_duration: Option<Duration>,
     /// Label shown with the holder in `ls`, `get` and errors (repeatable)
     #[arg(long, short, value_name = "KEY=VALUE", value_parser = run::parse_label)]
@@ -154,7 +155,8 @@ impl Lock {
         let program = Program { command: &self.command, environment: &[], output };
         let mut supervisor = Supervisor::new(&guard, &options);
         let ended = supervisor.run(&program, std::future::pending(), &mut signals).await;
-        run::release(guard, &mut signals, notes).await;
+        let is_reported = ended.as_ref().is_ok_and(Ended::is_without_response);
+        run::release(guard, &mut signals, (!is_reported).then_some(notes)).await;
         run::close(client, &mut signals).await;
         match ended? {
             Ended::Exited(code) | Ended::Stopped { code, .. } => Ok(ExitCode::from(code)),
@@ -188,7 +190,7 @@ impl Lock {
         }
         match Supervisor::new(&guard, options).hold(signals).await? {
             Held::Interrupted => {
-                run::release(guard, signals, options.notes).await;
+                run::release(guard, signals, Some(options.notes)).await;
                 run::close(client, signals).await;
                 Ok(ExitCode::SUCCESS)
             }

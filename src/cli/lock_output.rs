@@ -6,7 +6,7 @@ use leasehold_client::{Holder, LockInfo, StoredInfo};
 use serde_json::{Value, json};
 
 use super::{
-    output::{holder_json, millis, printable, short_duration},
+    output::{holder_json, millis, printable, quoted, short_duration},
     palette::Palette,
     times,
 };
@@ -64,6 +64,24 @@ impl LockOutput {
         if self.held {
             parts[0].push_str(&format!(" by {}", self.holder()));
         }
+        if let Some(held_for) = self.held_for {
+            parts[0].push_str(&format!(" {}", times::since(held_for)));
+        }
+        parts.extend(self.token.map(|token| format!("token {token}")));
+        parts.extend((self.waiting > 0).then(|| format!("{} waiting", self.waiting)));
+        parts.join(", ")
+    }
+
+    /// Returns whether the lock is held.
+    pub(super) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Holder with the start of its grant, its token and the number of waiters, for a
+    /// sentence.
+    pub(super) fn grant(&self) -> String {
+        let holder = self.holder.as_ref().map(|holder| printable(&quoted(holder)));
+        let mut parts = vec![holder.unwrap_or_else(|| "an unknown holder".to_owned())];
         if let Some(held_for) = self.held_for {
             parts[0].push_str(&format!(" {}", times::since(held_for)));
         }

@@ -28,7 +28,9 @@ use std::{ffi::OsString, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 use clap::{
-    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, builder::styling::Styles,
+    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::styling::Styles,
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 use tokio::runtime::Builder;
@@ -54,12 +56,15 @@ before or after the command.
 Exit codes:
   0    success
   1    failure without a specific code
+  2    `check`: unknown, because the holder's daemon could not be reached
   64   usage error
   65   invalid name, TTL or other value
   69   daemon unreachable or unable to serve the request
   73   `lock`, `elect --once`: the lock or the leadership was lost
   75   `lock`: the lock was not granted in time
   78   `serve`, `doctor`: invalid configuration
+  126  `lock`, `elect`: the command can't be run
+  127  `lock`, `elect`: the command was not found
 `lock` and `elect` otherwise exit as their commands did.
 
 With --output json, standard error has one JSON object per line too:
@@ -153,9 +158,11 @@ pub fn main() -> ExitCode {
     }
     let arguments = options::reorder(std::env::args_os());
     let wants_json = wants_json(arguments.iter());
+    let runs_command = arguments.get(1).is_some_and(|word| word == "lock" || word == "elect");
     let parsed = command()
         .try_get_matches_from(arguments)
-        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)))
+        .map_err(|error| with_separator_tip(error, runs_command));
     match parsed {
         Ok((cli, matches)) => {
             let output = output_of(&matches);
@@ -167,6 +174,17 @@ pub fn main() -> ExitCode {
         }
         Err(error) => print_usage(&error),
     }
+}
+
+/// Adds the fix to a usage error of `lock` and `elect` about a command without `--`.
+fn with_separator_tip(mut error: clap::Error, runs_command: bool) -> clap::Error {
+    let is_word = matches!(error.get(ContextKind::InvalidArg),
+        Some(ContextValue::String(argument)) if !argument.starts_with('-'));
+    if runs_command && is_word && error.kind() == ErrorKind::UnknownArgument {
+        let tip = vec!["put \"--\" before the command".into()];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+    }
+    error
 }
 
 /// Returns the commands with their arguments, options and help texts.
@@ -267,6 +285,18 @@ mod tests {
     }
 
     #[test]
+    fn command_without_separator_gets_tip() {
+        let tip = |line: &str, runs_command| {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            with_separator_tip(error, runs_command).to_string().contains("put \"--\" before")
+        };
+        assert!(tip("leasehold lock x true", true));
+        assert!(tip("leasehold elect x ./run -v", true));
+        assert!(!tip("leasehold lock x --no-such-flag", true));
+        assert!(!tip("leasehold get x y", false));
+    }
+
+    #[test]
     fn every_setting_is_a_flag() {
         for setting in crate::config::SETTINGS {
             let flag = format!("--{}=value", setting.flag());
@@ -301,6 +331,7 @@ mod tests {
             "leasehold elect --queue jobs --partition p -- true",
             "leasehold lock x --wait 1s --no-wait -- true",
             "leasehold lock x --wait soon -- true",
+            "leasehold lock x --wait 5 -- true",
             "leasehold lock x --label novalue -- true",
             "leasehold elect x",
             "leasehold elect x --once --restart -- true",
@@ -315,6 +346,8 @@ mod tests {
             "leasehold watch x --prefix y",
             "leasehold break x",
             "leasehold check x notanumber",
+            "leasehold check x 007",
+            "leasehold check x 9007199254740992",
             "leasehold ls --output xml",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -7,6 +7,12 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 use super::output::short_duration;
 use leasehold_time::clock;
 
+/// Parses a duration of the command line.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    let parsed = humantime::parse_duration(text);
+    parsed.map_err(|_| "use a number with a unit, such as 500ms, 10s or 5m")
+}
+
 /// Current local date and time, as in "2026-11-18 12:03:11".
 pub(super) fn local_now() -> String {
     match Timestamp::try_from(clock::wall()) {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{Config, ConfigError, ConfigErrors, Layer, Listen, SETTINGS, Setting, Source, Store};
+use super::{
+    Config, ConfigError, ConfigErrors, Layer, Listen, SETTINGS, Setting, Source, Store,
+    layer::written,
+};
 use leasehold_azure_account::{Address, InvalidSetting};
 
 /// Effective configuration, with the source of each value.
@@ -33,6 +36,7 @@ pub fn load(layers: Vec<Layer>) -> Result<Effective, ConfigErrors> {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
                     value: setting.redact(&given),
+                    written: Some(setting.written(&given)),
                     problem: problem.clone(),
                 });
             }
@@ -98,10 +102,16 @@ impl Effective {
 
     fn error(&self, key: &str, problem: String) -> ConfigError {
         let value = Setting::find(key).map(|setting| setting.value(&self.config));
+        let source = self.source(key);
+        let written = value.as_ref().map(|value| match source {
+            Source::Environment(_) | Source::Flag(_) => format!("{:?}", plain(value.clone())),
+            Source::File(_) | Source::Default => written(value),
+        });
         ConfigError {
             key: key.to_owned(),
-            source: self.source(key).to_string(),
+            source: source.to_string(),
             value: value.map(plain).unwrap_or_default(),
+            written,
             problem,
         }
     }

@@ -13,13 +13,20 @@ pub struct ConfigError {
     pub source: String,
     /// Value as given; redacted if it can be secret.
     pub value: String,
+    /// Value in the syntax of its source; `None` if the text has none.
+    #[serde(skip)]
+    pub written: Option<String>,
     /// Problem, and the allowed values.
     pub problem: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {:?} ({}): {}", self.key, self.value, self.source, self.problem)
+        let Self { key, source, problem, .. } = self;
+        match &self.written {
+            Some(written) => write!(f, "{key} = {written} ({source}): {problem}"),
+            None => write!(f, "{key} ({source}): {problem}"),
+        }
     }
 }
 

@@ -95,6 +95,19 @@ impl fmt::Display for RawValue {
     }
 }
 
+/// Formats a value of a file as in the file, on one line.
+pub(super) fn written(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => format!("{text:?}"),
+        toml::Value::Array(parts) if !has_keys(value) => {
+            let parts: Vec<String> = parts.iter().map(written).collect();
+            format!("[{}]", parts.join(", "))
+        }
+        value if has_keys(value) => format!("{REDACTED:?}"),
+        value => value.to_string(),
+    }
+}
+
 fn has_keys(value: &toml::Value) -> bool {
     match value {
         toml::Value::Table(_) => true,
@@ -124,6 +137,7 @@ impl Layer {
                 key: "config".to_owned(),
                 source: named_by.to_string(),
                 value: path.display().to_string(),
+                written: Some(format!("{:?}", path.display().to_string())),
                 problem,
             }],
             ..Self::default()
@@ -146,12 +160,12 @@ impl Layer {
             } else {
                 let problem = nearest(&key).map_or_else(
                     || "unknown setting".to_owned(),
-                    |near| format!("unknown setting; did you mean {near}?"),
+                    |near| format!("unknown setting; did you mean {near:?}?"),
                 );
                 // The value may be a secret under a misspelled key.
                 let value = REDACTED.to_owned();
-                let key = quoted_if_odd(key);
-                layer.errors.push(ConfigError { key, source: source.to_string(), value, problem });
+                let (key, source) = (quoted_if_odd(key), source.to_string());
+                layer.errors.push(ConfigError { key, source, value, written: None, problem });
             }
         }
         layer
@@ -173,6 +187,7 @@ impl Layer {
                     key: setting.key.to_owned(),
                     source: source.to_string(),
                     value: setting.redact(&lossy(&bytes)),
+                    written: Some(setting.written(&lossy(&bytes))),
                     problem: "is not UTF-8".to_owned(),
                 }),
                 Some(Ok(_)) | None => {}
@@ -193,7 +208,7 @@ impl Layer {
             let near = name.strip_prefix(PREFIX).and_then(nearest).and_then(Setting::find);
             let hint = near.map(|near| format!("; did you mean {}?", near.variable()));
             let name = quoted_if_odd(name.clone());
-            format!("unknown environment variable {name}{}", hint.unwrap_or_default())
+            format!("ignored the unknown environment variable {name}{}", hint.unwrap_or_default())
         }));
         self
     }

@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 pub use table::SETTINGS;
 
-use super::{Config, Listen, REDACTED, RawValue, SecretText, azure, listen};
+use super::{Config, Listen, REDACTED, RawValue, SecretText, azure, layer, listen};
 
 /// One setting: a row of the table.
 #[derive(Debug)]
@@ -108,6 +108,17 @@ impl Setting {
             Kind::Secret { .. } => REDACTED.to_owned(),
             Kind::Account => azure::redact(&given.to_string()),
             _ => given.to_string(),
+        }
+    }
+
+    /// Formats a given value for messages in the syntax of its source, without its
+    /// secrets.
+    pub(super) fn written(&self, given: &RawValue) -> String {
+        match (&self.kind, given) {
+            (Kind::Secret { .. } | Kind::Account, _) | (_, RawValue::Words(_)) => {
+                format!("{:?}", self.redact(given))
+            }
+            (_, RawValue::Value(value)) => layer::written(value),
         }
     }
 

@@ -153,11 +153,11 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
     if let Some(asked) = lease_duration
         && (!LEASE_DURATIONS.contains(&asked) || asked.subsec_nanos() != 0)
     {
-        let [asked, min, max] =
-            [asked, *LEASE_DURATIONS.start(), *LEASE_DURATIONS.end()].map(format_duration);
+        let asked = format_duration(asked);
+        let [min, max] = [LEASE_DURATIONS.start(), LEASE_DURATIONS.end()].map(Duration::as_secs);
         return Err(RequestError::invalid(
             "lease_duration_ms",
-            format_args!("{asked} is out of range: use whole seconds from {min} to {max}"),
+            format_args!("{asked} is out of range: use whole seconds from {min}s to {max}s"),
         ));
     }
     Ok(Request::Acquire {

@@ -566,10 +566,13 @@ fn unknown_variable_is_reported_with_closest_name() {
     };
     assert_eq!(
         check("LEASEHOLD_DRIAN_TIMEOUT"),
-        "leasehold: unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
+        "leasehold: ignored the unknown environment variable LEASEHOLD_DRIAN_TIMEOUT; did you mean \
          LEASEHOLD_DRAIN_TIMEOUT?\n"
     );
-    assert!(check("LEASEHOLD_QUORUM").ends_with("unknown environment variable LEASEHOLD_QUORUM\n"));
+    assert!(
+        check("LEASEHOLD_QUORUM")
+            .ends_with("ignored the unknown environment variable LEASEHOLD_QUORUM\n")
+    );
     for known in [
         "LEASEHOLD_MAX_LOCKS",
         "LEASEHOLD_TOKEN",
@@ -661,6 +664,70 @@ fn broken_lock_is_explained_in_one_sentence() {
 }
 
 #[test]
+fn results_and_refusals_name_lock_and_flag() {
+    let daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let stdout = |arguments: &[&str]| String::from_utf8(daemon.run(arguments).stdout).unwrap();
+    assert_eq!(stdout(&["check", "y", "5"]), "lock \"y\" is not held, so token 5 is not current\n");
+    let unheld = stdout(&["break", "y", "-r", "test"]);
+    assert_eq!(unheld, "lock \"y\" is not held; nothing to break\n");
+    let no_leader = stdout(&["step-down", "y", "--reason", "test"]);
+    assert_eq!(no_leader, "election \"y\" has no leader; nothing to do\n");
+    let broken = stdout(&["break", "x", "-r", "test"]);
+    assert!(broken.starts_with("broke lock \"x\"; free within "), "{broken}");
+    assert!(broken.contains("It was held by \"leasehold lock: sh\" on "), "{broken}");
+    for (arguments, message) in [
+        (&["lock", "x", "--ttl", "90s"][..], "--ttl 90s is out of range: use 1s to 60s"),
+        (
+            &["step-down", "x", "--reason", "a", "--timeout", "10ms"],
+            "--timeout 10ms is out of range: use 1s to 1h",
+        ),
+        (&["get", ""], "invalid lock name: it is empty; use 1 to 256 bytes"),
+        (&["get", "a\tb"], "invalid lock name \"a\\tb\": it has a control character (character 2)"),
+        (
+            &["get", "x", "-n", "A_b"],
+            "invalid namespace \"A_b\": use 1 to 63 of a-z, 0-9 and '-', with no '-' at either end",
+        ),
+        (
+            &["get", "x", "-e", "unix:socket"],
+            "invalid endpoint \"unix:socket\": the path of the socket must be absolute; use \
+             unix:/PATH",
+        ),
+        (
+            &["get", "x", "-e", "http://127.0.0.1"],
+            "invalid endpoint \"http://127.0.0.1\": the port is missing; use http://HOST:PORT",
+        ),
+    ] {
+        let mut command = leasehold(arguments);
+        if !arguments.contains(&"-e") {
+            command.args(["-e", &daemon.endpoint]);
+        }
+        let output = command.output().unwrap();
+        let expected = (65, format!("leasehold: {message}\n"));
+        assert_eq!((code(&output), stderr(&output)), expected);
+    }
+}
+
+#[tokio::test]
+async fn lost_connection_is_noted_once_while_waiting() {
+    let mut daemon = Daemon::start();
+    let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
+    let mut command = daemon.command(&["lock", "x", "-w", "4s", "--", "true"]);
+    let mut waiter = Running::start(command.stderr(Stdio::piped()));
+    until(async || (json(&daemon, &["get", "x"])["waiting"] == 1).then_some(())).await;
+    daemon.process.child.kill().unwrap();
+    daemon.process.child.wait().unwrap();
+    let mut messages = String::new();
+    waiter.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    let lines: Vec<&str> = messages.lines().collect();
+    assert_eq!(lines.len(), 2, "{messages}");
+    assert!(lines[0].ends_with("; still waiting for lock \"x\""), "{messages}");
+    let lost = lines[1].starts_with("leasehold: timed out after ");
+    assert!(lost && lines[1].contains(" waiting for lock \"x\": can't connect to the daemon at "));
+    assert!(lines[1].ends_with(": connection refused"), "{messages}");
+}
+
+#[test]
 fn refusals_name_holder_and_start_in_local_time() {
     let daemon = Daemon::start();
     let _holder = hold(&daemon, &["x"], "echo ready; sleep 100");
@@ -690,7 +757,7 @@ fn refusals_name_holder_and_start_in_local_time() {
     let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
     assert_eq!(
         stderr(&output),
-        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 1m\n"
+        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 60s\n"
     );
 }
 

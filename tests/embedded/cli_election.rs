@@ -224,7 +224,7 @@ async fn leader_drains_on_step_down_and_campaigns_again() {
     candidates(&daemon, 1).await;
     let asked = step_down(&daemon, "10m");
     assert_eq!(code(&asked), 0);
-    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked to step down within"));
+    assert!(String::from_utf8(asked.stdout).unwrap().starts_with("asked the leader of "));
     assert_eq!(first.line(), "asked");
     let high = token(&mut second);
     assert!(high > low);
@@ -538,7 +538,8 @@ fn waiting_candidate_displays_leader_on_terminal() {
         assert_ne!(master.read_until(b'd', &mut part).unwrap(), 0, "{screen}");
         screen.push_str(&String::from_utf8_lossy(&part));
     }
-    assert!(screen.contains("waiting to lead jobs, led by leasehold elect: sh on "), "{screen}");
+    let expected = "waiting to lead \"jobs\", led by \"leasehold elect: sh\" on ";
+    assert!(screen.contains(expected), "{screen}");
 }
 
 #[test]

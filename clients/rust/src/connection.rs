@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio_stream::StreamExt as _;
 use tokio_stream::{Stream, wrappers::UnboundedReceiverStream};
 use tonic::{
-    ConnectError, Request, Response, Status, Streaming,
+    Code, ConnectError, Request, Response, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 
@@ -69,7 +69,11 @@ pub(crate) struct Connection {
 
 #[derive(Debug)]
 struct Daemon {
+    /// Address that the caller configured, for messages.
+    address: String,
     endpoint: Endpoint,
+    /// True if a daemon has answered at this address.
+    has_answered: AtomicBool,
     current: Mutex<Current>,
 }
 
@@ -139,18 +143,19 @@ impl Connection {
         }
         #[cfg(feature = "simulation")]
         if let route @ Some(_) = leasehold_runtime::simulation::route() {
-            return Ok(Self::simulated(parsed, timeout, runtime, SimulatedRoute(route)));
+            let daemons = addresses.iter().cloned().zip(parsed);
+            return Ok(Self::simulated(daemons, timeout, runtime, SimulatedRoute(route)));
         }
         let mut failures = Vec::new();
         for (index, endpoint) in parsed.iter().enumerate() {
             match endpoint.connect().await {
                 Ok(channel) => {
-                    let daemons = (parsed.iter().enumerate())
-                        .map(|(other, endpoint)| {
+                    let daemons = (addresses.iter().zip(&parsed).enumerate())
+                        .map(|(other, (address, endpoint))| {
                             let connected = other == index;
                             let channel =
                                 if connected { channel.clone() } else { endpoint.connect_lazy() };
-                            Daemon::new(endpoint.clone(), channel)
+                            Daemon::new(address.clone(), endpoint.clone(), channel)
                         })
                         .collect();
                     return Ok(Self {
@@ -173,18 +178,18 @@ impl Connection {
     /// Creates connections through a simulated network. They connect lazily.
     #[cfg(feature = "simulation")]
     fn simulated(
-        endpoints: Vec<Endpoint>,
+        daemons: impl Iterator<Item = (String, Endpoint)>,
         timeout: Duration,
         runtime: Handle,
         route: SimulatedRoute,
     ) -> Self {
-        let daemons = (endpoints.into_iter())
-            .map(|endpoint| {
+        let daemons = daemons
+            .map(|(address, endpoint)| {
                 let channel = match &route.0 {
                     Some(Route::Dial(dial)) => dial.channel(&endpoint),
                     _ => endpoint.connect_lazy(),
                 };
-                Daemon::new(endpoint, channel)
+                Daemon::new(address, endpoint, channel)
             })
             .collect();
         Self { daemons, preferred: AtomicUsize::new(0), timeout, runtime, route }
@@ -218,6 +223,7 @@ impl Connection {
 
     /// Records that a daemon has responded.
     pub(crate) fn prefer(&self, target: Target) {
+        self.daemons[target.0].has_answered.store(true, Ordering::Relaxed);
         self.preferred.store(target.0, Ordering::Relaxed);
     }
 
@@ -248,7 +254,33 @@ impl Connection {
         let mut sessions = SessionServiceClient::new(self.channel(target))
             .max_decoding_message_size(MAX_SESSION_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_REQUEST_BYTES);
-        Ok(Incoming::Stream(sessions.attach(messages).await?.into_inner()))
+        let attached = sessions.attach(messages).await;
+        let attached = attached.map_err(|status| self.with_address(target, status))?;
+        Ok(Incoming::Stream(attached.into_inner()))
+    }
+
+    /// Replaces the message of a failed connection by one with the address.
+    fn with_address(&self, target: Target, status: Status) -> Status {
+        let code = status.code();
+        let Some(source) = status
+            .source()
+            .filter(|_| matches!(code, Code::Unavailable | Code::Unknown | Code::Internal))
+        else {
+            return status;
+        };
+        let Daemon { address, has_answered, .. } = &self.daemons[target.0];
+        let cause = status::root_cause(source);
+        let message = if is_unsent(&status) {
+            format!("can't connect to the daemon at {address}: {cause}")
+        } else if has_answered.load(Ordering::Relaxed) {
+            format!("lost the connection to the daemon at {address}: {cause}")
+        } else {
+            format!(
+                "no gRPC response from the server at {address}: {cause}; check that the address \
+                 is one of listen, not of http_listen"
+            )
+        };
+        Status::new(code, message)
     }
 
     /// Calls the preferred daemon with the timeout of the client. If the connection
@@ -284,12 +316,12 @@ impl Connection {
                 Err(status) if is_unsent(&status) => {
                     self.mark_unreachable(target);
                     if attempts == self.daemons.len() {
-                        return Err(status);
+                        return Err(self.with_address(target, status));
                     }
                     attempts += 1;
                     target = self.after(target);
                 }
-                Err(status) => return Err(status),
+                Err(status) => return Err(self.with_address(target, status)),
                 Ok(response) => {
                     self.prefer(target);
                     return Ok(response);
@@ -328,9 +360,9 @@ impl Connection {
 }
 
 impl Daemon {
-    fn new(endpoint: Endpoint, channel: Channel) -> Self {
-        let current = Current { channel, generation: Generation(0) };
-        Self { endpoint, current: Mutex::new(current) }
+    fn new(address: String, endpoint: Endpoint, channel: Channel) -> Self {
+        let current = Mutex::new(Current { channel, generation: Generation(0) });
+        Self { address, endpoint, has_answered: AtomicBool::new(false), current }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -387,6 +419,9 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
     let path = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:"));
     match path {
         Some("") => return refuse("the path of the socket is missing; use unix:/PATH"),
+        Some(path) if !path.starts_with('/') => {
+            return refuse("the path of the socket must be absolute; use unix:/PATH");
+        }
         Some(_) if cfg!(not(unix)) => {
             return refuse("Unix sockets are not supported on this system; use http://HOST:PORT");
         }
@@ -395,7 +430,13 @@ fn parse(endpoint: &str) -> Result<Endpoint, Error> {
         }
         _ => {}
     }
-    Endpoint::from_shared(endpoint.to_owned()).or_else(|error| refuse(&status::root_cause(&error)))
+    let parsed = Endpoint::from_shared(endpoint.to_owned())
+        .or_else(|error| refuse(&status::root_cause(&error)))?;
+    // Without a port, the connection would go to port 80.
+    if path.is_none() && parsed.uri().port().is_none() {
+        return refuse("the port is missing; use http://HOST:PORT");
+    }
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -419,8 +460,13 @@ mod tests {
             "ftp://a",
             "unix:",
             "unix://",
+            "unix:relative",
+            "unix://relative",
             "http://",
             "http://a b",
+            "http://127.0.0.1",
+            "http://127.0.0.1/",
+            "http://[::1]",
         ] {
             let Err(Error::Invalid { field, .. }) = parse(endpoint) else {
                 panic!("{endpoint} was accepted")

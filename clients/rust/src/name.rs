@@ -3,7 +3,7 @@
 
 use leasehold_types::{
     Namespace,
-    name::{InvalidName, LockName, quote},
+    name::{InvalidName, LockName, VALID_NAMESPACE, quote},
 };
 
 use crate::{Error, pb};
@@ -12,15 +12,21 @@ use crate::{Error, pb};
 pub(crate) fn lock_ref(namespace: &str, name: &str) -> Result<pb::LockRef, Error> {
     check_namespace(namespace)?;
     LockName::check(name).map_err(|InvalidName { field, problem }| {
-        Error::invalid(field, format!("invalid lock name {}: {problem}", quote(name)))
+        Error::invalid(
+            field,
+            match name {
+                "" => format!("invalid lock name: it {problem}"),
+                name => format!("invalid lock name {}: it {problem}", quote(name)),
+            },
+        )
     })?;
     Ok(pb::LockRef { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Checks a namespace; the empty string selects the default one.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
-    Namespace::check(namespace).map_err(|InvalidName { field, problem }| {
-        Error::invalid(field, format!("invalid namespace: {problem}"))
+    Namespace::check(namespace).map_err(|InvalidName { field, .. }| {
+        Error::invalid(field, format!("invalid namespace {}: {VALID_NAMESPACE}", quote(namespace)))
     })
 }
 

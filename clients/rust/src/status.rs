@@ -1,6 +1,6 @@
 //! Conversion of gRPC statuses to errors. No other module reads statuses.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, io::ErrorKind, time::Duration};
 
 use prost::Message as _;
 use tonic::{Code, Status};
@@ -77,7 +77,11 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
         root = cause;
     }
     match root.downcast_ref::<std::io::Error>() {
-        Some(error) if error.get_ref().is_none() => error.kind().to_string(),
+        // Only a Unix socket has a path that may not exist.
+        Some(error) if error.kind() == ErrorKind::NotFound => "no such socket".to_owned(),
+        Some(error) if error.get_ref().is_none() || error.kind() == ErrorKind::TimedOut => {
+            error.kind().to_string()
+        }
         _ => root.to_string(),
     }
 }
@@ -154,6 +158,9 @@ mod tests {
         assert_eq!(root_cause(&refused()), "connection refused");
         assert_eq!(root_cause(&Status::from_error(Box::new(refused()))), "connection refused");
         assert_eq!(root_cause(&std::io::Error::other("no route")), "no route");
+        assert_eq!(root_cause(&std::io::Error::from(ErrorKind::NotFound)), "no such socket");
+        let late = std::io::Error::new(ErrorKind::TimedOut, "deadline has elapsed");
+        assert_eq!(root_cause(&late), "timed out");
     }
 
     #[test]

@@ -15,10 +15,8 @@ impl Value {
     pub(crate) fn new(value: impl Into<Vec<u8>>) -> Result<Self, Error> {
         let value = value.into();
         if value.len() > MAX_VALUE_BYTES {
-            let message = format!(
-                "the value is too large: {} bytes; the maximum is {MAX_VALUE_BYTES}",
-                value.len()
-            );
+            let message =
+                format!("the value has {} bytes; the maximum is {MAX_VALUE_BYTES}", value.len());
             return Err(Error::invalid("value", message));
         }
         Ok(Self(value.into()))

@@ -50,6 +50,9 @@ impl From<FileStat> for FileId {
 impl DataDir {
     /// Opens and locks the directory, and creates it if it does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        if path.metadata().is_ok_and(|found| !found.is_dir()) {
+            return Err(OpenError::NotDirectory { path: path.into() });
+        }
         create(path).map_err(failed("create the data directory", path))?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = openat(AT_FDCWD, path, flags, Mode::empty());

@@ -87,6 +87,12 @@ pub enum OpenError {
         /// Process ID of the other daemon, if the lock file has one.
         pid: Option<u32>,
     },
+    /// The path leads to something other than a directory.
+    #[error("{} is not a directory; choose another with --data-dir", .path.display())]
+    NotDirectory {
+        /// The path.
+        path: PathBuf,
+    },
     /// The state file can't be decoded.
     #[error(
         "{} is corrupt ({why}). Without it, old tokens could be issued again. When no client \

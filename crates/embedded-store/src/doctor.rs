@@ -75,6 +75,10 @@ fn diagnose_existing(path: &Path, report: &mut Report) {
                 format!("{path_text} is in use by a daemon{pid}; another one can't be started");
             return report.add(Finding::note(CHECK, text));
         }
+        Err(OpenError::NotDirectory { .. }) => {
+            let text = format!("{path_text} is not a directory");
+            return report.add(Finding::failed(CHECK, text).fix("Choose another with --data-dir"));
+        }
         Err(error @ OpenError::Io { .. }) => {
             return report.add(Finding::failed(CHECK, error.to_string()).fix(FIX));
         }

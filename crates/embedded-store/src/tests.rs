@@ -39,6 +39,16 @@ async fn first_token(store: &Embedded, number: u64, id: u128) -> Token {
     tokens(store, number, id).await.take().unwrap()
 }
 
+#[test]
+fn file_as_data_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "").unwrap();
+    let Err(error) = Embedded::open(&path) else { panic!("the file was accepted") };
+    let expected = format!("{} is not a directory; choose another with --data-dir", path.display());
+    assert_eq!(error.to_string(), expected);
+}
+
 #[tokio::test]
 async fn tokens_increase_across_clean_restarts_without_wait() {
     let dir = tempfile::tempdir().unwrap();

@@ -35,8 +35,8 @@ impl JumpDetector {
             self.0 = here;
             return jump;
         }
-        let age = here.at().since(self.0.at());
-        if age > DRIFT_WINDOW {
+        if here.at() > self.0.at() + DRIFT_WINDOW {
+            let age = here.at().since(self.0.at());
             let small = clock_jump(&self.0, &here).saturating_sub(age / DRIFT);
             self.0 = here.with_wall_behind(carried_jump(small));
         }

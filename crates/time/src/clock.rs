@@ -142,7 +142,7 @@ impl ClockPair {
         for _ in 0..MAX_READS {
             let wall = wall();
             let after = Moment::now();
-            if after.since(before) < MAX_READ_GAP {
+            if after < before + MAX_READ_GAP {
                 return Self::new(before, wall);
             }
             before = after;

@@ -8,6 +8,9 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// Namespace of requests that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
+/// Rule for namespaces, for messages.
+pub const VALID_NAMESPACE: &str = "use 1 to 63 of a-z, 0-9 and '-', with no '-' at either end";
+
 /// Invalid name or other text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -36,10 +39,7 @@ impl Namespace {
         if !label || text.len() > 63 || text.starts_with('-') || text.ends_with('-') {
             return Err(InvalidName {
                 field: "namespace",
-                problem: format!(
-                    "{} is not a DNS label: 1 to 63 of a-z, 0-9 and '-', with no '-' at either end",
-                    quote(text)
-                ),
+                problem: format!("{} is not a DNS label; {VALID_NAMESPACE}", quote(text)),
             });
         }
         Ok(())
@@ -167,10 +167,7 @@ pub fn check_text(field: &'static str, text: &str, max_bytes: usize) -> Result<(
     if !is_printable_ascii && let Some(at) = text.chars().position(char::is_control) {
         return Err(InvalidName {
             field,
-            problem: format!(
-                "has a control character (character {}), which is not allowed",
-                at + 1
-            ),
+            problem: format!("has a control character (character {})", at + 1),
         });
     }
     Ok(())
@@ -204,14 +201,8 @@ mod tests {
         let problem = |name: &str| LockName::parse("", name).unwrap_err().to_string();
         assert_eq!(problem(""), "name: is empty; use 1 to 256 bytes");
         assert_eq!(problem(&"x".repeat(257)), "name: has 257 bytes; at most 256 are allowed");
-        assert_eq!(
-            problem("a\u{7}b"),
-            "name: has a control character (character 2), which is not allowed"
-        );
-        assert_eq!(
-            problem("a\u{85}"),
-            "name: has a control character (character 2), which is not allowed"
-        );
+        assert_eq!(problem("a\u{7}b"), "name: has a control character (character 2)");
+        assert_eq!(problem("a\u{85}"), "name: has a control character (character 2)");
     }
 
     #[test]

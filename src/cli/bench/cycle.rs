@@ -31,7 +31,7 @@ pub(super) struct Cycle {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..1000))]
     rounds: u32,
     /// Duration of each measurement
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = crate::cli::times::parse_duration)]
     length: Duration,
 }
 

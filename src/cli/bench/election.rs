@@ -57,10 +57,10 @@ pub(super) struct Election {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// TTL of the leader's session
-    #[arg(long, default_value = "3s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "3s", value_parser = crate::cli::times::parse_duration)]
     ttl: Duration,
     /// Maximum interval between polls of a lease that a peer holds
-    #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "2s", value_parser = crate::cli::times::parse_duration)]
     poll_interval: Duration,
     /// Arguments of the daemons
     #[arg(last = true, value_name = "ARGUMENT")]

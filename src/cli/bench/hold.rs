@@ -37,7 +37,7 @@ pub(super) struct Hold {
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
     /// Time for which the sessions are kept alive
-    #[arg(long, default_value = "20s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "20s", value_parser = crate::cli::times::parse_duration)]
     length: Duration,
 }
 

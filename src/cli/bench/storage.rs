@@ -39,10 +39,10 @@ pub(super) struct Storage {
     #[arg(long, default_value_t = 2000)]
     locks: u64,
     /// Time for which the locks are held
-    #[arg(long, default_value = "2m", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "2m", value_parser = crate::cli::times::parse_duration)]
     length: Duration,
     /// Duration of the leases
-    #[arg(long, default_value = "15s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "15s", value_parser = crate::cli::times::parse_duration)]
     lease_duration: Duration,
     /// Number of single cycles
     #[arg(long, default_value_t = 50)]

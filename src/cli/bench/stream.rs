@@ -13,16 +13,16 @@ use leasehold_protocol::v1::{
 };
 use prost::bytes::Bytes;
 
-use crate::cli::exit::{FAILED, Failure, UNAVAILABLE};
+use crate::cli::exit::{FAILED, Failure, UNAVAILABLE, root_cause};
 
 /// Connects to the server.
 pub(super) async fn connect(endpoint: &str) -> Result<Channel, Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        let message = format!("can't reach the server at {endpoint}: {error}");
+    let failed = |error: tonic::transport::Error| {
+        let message = format!("can't connect to the server at {endpoint}: {}", root_cause(&error));
         Failure::new(UNAVAILABLE, "unavailable", message)
     };
-    let target = Endpoint::from_shared(endpoint.to_owned()).map_err(|error| failed(&error))?;
-    target.tcp_nodelay(true).connect().await.map_err(|error| failed(&error))
+    let target = Endpoint::from_shared(endpoint.to_owned()).map_err(failed)?;
+    target.tcp_nodelay(true).connect().await.map_err(failed)
 }
 
 /// Session on one stream.

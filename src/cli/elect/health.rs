@@ -37,7 +37,7 @@ pub(super) struct Health {
     #[arg(long, value_name = "COUNT", requires = "probe", default_value = "3")]
     probe_threshold: NonZeroU32,
     /// Ignore probe failures for this long after the command starts
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     #[arg(requires = "probe", default_value = "0s")]
     probe_grace: Duration,
     /// Maximum time between two touches of $LEASEHOLD_PROGRESS_FILE by the command; it counts as
@@ -115,10 +115,9 @@ async fn stuck(progress: Option<&ProgressFile>) -> String {
     }
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("must be longer than 0s".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(error.to_string()),
+fn positive_duration(text: &str) -> Result<Duration, &'static str> {
+    match crate::cli::times::parse_duration(text)? {
+        Duration::ZERO => Err("must be longer than 0s"),
+        duration => Ok(duration),
     }
 }

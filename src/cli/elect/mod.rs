@@ -87,11 +87,11 @@ pub(super) struct Elect {
     value: OsString,
     /// Session TTL: how long the leadership lasts if this process dies (1s to 60s) [default: the
     /// daemon's default_ttl]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     ttl: Option<Duration>,
     /// Duration of the storage lease without renewals, if it is not held yet (15s to 60s)
     /// [default: the daemon's lease_duration]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     lease_duration: Option<Duration>,
     /// Exit when the leadership has ended, instead of campaigning again
     #[arg(long)]
@@ -100,7 +100,7 @@ pub(super) struct Elect {
     #[arg(long, conflicts_with = "once")]
     restart: bool,
     /// Time from SIGTERM to SIGKILL, unless a step-down sets another one
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]
     #[arg(default_value = "30s")]
     drain_timeout: Duration,
     /// Label shown with the candidate in `ls`, `get` and errors (repeatable)
@@ -185,6 +185,8 @@ impl Elect {
         let mut supervisor = Supervisor::new(&leadership, &options);
         let ended = self.supervise(&mut supervisor, &leadership, output, signals).await;
         let interrupted = supervisor.interrupted();
+        let is_reported = ended.as_ref().is_ok_and(Ended::is_without_response);
+        let notes = (!is_reported).then_some(notes);
         let during_release = run::release(leadership, signals, notes).await;
         (ended, interrupted.or(during_release))
     }

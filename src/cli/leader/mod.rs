@@ -12,7 +12,7 @@ pub(super) use self::output::value_text;
 use super::{
     Globals,
     exit::{FAILED, Failure},
-    output::{Output, line, millis, optional_line, short_duration},
+    output::{Output, line, lock_name, millis, optional_line, short_duration},
     palette::Palette,
     peer, process, times,
 };
@@ -117,7 +117,7 @@ pub(super) struct StepDown {
     #[arg(long)]
     reason: String,
     /// Time the leader has to step down (1s to 1h); never shorter than its current validity
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = times::parse_duration)]
     #[arg(default_value = "30s")]
     timeout: Duration,
 }
@@ -134,19 +134,29 @@ impl StepDown {
             .await?;
         let state = ElectionOutput(answer.state);
         let palette = Palette::stdout(globals.output);
+        let name = lock_name(&globals.namespace(), &self.name);
         let is_unreachable = !answer.asked && state.0.leader.is_some();
         match globals.output {
             Output::Text if answer.asked => {
                 let within = short_duration(answer.ends_within);
+                let requested = short_duration(self.timeout);
+                let is_longer = answer.ends_within > self.timeout && within != requested;
+                let longer = is_longer
+                    .then(|| format!(" (not {requested}: its current validity is longer)"));
+                let longer = longer.unwrap_or_default();
                 let line = state.line(palette);
-                optional_line(format!("asked to step down within {within}:\n{line}"))?;
+                optional_line(format!(
+                    "asked the leader of {name} to step down within {within}{longer}:\n{line}"
+                ))?;
             }
             Output::Text if is_unreachable => {
                 let leader = state.0.leader.as_ref();
                 let advice = peer::advice(leader.and_then(|leader| leader.peer.as_ref()));
                 optional_line(format!("not asked: {advice}\n{}", state.line(palette)))?;
             }
-            Output::Text => optional_line(format!("nothing to do: {}", state.line(palette)))?,
+            Output::Text => {
+                optional_line(format!("election {name} has no leader; nothing to do"))?;
+            }
             Output::Json => optional_line(json!({
                 "asked": answer.asked,
                 "ends_within_ms": millis(answer.ends_within),

@@ -64,17 +64,17 @@ pub(super) fn validity(client: &Client, grant: &impl Grant) -> Duration {
     ttl.unwrap_or_else(|| grant.deadline().remaining())
 }
 
-/// Releases the grant. Stops waiting for the response at the grant's deadline.
+/// Releases the grant. A failure is reported unless `notes` is `None`. Stops waiting for the response at the grant's deadline.
 /// Returns the signal that asked this process to exit in the meantime, if any.
 pub(super) async fn release(
     grant: impl Grant,
     signals: &mut Signals,
-    notes: &Notes,
+    notes: Option<&Notes>,
 ) -> Option<Signal> {
     let (subject, was_valid) = (wording::subject(&grant), grant.is_valid());
     let limit = grant.deadline().max(Moment::now() + RELEASE_TIMEOUT);
     let report_failure = |why: &dyn fmt::Display| {
-        if was_valid {
+        if was_valid && let Some(notes) = notes {
             notes.note(format_args!(
                 "failed to release {subject}: {why}; it expires with the session TTL"
             ));

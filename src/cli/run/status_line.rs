@@ -1,7 +1,7 @@
 //! Status line of a wait, on a terminal.
 
 use std::{
-    env,
+    env, fmt,
     io::{self, IsTerminal},
     time::Duration,
 };
@@ -9,7 +9,7 @@ use std::{
 use leasehold_client::Progress;
 
 use super::notes::Notes;
-use crate::cli::{output::printable, output::short_duration, times};
+use crate::cli::{output::printable, output::quoted, output::short_duration, times};
 use leasehold_time::Moment;
 
 /// Clears the line, and cuts long lines instead of wrapping them.
@@ -77,6 +77,23 @@ pub(in crate::cli) struct WaitState {
     pub(in crate::cli) value: Option<String>,
 }
 
+impl fmt::Display for WaitTarget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hold(name) => write!(f, "lock {name:?}"),
+            Self::Lead(name) => write!(f, "election {name:?}"),
+        }
+    }
+}
+
+/// Returns why no daemon has the request, if that is known. Reports of a daemon have a
+/// position, which counts from 1.
+pub(super) fn disconnect_cause(state: &WaitState) -> Option<&str> {
+    let (progress, _) = state.progress.as_ref()?;
+    let is_queued = progress.position > 0 || progress.holder.is_some();
+    Some(progress.note.as_str()).filter(|note| !note.is_empty() && !is_queued)
+}
+
 /// Text of the status line.
 pub(super) fn text(
     target: &WaitTarget<'_>,
@@ -86,20 +103,24 @@ pub(super) fn text(
     now: Moment,
 ) -> String {
     let (start, by) = match target {
-        WaitTarget::Hold(name) => (format!("waiting for {name}"), "held by"),
-        WaitTarget::Lead(name) => (format!("waiting to lead {name}"), "led by"),
+        WaitTarget::Hold(_) => (format!("waiting for {target}"), "held by"),
+        WaitTarget::Lead(name) => (format!("waiting to lead {name:?}"), "led by"),
     };
-    let mut parts = vec![start];
+    let mut parts = vec![match disconnect_cause(state) {
+        Some(cause) => format!("{start}: {cause}"),
+        None => start,
+    }];
     if let Some((progress, at)) = &state.progress {
         if let Some(holder) = &progress.holder {
             let held_for = progress.held_for.map(|held_for| held_for + now.since(*at));
             let held_for = held_for.map(|held_for| format!(" {}", times::since(held_for)));
             let value = state.value.as_ref().map(|value| format!(" ({value})"));
             let [value, held_for] = [value, held_for].map(Option::unwrap_or_default);
-            parts.push(format!("{by} {holder}{value}{held_for}"));
+            parts.push(format!("{by} {}{value}{held_for}", quoted(holder)));
         }
         parts.extend((progress.position > 0).then(|| format!("position {}", progress.position)));
-        parts.extend((!progress.note.is_empty()).then(|| progress.note.clone()));
+        let is_note = !progress.note.is_empty() && disconnect_cause(state).is_none();
+        parts.extend(is_note.then(|| progress.note.clone()));
     }
     let limit = limit.map(|limit| format!(" of {}", short_duration(limit))).unwrap_or_default();
     // Whole seconds, because the line is rewritten once per second.
@@ -147,7 +168,7 @@ mod tests {
     #[test]
     fn line_has_holder_start_position_and_wait() {
         let line = text(&ORDERS, &waiting(), SECOND * 5, Some(SECOND * 30), moment(103));
-        let start = "waiting for orders, held by billing 2.3 on web-1 since ";
+        let start = "waiting for lock \"orders\", held by \"billing 2.3\" on web-1 since ";
         assert!(line.starts_with(start), "{line}");
         assert!(line.ends_with(" (15s), position 2, waited 5s of 30s"), "{line}");
     }
@@ -157,7 +178,8 @@ mod tests {
         let mut state = waiting();
         state.value = Some("10.0.0.7:80".to_owned());
         let line = text(&WaitTarget::Lead("jobs"), &state, SECOND * 5, None, moment(103));
-        let start = "waiting to lead jobs, led by billing 2.3 on web-1 (10.0.0.7:80) since ";
+        let start =
+            "waiting to lead \"jobs\", led by \"billing 2.3\" on web-1 (10.0.0.7:80) since ";
         assert!(line.starts_with(start), "{line}");
         assert!(line.ends_with(" (15s), position 2, waited 5s"), "{line}");
     }
@@ -167,7 +189,7 @@ mod tests {
         let waited = Duration::from_millis(1_900);
         assert_eq!(
             text(&ORDERS, &WaitState::default(), waited, None, moment(1)),
-            "waiting for orders, waited 1s"
+            "waiting for lock \"orders\", waited 1s"
         );
         let state = waiting_with(|progress| {
             progress.holder = None;
@@ -175,8 +197,21 @@ mod tests {
         });
         assert_eq!(
             text(&ORDERS, &state, SECOND * 60, None, moment(100)),
-            "waiting for orders, position 2, recovering, waited 1m"
+            "waiting for lock \"orders\", position 2, recovering, waited 1m"
         );
+    }
+
+    #[test]
+    fn disconnect_is_printed_with_cause() {
+        let cause = "can't connect to the daemon at unix:/s: no such socket".to_owned();
+        let lost = Progress { note: cause.clone(), ..Progress::default() };
+        let state = WaitState { progress: Some((lost, moment(100))), value: None };
+        assert_eq!(disconnect_cause(&state), Some(cause.as_str()));
+        assert_eq!(
+            text(&ORDERS, &state, SECOND, None, moment(100)),
+            format!("waiting for lock \"orders\": {cause}, waited 1s")
+        );
+        assert_eq!(disconnect_cause(&waiting_with(|progress| progress.note = cause)), None);
     }
 
     #[test]

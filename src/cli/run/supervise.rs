@@ -37,6 +37,14 @@ pub(in crate::cli) enum Ended {
     Lost(Cause),
 }
 
+impl Ended {
+    /// Returns whether the daemon did not respond, so that a failed release has the same
+    /// cause.
+    pub(in crate::cli) fn is_without_response(&self) -> bool {
+        matches!(self, Self::Lost(cause) if cause.reason == Some(Reason::Expired))
+    }
+}
+
 /// Reason to stop a command while its grant is valid.
 #[derive(Debug, Clone)]
 pub(in crate::cli) enum Stop {

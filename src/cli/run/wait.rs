@@ -31,6 +31,9 @@ pub(in crate::cli) struct Waiting<'a> {
     limit: Option<Duration>,
     start: Moment,
     line: StatusLine,
+    notes: Notes,
+    /// True from the note about a lost connection until a daemon has the request again.
+    is_noted: bool,
 }
 
 impl<'a> Waiting<'a> {
@@ -42,10 +45,10 @@ impl<'a> Waiting<'a> {
         notes: Notes,
     ) -> Self {
         let line = match output {
-            Output::Text => StatusLine::on_stderr(notes),
-            Output::Json => StatusLine::disabled(notes),
+            Output::Text => StatusLine::on_stderr(notes.clone()),
+            Output::Json => StatusLine::disabled(notes.clone()),
         };
-        Self { target, limit, start: Moment::now(), line }
+        Self { target, limit, start: Moment::now(), line, notes, is_noted: false }
     }
 
     /// Returns whether the status line is printed.
@@ -81,9 +84,24 @@ impl<'a> Waiting<'a> {
     }
 
     fn update(&mut self, state: &WaitState) {
+        if !self.line.is_enabled() {
+            self.note_disconnect(state);
+            return;
+        }
         let now = Moment::now();
         let waited = now.since(self.start);
         self.line.update(&status_line::text(&self.target, state, waited, self.limit, now));
+    }
+}
+
+impl Waiting<'_> {
+    /// Reports a lost connection once, where no status line is printed.
+    fn note_disconnect(&mut self, state: &WaitState) {
+        let cause = status_line::disconnect_cause(state);
+        if let Some(cause) = cause.filter(|_| !self.is_noted) {
+            self.notes.note(format_args!("{cause}; still waiting for {}", self.target));
+        }
+        self.is_noted = cause.is_some();
     }
 }
 

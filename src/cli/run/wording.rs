@@ -57,7 +57,7 @@ pub(super) fn warning<G: Grant>(grant: &G, risk: &Risk, is_terminated: bool) -> 
             format!("the daemon is shutting down; sent SIGTERM, {subject} ends in {left}")
         }
         (Reason::ShuttingDown, _) => {
-            format!("the daemon is shutting down; {subject} ends within {left}")
+            format!("the daemon is shutting down; release {subject} within {left}, or it is lost")
         }
         (Reason::StoreUnavailable, _) => format!(
             "{subject} is at risk: lease renewals are failing; it will be lost in {left} unless \

@@ -75,7 +75,7 @@ pub const SETTINGS: &[Setting] = &[
         Group::Listeners,
         "Permission bits of Unix sockets, in octal",
         Kind::Text {
-            allowed: "an octal number from 0000 to 0777, in a file as a string such as \"0660\"",
+            allowed: "a string with an octal number from 0000 to 0777, such as \"0660\"",
             parse: |config, text| {
                 let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
                 config.socket_mode = mode.ok_or(None)?;

@@ -177,10 +177,10 @@ fn error_in_secret_does_not_quote_secret() {
 #[test]
 fn error_in_file_does_not_quote_possible_secrets() {
     for (text, hint) in [
-        ("azure_acount_key = \"topsecret\"", "azure_account_key?"),
+        ("azure_acount_key = \"topsecret\"", "azure_account_key\"?"),
         ("storage_password = \"topsecret\"", "unknown setting"),
         ("pin = \"topsecret\"", "unknown setting"),
-        ("lisen = [\"topsecret\"]", "did you mean listen?"),
+        ("lisen = [\"topsecret\"]", "did you mean \"listen\"?"),
         ("[store.azure]\nunknown = \"topsecret\"", "must be"),
         ("[[listen]]\nunknown = \"topsecret\"", "must be"),
         ("[vault]\nunknown = \"topsecret\"", "unknown setting"),

@@ -222,9 +222,9 @@ fn all_errors_are_reported_together_with_sources() {
     ]));
     let path = path.path().display();
     let expected = [
-        format!("lisen = \"REDACTED\" (file {path}): unknown setting; did you mean listen?"),
+        format!("lisen (file {path}): unknown setting; did you mean \"listen\"?"),
         format!("threads = \"2\" (file {path}): must be a whole number"),
-        format!("socket_mode = \"384\" (file {path}): must be an octal number"),
+        format!("socket_mode = 384 (file {path}): must be a string with an octal number"),
         "drain_timeout = \"soon\" (environment variable LEASEHOLD_DRAIN_TIMEOUT): must be a duration"
             .to_owned(),
         "log_format = \"xml\" (flag --log-format): must be".to_owned(),

@@ -112,10 +112,8 @@ fn to_millis(timeout: Duration) -> Result<u32, Error> {
     let allowed = MIN_TIMEOUT..=MAX_TIMEOUT;
     u32::try_from(timeout.as_millis()).ok().filter(|_| allowed.contains(&timeout)).ok_or_else(
         || {
-            let message = format!(
-                "step-down timeout {timeout:?} is out of range: use {MIN_TIMEOUT:?} to \
-                 {MAX_TIMEOUT:?}"
-            );
+            let message =
+                format!("step-down timeout {timeout:?} is out of range: use {MIN_TIMEOUT:?} to 1h");
             Error::invalid("timeout", message)
         },
     )

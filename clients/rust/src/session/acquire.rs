@@ -6,7 +6,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     AcquireOptions, Session, Wait,
-    attachment::unreachable_message,
     pending_acquire::PendingAcquire,
     runtime_gone,
     shared::{Reply, Waiter},
@@ -34,6 +33,7 @@ impl Session {
             Wait::Forever => None,
         };
         let acquire = PendingAcquire::new(lock.clone(), wait, options, limit);
+        let request = acquire.clone();
         let mut pending = self.submit(acquire, progress_sender);
         // The daemon enforces the limit too. If it has the request at the limit, its
         // response is in flight, and this waits for it once more.
@@ -54,7 +54,7 @@ impl Session {
                     (AcquireStatus::AtDaemon, Some(extension)) => {
                         timeout_at = timeout_at.map(|limit| limit + extension);
                     }
-                    _ => return Err(self.timed_out(started)),
+                    _ => return Err(self.timed_out(&request, started)),
                 },
             }
         };
@@ -84,11 +84,10 @@ impl Session {
         CancelOnDrop { session: self, ticket, reply, answered: false }
     }
 
-    fn timed_out(&self, started: Moment) -> Error {
-        let cause = self.shared.lock().state.disconnect_cause().map(unreachable_message);
+    fn timed_out(&self, acquire: &PendingAcquire, started: Moment) -> Error {
+        let cause = self.shared.lock().state.disconnect_cause().map(str::to_owned);
         let waited = Duration::from_secs(Moment::now().since(started).as_secs());
-        let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-        Error::unavailable(format!("no response from the daemon within {waited:?}{cause}"))
+        acquire.unanswered(Some(waited), cause.as_deref())
     }
 }
 

@@ -253,7 +253,7 @@ impl State {
         }
         let cause = self.disconnect_cause.clone().unwrap_or_default();
         self.fail_acquires(|acquire| {
-            acquire.is_overdue(now).then(|| Error::unavailable(unreachable_message(&cause)))
+            acquire.is_overdue(now).then(|| acquire.unanswered(None, Some(&cause)))
         });
         self.next(Next::ReconnectLater, now)
     }
@@ -301,9 +301,8 @@ impl State {
             return;
         }
         self.disconnect_cause = Some(cause.to_owned());
-        let note = unreachable_message(cause);
         for (ticket, _) in self.acquires.iter().filter(|(_, acquire)| acquire.wanted) {
-            let progress = Progress { note: note.clone(), ..Progress::default() };
+            let progress = Progress { note: cause.to_owned(), ..Progress::default() };
             self.actions.push_back(Action::Report(*ticket, progress));
         }
     }
@@ -311,8 +310,4 @@ impl State {
 
 fn session_lost(message: &str) -> Loss {
     Loss::new(Reason::UnknownSession, message)
-}
-
-pub(crate) fn unreachable_message(cause: &str) -> String {
-    format!("the daemon is unreachable: {cause}")
 }

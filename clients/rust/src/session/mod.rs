@@ -29,7 +29,6 @@ pub(crate) use grant::GrantId;
 pub(crate) use pending_acquire::{AcquireOptions, Wait};
 
 use self::{
-    attachment::unreachable_message,
     shared::{Inner, Reply, Shared, Waiter},
     state::Outcome,
     stream::Cleanup,
@@ -117,7 +116,7 @@ impl Session {
             biased;
             reply = released => reply,
             () = leasehold_runtime::sleep(limit) => {
-                let cause = self.shared.lock().state.disconnect_cause().map(unreachable_message);
+                let cause = self.shared.lock().state.disconnect_cause().map(str::to_owned);
                 let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
                 return Err(Error::unavailable(format!(
                     "no response to the release within {limit:?}{cause}; it is retried while \

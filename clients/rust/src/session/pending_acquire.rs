@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use leasehold_types::name::DEFAULT_NAMESPACE;
+
 use crate::{Error, Holder, Progress, Reason, pb, value::Value};
 use leasehold_time::Moment;
 
@@ -23,7 +25,7 @@ pub(crate) struct AcquireOptions {
 }
 
 /// Acquire without a response.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PendingAcquire {
     pub(crate) lock: pb::LockRef,
     pub(crate) wait: Wait,
@@ -68,6 +70,35 @@ impl PendingAcquire {
 
     pub(crate) fn is_overdue(&self, now: Moment) -> bool {
         self.limit.is_some_and(|limit| now >= limit)
+    }
+
+    /// Returns the error for a request without a response. `cause` is that of the
+    /// disconnect, if the session has no stream.
+    pub(crate) fn unanswered(&self, waited: Option<Duration>, cause: Option<&str>) -> Error {
+        let (verb, kind) = match self.options.value {
+            Some(_) => ("lead", "election"),
+            None => ("acquire", "lock"),
+        };
+        let pb::LockRef { namespace, name } = &self.lock;
+        let place = match namespace.as_str() {
+            "" | DEFAULT_NAMESPACE => String::new(),
+            namespace => format!(" in namespace {namespace}"),
+        };
+        let subject = format!("{kind} {name:?}{place}");
+        let limit = match self.wait {
+            Wait::AtMost(limit) => Some(limit),
+            Wait::Not | Wait::Forever => None,
+        };
+        let why = cause.unwrap_or("no response from the daemon");
+        Error::unavailable(match (self.wait, waited.or(limit)) {
+            (Wait::Not, Some(waited)) if cause.is_none() => {
+                format!("no response from the daemon within {waited:?}")
+            }
+            (Wait::AtMost(_), Some(waited)) => {
+                format!("timed out after {waited:?} waiting for {subject}: {why}")
+            }
+            _ => format!("can't {verb} {subject}: {why}"),
+        })
     }
 
     /// Returns the error for a refusal; `None` if the acquire keeps waiting, because
@@ -127,6 +158,34 @@ fn up_to_millis(length: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unanswered_acquire_names_lock_and_cause() {
+        let message = |wait, namespace: &str, waited, cause| {
+            let lock = pb::LockRef { namespace: namespace.into(), name: "orders".into() };
+            let acquire = PendingAcquire::new(lock, wait, AcquireOptions::default(), None);
+            acquire.unanswered(waited, cause).to_string()
+        };
+        let seconds = Duration::from_secs;
+        let limited = Wait::AtMost(seconds(7));
+        assert_eq!(
+            message(limited, "default", Some(seconds(12)), Some("refused")),
+            "timed out after 12s waiting for lock \"orders\": refused"
+        );
+        assert_eq!(
+            message(limited, "shop", None, None),
+            "timed out after 7s waiting for lock \"orders\" in namespace shop: no response from \
+             the daemon"
+        );
+        assert_eq!(
+            message(Wait::Not, "", Some(seconds(5)), None),
+            "no response from the daemon within 5s"
+        );
+        assert_eq!(
+            message(Wait::Not, "", Some(seconds(5)), Some("refused")),
+            "can't acquire lock \"orders\": refused"
+        );
+    }
 
     fn acquire(wait: Wait, limit: Option<Moment>) -> PendingAcquire {
         let lock = pb::LockRef { namespace: "default".into(), name: "orders".into() };

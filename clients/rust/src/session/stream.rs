@@ -1,7 +1,7 @@
 //! Stream task of a session: connects, reads messages, sends keep-alives, and
 //! reconnects after a disconnect.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error as _, pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt, wrappers::UnboundedReceiverStream};
@@ -135,7 +135,7 @@ async fn attach(shared: &Shared, connection: &Connection, attempts: &mut Attempt
         opened = opening => opened,
         () = leasehold_runtime::sleep(limit) => {
             connection.replace(target, generation);
-            Err(Disconnect::ConnectionFailed(format!("no response within {limit:?}")))
+            Err(Disconnect::ConnectionFailed(format!("no response from the daemon within {limit:?}")))
         }
     };
     let (first, mut incoming) = match opened {
@@ -305,7 +305,12 @@ fn disconnect(status: &Status) -> Disconnect {
         }
         Some(_) => Disconnect::Unavailable(status::error(status)),
         None if permanent => Disconnect::Refused(status::error(status)),
-        None => Disconnect::ConnectionFailed(status::message(status)),
+        None => Disconnect::ConnectionFailed(match status.source() {
+            Some(source) => {
+                format!("lost the connection to the daemon: {}", status::root_cause(source))
+            }
+            None => status::message(status),
+        }),
     }
 }
 

@@ -8,6 +8,7 @@ use tonic_health::pb::{
 };
 
 use super::Probe;
+use crate::cli::exit::root_cause;
 
 /// Server, and the service to check; the whole server if that is empty.
 #[derive(Debug, Clone)]
@@ -48,15 +49,6 @@ impl Probe for GrpcProbe {
             other => Err(other.as_str_name().to_owned()),
         }
     }
-}
-
-/// Message of the innermost error, which is the most specific.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]
