@@ -9,7 +9,7 @@ use crate::{
     run::{Cmd, Tally},
     tool::{Tool, Unavailable},
     words,
-    workspace::{Package, Workspace},
+    workspace::{Package, SIMULATION, Workspace},
 };
 
 /// Level of a run, which selects its parts.
@@ -43,6 +43,8 @@ pub(crate) struct Part {
 enum Step {
     Need(Tool),
     Run(Cmd),
+    /// Fails if the output of the command contains the text.
+    Refuse(Cmd, &'static str),
     CountInstructions,
     CountWords,
 }
@@ -63,6 +65,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "the product as it is shipped: unit, integration and doc tests",
         levels: ALL,
         steps: tests,
+    },
+    Part {
+        name: "shipped",
+        about: "daemon, client and fences contain neither broken rules nor simulated clocks",
+        levels: ALL,
+        steps: shipped,
     },
     Part {
         name: "client-targets",
@@ -168,6 +176,17 @@ fn lints(workspace: &Workspace, options: &Options) -> Vec<Step> {
 fn docs(_: &Workspace, _: &Options) -> Vec<Step> {
     let doc = Cmd::cargo("doc").args(["--workspace", "--no-deps", "--locked"]);
     vec![Step::Run(doc.env("RUSTDOCFLAGS", "-D warnings"))]
+}
+
+/// The broken variants of the safety rules are compiled only with the feature
+/// `simulation`, which no shipped package may enable in another one.
+fn shipped(_: &Workspace, _: &Options) -> Vec<Step> {
+    let refuse = |package| {
+        let tree = Cmd::cargo("tree").args(["--locked", "--package", package]);
+        let tree = tree.args(["--edges", "normal", "--prefix", "none", "--format", "{lib} {f}"]);
+        Step::Refuse(tree, SIMULATION)
+    };
+    Vec::from(["leasehold", "leasehold-client", "leasehold-fence"].map(refuse))
 }
 
 /// Without the fences for Azure, whose TLS needs a C compiler for the target.
@@ -320,6 +339,20 @@ fn execute(
                     failure.why
                 }
             },
+            Step::Refuse(command, text) => match command.output(directory) {
+                Ok(output) if !output.contains(text) => {
+                    tally += Tally::ONE_PASSED;
+                    continue;
+                }
+                Ok(_) => {
+                    tally += Tally::ONE_FAILED;
+                    format!("the output of `{command}` contains {text}")
+                }
+                Err(why) => {
+                    tally += Tally::ONE_FAILED;
+                    why
+                }
+            },
             Step::CountWords => {
                 words::run(directory);
                 continue;
@@ -427,6 +460,15 @@ mod tests {
             executed(&[sh("exit 3"), sh("echo 'test result: ok. 5 passed; 0 failed'")]);
         assert!(matches!(outcome, Outcome::Failed(why) if why.contains("exit 3")));
         assert_eq!(tally, Tally { passed: 5, failed: 1, skipped: 0 });
+    }
+
+    #[test]
+    fn refused_output_fails() {
+        let refuse = |text| Step::Refuse(Cmd::new("echo").arg("a \"b\""), text);
+        assert_eq!(executed(&[refuse("c")]), (Outcome::Passed, Tally::ONE_PASSED));
+        let (outcome, tally) = executed(&[refuse("\"b\""), sh("true")]);
+        assert!(matches!(outcome, Outcome::Failed(why) if why.contains("contains")));
+        assert_eq!(tally, Tally::ONE_FAILED);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::run::Cmd;
 
 /// Feature that puts simulated clocks, networks and broken safety rules into
 /// the product's crates.
-const SIMULATION: &str = "simulation";
+pub(crate) const SIMULATION: &str = "simulation";
 
 /// Package of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
