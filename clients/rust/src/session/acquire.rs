@@ -33,7 +33,6 @@ impl Session {
             Wait::Forever => None,
         };
         let acquire = PendingAcquire::new(lock.clone(), wait, options, limit);
-        let request = acquire.clone();
         let mut pending = self.submit(acquire, progress_sender);
         // The daemon enforces the limit too. If it has the request at the limit, its
         // response is in flight, and this waits for it once more.
@@ -54,7 +53,7 @@ impl Session {
                     (AcquireStatus::AtDaemon, Some(extension)) => {
                         timeout_at = timeout_at.map(|limit| limit + extension);
                     }
-                    _ => return Err(self.timed_out(&request, started)),
+                    _ => return Err(self.timed_out(pending.ticket, started)),
                 },
             }
         };
@@ -84,10 +83,13 @@ impl Session {
         CancelOnDrop { session: self, ticket, reply, answered: false }
     }
 
-    fn timed_out(&self, acquire: &PendingAcquire, started: Moment) -> Error {
-        let cause = self.shared.lock().state.disconnect_cause().map(str::to_owned);
+    fn timed_out(&self, ticket: Ticket, started: Moment) -> Error {
         let waited = Duration::from_secs(Moment::now().since(started).as_secs());
-        acquire.unanswered(Some(waited), cause.as_deref())
+        let inner = self.shared.lock();
+        match inner.state.pending(ticket) {
+            Some(acquire) => acquire.unanswered(Some(waited), inner.state.disconnect_cause()),
+            None => Error::unavailable(format!("no response from the daemon within {waited:?}")),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct AcquireOptions {
 }
 
 /// Acquire without a response.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PendingAcquire {
     pub(crate) lock: pb::LockRef,
     pub(crate) wait: Wait,

@@ -172,6 +172,11 @@ impl State {
         }
     }
 
+    /// Returns a pending acquire.
+    pub(crate) fn pending(&self, ticket: Ticket) -> Option<&PendingAcquire> {
+        self.acquires.get(&ticket)
+    }
+
     /// Returns whether the acquire was sent on the current stream. The daemon then
     /// enforces its time limit.
     pub(crate) fn is_at_daemon(&self, ticket: Ticket) -> bool {
