@@ -7,7 +7,7 @@ use leasehold_test_support::proxy::{Fault, Kind};
 use leasehold_time::Moment;
 
 use super::connect;
-use crate::fixture::{DURATION, Fixture, wait_for};
+use crate::fixture::{Fixture, wait_for};
 
 /// Minimum renewal interval: three quarters of a third of the lease duration.
 const MIN_INTERVAL: Duration = Duration::from_millis(3_750);
@@ -43,10 +43,12 @@ pub(crate) async fn held_lock_is_renewed_once_per_third_of_duration() {
 
 pub(crate) async fn lingering_lease_is_reused_without_storage_call() {
     const LINGER: Duration = Duration::from_secs(3);
+    /// So long that no renewal is due while the lease lingers, also on a busy machine.
+    const LEASE: Duration = Duration::from_secs(60);
     let fixture = Fixture::new().await;
     let daemon = fixture.daemon(&["--linger", "3s"]);
     let client = connect(&daemon).await;
-    let first = client.lock("a").acquire().await.unwrap();
+    let first = client.lock("a").lease_duration(LEASE).acquire().await.unwrap();
     let token = first.token().get();
     first.release().await.unwrap();
     fixture.proxy.clear();
@@ -59,7 +61,6 @@ pub(crate) async fn lingering_lease_is_reused_without_storage_call() {
     let released =
         wait_for("the release", fixture.proxy.wait_for(|seen| seen.kind == Kind::Release));
     assert!(released.await.received_at >= released_at + LINGER, "the lease did not linger");
-    assert!(LINGER < DURATION / 4, "no renewal is due within the linger period");
     assert_eq!(fixture.kinds("a"), [Kind::Release]);
     // The next grant needs a new acquisition.
     let third = client.lock("a").acquire().await.unwrap();
