@@ -74,8 +74,8 @@ pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
 
 /// Mutant 5d: small jumps are forgotten.
 #[must_use]
-pub fn carried_jump(small: Duration) -> Duration {
-    if is(Mutant::SmallJumpsForgotten) { Duration::ZERO } else { rules::carried_jump(small) }
+pub fn carried_jump(small: Duration, age: Duration) -> Duration {
+    if is(Mutant::SmallJumpsForgotten) { Duration::ZERO } else { rules::carried_jump(small, age) }
 }
 
 /// Mutant 5c: a jump does not shorten the validity of a lease.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_time::ClockPair;
 
-use crate::{carried_jump, clock_jump, rules::DRIFT};
+use crate::{carried_jump, clock_jump};
 
 /// Minimum jump to report. A smaller one is an adjustment of the wall clock. Unreported
 /// jumps and tolerated drift must together fit into a lease's margin of at least 1 s.
@@ -37,8 +37,8 @@ impl JumpDetector {
         }
         if here.at() > self.0.at() + DRIFT_WINDOW {
             let age = here.at().since(self.0.at());
-            let small = clock_jump(&self.0, &here).saturating_sub(age / DRIFT);
-            self.0 = here.with_wall_behind(carried_jump(small));
+            let small = clock_jump(&self.0, &here);
+            self.0 = here.with_wall_behind(carried_jump(small, age));
         }
         None
     }

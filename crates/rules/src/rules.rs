@@ -133,10 +133,11 @@ pub fn clock_jump(earlier: &ClockPair, later: &ClockPair) -> Duration {
 }
 
 /// Safety rule 5: returns the part of an unreported small jump that is carried into
-/// the next measurement, so that small jumps add up.
+/// the next measurement, so that small jumps add up. Drift explains the rest, in
+/// proportion to the `age` of the reference reading.
 #[must_use]
-pub const fn carried_jump(small: Duration) -> Duration {
-    small
+pub fn carried_jump(small: Duration, age: Duration) -> Duration {
+    small.saturating_sub(age / DRIFT)
 }
 
 /// Safety rule 5: returns the time of the next clock check of a daemon whose
