@@ -17,7 +17,7 @@ fn code<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     words.filter(|line| !line.is_empty()).collect()
 }
 
-/// Counts the Rust blocks of a page, and finds those that no example contains as
+/// Counts the Rust blocks of a page, and finds the blocks that no example contains as
 /// consecutive lines.
 fn check(page: &str, examples: &[Vec<String>]) -> (usize, Vec<String>) {
     let (mut count, mut problems) = (0, Vec::new());
