@@ -1,4 +1,4 @@
-//! Checks of the documentation: links, examples, generated references, and the
+//! Checks of the documentation: links, examples, Rust blocks, generated references, and the
 //! functions and messages that pages name. They need no storage account.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -9,5 +9,6 @@ mod links;
 mod markdown;
 mod messages;
 mod references;
+mod rust_blocks;
 mod safety;
 mod source;

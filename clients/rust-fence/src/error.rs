@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Duration};
 use leasehold_azure_account::Fault;
 use leasehold_client::Token;
 
-use crate::Written;
+use crate::{Written, fault};
 
 /// Error of a fenced resource. The message names the resource and the token, the
 /// problem, and the next step.
@@ -109,17 +109,13 @@ impl<P: Display + Clone, C: Display> Error<P, C> {
         changes: bool,
         refused: impl FnOnce(u16, &str, &str) -> Self,
     ) -> Self {
-        match fault {
-            Fault::Busy { why, .. } | Fault::Unsent { why } | Fault::Unclear { why } => {
-                Self::Unavailable {
-                    place: Box::new(place.clone()),
-                    message: why.clone(),
-                    written: Written::after(fault, changes),
-                    retry_after: fault.retry_after(),
-                }
-            }
-            Fault::Refused { status, code, message } => refused(*status, code, message),
-        }
+        let unavailable = |message, written, retry_after| Self::Unavailable {
+            place: Box::new(place.clone()),
+            message,
+            written,
+            retry_after,
+        };
+        fault::convert(fault, changes, unavailable, refused)
     }
 
     pub(crate) fn place_mut(&mut self) -> &mut P {

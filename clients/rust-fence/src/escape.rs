@@ -1,17 +1,11 @@
 //! Escapes of names in addresses, headers and metadata.
 
+use leasehold_types::percent_encode;
+
 /// Percent-encodes all bytes except ASCII letters, digits, `-._~` and those in
 /// `unescaped`.
 pub(crate) fn escape(text: &str, unescaped: &[u8]) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || unescaped.contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+    percent_encode(text, &[b"-._~", unescaped].concat())
 }
 
 /// Decodes percent-encoded text. Returns `None` if the encoding is invalid.

@@ -1,7 +1,11 @@
-//! Error responses of the blob and queue services, in XML. The table service
-//! uses JSON.
+//! Faults of storage calls as errors, and error responses of the blob and queue
+//! services, in XML. The table service uses JSON.
+
+use std::time::Duration;
 
 use leasehold_azure_account::{Fault, Response, credential_fix, retry_after};
+
+use crate::Written;
 
 /// Returns a header of a response.
 pub(crate) fn header<'a>(response: &'a Response, name: &'static str) -> Option<&'a str> {
@@ -28,6 +32,24 @@ pub(crate) fn success(response: Response) -> Result<Response, Fault> {
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     Some(rest.split_once(&format!("</{name}>"))?.0)
+}
+
+/// Converts a fault of a storage call to an error. `changes`: whether the call was a
+/// write. `unavailable` converts a call without an answer of the service, or one that
+/// it could not serve, by its message, outcome and minimum delay before the next
+/// attempt. `refused` converts a refusal by its status, code and message.
+pub(crate) fn convert<E>(
+    fault: &Fault,
+    changes: bool,
+    unavailable: impl FnOnce(String, Written, Duration) -> E,
+    refused: impl FnOnce(u16, &str, &str) -> E,
+) -> E {
+    match fault {
+        Fault::Busy { why, .. } | Fault::Unsent { why } | Fault::Unclear { why } => {
+            unavailable(why.clone(), Written::after(fault, changes), fault.retry_after())
+        }
+        Fault::Refused { status, code, message } => refused(*status, code, message),
+    }
 }
 
 /// Returns a human-readable message: the problem and the fix. `rights` names the

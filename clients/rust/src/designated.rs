@@ -36,6 +36,7 @@
 //! table must use the same kind. They must also use the same namespace, because
 //! the lock belongs to the namespace of the client.
 
+use leasehold_types::percent_encode;
 use sha2::{Digest, Sha256};
 
 use crate::{Client, Error, LockRequest};
@@ -256,16 +257,9 @@ fn refused(field: &str, rule: &str) -> Error {
     Error::invalid(field, format!("invalid {field} name: {rule}"))
 }
 
+/// Escapes a partition key or a blob name (step 4).
 fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._/".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+    percent_encode(text, b"-._/")
 }
 
 /// Truncates a name that is too long, and appends the digest of the whole name.

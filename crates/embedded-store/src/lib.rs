@@ -38,6 +38,7 @@ use record::Record;
 use tokens::TokenSource;
 use write::run_to_completion;
 
+use leasehold_rules::recovered_at;
 use leasehold_store::{
     Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
     LeaseStore, Page, Publication, Publish, Release, Renew,
@@ -143,7 +144,8 @@ impl Embedded {
             reserving: false,
             unavailability: None,
             verified_at: Moment::now(),
-            recovered_at: unclean.map(|record| Moment::now() + record.max_ttl),
+            recovered_at: found
+                .and_then(|found| recovered_at(found.clean, found.max_ttl, Moment::now())),
             persisted_ttl: record.max_ttl,
             closed: false,
         };

@@ -9,6 +9,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::record::TOKEN_END;
+use leasehold_rules::first_token;
 use leasehold_time::{Moment, clock};
 use leasehold_types::{TokenRange, token::SEQ_BITS};
 
@@ -75,7 +76,7 @@ impl TokenSource {
     /// the number of tokens per reservation.
     pub(super) fn after(highest: Option<u64>, reservation: u64) -> Self {
         let wall = wall_clock();
-        let next = highest.map_or(0, |highest| highest + 1).max(wall + 1);
+        let next = first_token(highest, wall);
         let steady = (Moment::now(), wall);
         Self { next, reserved_end: next, reservation, steady, warned: false }
     }

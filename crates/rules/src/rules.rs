@@ -245,6 +245,14 @@ pub fn is_own_lease(answered: Option<&str>, lease_id: &str) -> bool {
     answered.is_some_and(|answered| answered.eq_ignore_ascii_case(lease_id))
 }
 
+/// Safety rule 10: returns the first token of a process with an embedded store:
+/// after `highest`, the highest token on disk, and after the tokens of all times up
+/// to `wall`. The clock may have been set back, or the file restored.
+#[must_use]
+pub fn first_token(highest: Option<u64>, wall: u64) -> u64 {
+    highest.map_or(0, |highest| highest + 1).max(wall + 1)
+}
+
 /// Safety rule 11: returns whether a session ends with its stream. The client of an
 /// unfenced session may resume it on a new stream, and acts until its deadline.
 #[must_use]
@@ -283,6 +291,14 @@ pub fn must_wake_holder(deadline: Moment, new_deadline: Moment) -> bool {
 #[must_use]
 pub fn free_at(now: Moment, holder_acts_until: Moment) -> Moment {
     holder_acts_until.max(now)
+}
+
+/// Safety rule 13: returns the instant before which an embedded store grants nothing,
+/// if there is one. After an unclean stop, earlier holders may act for `max_ttl`, the
+/// longest TTL on disk, because the TTL of a session is durable before it opens.
+#[must_use]
+pub fn recovered_at(is_clean: bool, max_ttl: Duration, opened: Moment) -> Option<Moment> {
+    (!is_clean).then(|| opened + max_ttl)
 }
 
 /// Blob of an unused lock. All times are seconds since 1970.
@@ -347,6 +363,20 @@ mod tests {
         assert_eq!(next(None, false), None);
         let lead = Some(NOW + MAX_CLOCK_LEAD + 1);
         assert_eq!(next(lead, true), Some((NOW << 20) + TOKENS_PER_HOLD));
+    }
+
+    #[test]
+    fn process_starts_after_tokens_on_disk_and_clock() {
+        assert_eq!(first_token(None, 7), 8);
+        assert_eq!(first_token(Some(5), 7), 8);
+        assert_eq!(first_token(Some(9), 7), 10);
+    }
+
+    #[test]
+    fn unclean_stop_delays_grants_by_longest_ttl() {
+        let (opened, ttl) = (Moment::from_boot(Duration::from_secs(100)), Duration::from_secs(10));
+        assert_eq!(recovered_at(false, ttl, opened), Some(opened + ttl));
+        assert_eq!(recovered_at(true, ttl, opened), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use leasehold_azure_account::Fault;
 use leasehold_client::Token;
 
-use crate::{Written, fault::remedy};
+use crate::{Written, fault};
 
 /// Queue, message and token that an error refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,27 +93,22 @@ impl Error {
     /// Converts a fault of a storage call. `changes`: whether the call was a send or a
     /// delete.
     pub(super) fn of(fault: &Fault, place: &Place, changes: bool) -> Self {
-        match fault {
-            Fault::Busy { why, .. } | Fault::Unsent { why } | Fault::Unclear { why } => {
-                Self::Unavailable {
-                    place: Box::new(place.clone()),
-                    message: why.clone(),
-                    written: Written::after(fault, changes),
-                    retry_after: fault.retry_after(),
-                }
+        let unavailable = |message, written, retry_after| Self::Unavailable {
+            place: Box::new(place.clone()),
+            message,
+            written,
+            retry_after,
+        };
+        fault::convert(fault, changes, unavailable, |status, code, message| {
+            if ["MessageNotFound", "PopReceiptMismatch"].contains(&code) {
+                let message = format!("its receipt is no longer valid ({code})");
+                return Self::visibility_lost(place, message);
             }
-            Fault::Refused { code, .. }
-                if ["MessageNotFound", "PopReceiptMismatch"].contains(&code.as_str()) =>
-            {
-                Self::visibility_lost(place, format!("its receipt is no longer valid ({code})"))
-            }
-            Fault::Refused { status, code, message } => {
-                let missing = (code == "QueueNotFound")
-                    .then_some("no such queue; check its name and the account name, or create it");
-                let rights = "The call needs permission to add, update and process messages: a SAS \
-                              for queues with sp=raup, or the role Storage Queue Data Contributor";
-                Self::invalid(place, remedy(*status, code, message, rights, missing))
-            }
-        }
+            let missing = (code == "QueueNotFound")
+                .then_some("no such queue; check its name and the account name, or create it");
+            let rights = "The call needs permission to add, update and process messages: a SAS \
+                          for queues with sp=raup, or the role Storage Queue Data Contributor";
+            Self::invalid(place, fault::remedy(status, code, message, rights, missing))
+        })
     }
 }
