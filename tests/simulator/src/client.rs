@@ -96,7 +96,7 @@ pub fn start(place: usize) {
     let machine = sim.world.add_machine(clocks, rng.split());
     let number = sim.add_session(machine, place);
     let fenced = sim.plan.fenced && number.is_multiple_of(2);
-    let builder = Client::builder("http://daemon")
+    let builder = Client::builder("http://daemon:7420")
         .ttl(sim.plan.ttl)
         .client_name(format!("client {number}"))
         .fenced(fenced);
