@@ -282,7 +282,7 @@ fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Held => "held",
         Reason::TimedOut => "timed_out",
-        Reason::Cancelled => "cancelled",
+        Reason::Canceled => "canceled",
         Reason::Invalid => "invalid",
         Reason::UnknownHandle => "unknown_handle",
         Reason::ShuttingDown => "shutting_down",
