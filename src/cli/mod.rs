@@ -140,6 +140,8 @@ enum Internal {
     Watchdog {
         #[arg(long)]
         output: Output,
+        #[arg(long, default_value = "the grant")]
+        subject: String,
     },
     Launch(run::Launch),
 }
@@ -149,8 +151,8 @@ enum Internal {
 pub fn main() -> ExitCode {
     if matches!(std::env::args_os().nth(1), Some(word) if word == "watchdog" || word == "launch") {
         return match Internal::try_parse() {
-            Ok(Internal::Watchdog { output }) => {
-                watchdog::run(output).unwrap_or_else(|failure| failure.report(output))
+            Ok(Internal::Watchdog { output, subject }) => {
+                watchdog::run(output, &subject).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
             Err(error) => print_usage(&error),

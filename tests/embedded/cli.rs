@@ -278,7 +278,8 @@ fn watchdog_kills_command_while_cli_is_stopped() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = format!("exec >{}; {STUBBORN}", fifo.display());
     let arguments = ["lock", "x", "--ttl", "1s", "--", "sh", "-c", &script];
-    let mut held = daemon.begin(&arguments);
+    let mut command = daemon.command(&arguments);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
     let mut output = BufReader::new(File::open(&fifo).unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -290,6 +291,10 @@ fn watchdog_kills_command_while_cli_is_stopped() {
     assert_eq!(code(&next), 0);
     held.signal(Signal::SIGCONT);
     assert_eq!(held.code(), Some(73));
+    let mut messages = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    let note = "leasehold: lock \"x\" was not kept alive in time; killed the command\n";
+    assert!(messages.starts_with(note), "{messages}");
 }
 
 #[test]
