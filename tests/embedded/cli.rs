@@ -676,18 +676,13 @@ fn results_and_refusals_name_lock_and_flag() {
     assert_eq!(stdout(&["check", "y", "5"]), "lock \"y\" is not held, so token 5 is not current\n");
     let unheld = stdout(&["break", "y", "-r", "test"]);
     assert_eq!(unheld, "lock \"y\" is not held; nothing to break\n");
-    let no_leader = stdout(&["step-down", "y", "--reason", "test"]);
+    let no_leader = stdout(&["step-down", "y", "-r", "test"]);
     assert_eq!(no_leader, "election \"y\" has no leader; nothing to do\n");
     let broken = stdout(&["break", "x", "-r", "test"]);
     assert!(broken.starts_with("broke lock \"x\"; free within "), "{broken}");
     assert!(broken.contains("It was held by \"leasehold lock: sh\" on "), "{broken}");
     for (arguments, message) in [
-        (&["lock", "x", "--ttl", "90s"][..], "--ttl 90s is out of range: use 1s to 60s"),
-        (
-            &["step-down", "x", "--reason", "a", "--timeout", "10ms"],
-            "--timeout 10ms is out of range: use 1s to 1h",
-        ),
-        (&["get", ""], "invalid lock name: it is empty; use 1 to 256 bytes"),
+        (&["get", ""][..], "invalid lock name: it is empty; use 1 to 256 bytes"),
         (&["get", "a\tb"], "invalid lock name \"a\\tb\": it has a control character (character 2)"),
         (
             &["get", "x", "-n", "A_b"],
@@ -710,6 +705,45 @@ fn results_and_refusals_name_lock_and_flag() {
         let output = command.output().unwrap();
         let expected = (65, format!("leasehold: {message}\n"));
         assert_eq!((code(&output), stderr(&output)), expected);
+    }
+}
+
+#[test]
+fn invalid_values_are_named_by_flag() {
+    let daemon = Daemon::start();
+    let long = "x".repeat(5000);
+    let lock = |flag, value| vec!["lock", "x", flag, value, "--", "true"];
+    let elect = |flag, value| vec!["elect", "x", flag, value, "--", "true"];
+    let step_down = |flag, value| vec!["step-down", "x", "-r", "test", flag, value];
+    let long_text = "has 5000 bytes; at most 256 are allowed";
+    let lease_duration = "--lease-duration 5s is out of range: use whole seconds from 15s to 60s";
+    for (arguments, message) in [
+        (lock("--ttl", "90s"), "--ttl 90s is out of range: use 1s to 60s"),
+        (lock("--ttl", "5h"), "--ttl 5h is out of range: use 1s to 60s"),
+        (elect("--ttl", "0s"), "--ttl 0s is out of range: use 1s to 60s"),
+        (step_down("--timeout", "1ms"), "--timeout 1ms is out of range: use 1s to 1h"),
+        (step_down("--timeout", "2h"), "--timeout 2h is out of range: use 1s to 1h"),
+        (elect("--value", &long), "--value has 5000 bytes; the maximum is 4096"),
+        (lock("--max-hold-time", "10ms"), "--max-hold-time 10ms is too short; the minimum is 1s"),
+        (lock("--lease-duration", "5s"), lease_duration),
+        (elect("--lease-duration", "5s"), lease_duration),
+        (vec!["break", "x", "-r", ""], "--reason is empty; a reason is required"),
+        (vec!["step-down", "x", "-r", &long], &format!("--reason {long_text}")),
+        (vec!["ls", &long], &format!("the prefix {long_text}")),
+        (vec!["watch", "--prefix", &long], &format!("the prefix {long_text}")),
+    ] {
+        let output = daemon.run(&arguments);
+        let expected = (65, format!("leasehold: {message}\n"));
+        assert_eq!((code(&output), stderr(&output)), expected);
+    }
+    for arguments in [
+        &["ls", "--limit", "0"][..],
+        &["elect", "x", "--probe-command", "true", "--probe-threshold", "0", "--", "true"],
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(code(&output), 64);
+        let message = "<COUNT>': use a whole number of at least 1\n";
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
 }
 
@@ -758,11 +792,6 @@ fn refusals_name_holder_and_start_in_local_time() {
         stderr(&output),
         "leasehold: can't connect to the daemon at http://127.0.0.1:1: connection refused; start \
          it with \"leasehold serve\" or set --endpoint\n"
-    );
-    let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
-    assert_eq!(
-        stderr(&output),
-        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 60s\n"
     );
 }
 
