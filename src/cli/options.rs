@@ -84,6 +84,11 @@ pub(super) fn parse_count<T: FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| "use a whole number of at least 1")
 }
 
+/// Names of all environment variables.
+pub(super) fn variable_names() -> impl Iterator<Item = String> {
+    env::vars_os().filter_map(|(name, _)| name.into_string().ok())
+}
+
 /// Value of an environment variable that is set and not empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())

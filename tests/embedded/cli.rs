@@ -591,6 +591,35 @@ fn unknown_variable_is_reported_with_closest_name() {
         assert_eq!(check(known), "", "{known}");
     }
     let daemon = Daemon::start();
+    let warning = "ignored the unknown environment variable LEASEHOLD_NAMESPCE; did you mean \
+                   LEASEHOLD_NAMESPACE?";
+    for arguments in [
+        &["lock", "q", "--", "true"][..],
+        &["elect", "q", "--", "true"],
+        &["ls"],
+        &["get", "q"],
+        &["step-down", "q", "-r", "test"],
+        &["bench", "cycle", "--rounds", "1", "--length", "10ms"],
+    ] {
+        let mut command = daemon.command(arguments);
+        let output = command.env("LEASEHOLD_NAMESPCE", "shop").output().unwrap();
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        let messages = stderr(&output);
+        let warnings: Vec<&str> = messages.lines().filter(|l| l.contains("variable")).collect();
+        assert_eq!(warnings, [format!("leasehold: {warning}")], "{arguments:?}");
+    }
+    let mut command = daemon.command(&["ls", "-o", "json"]);
+    let output = command.env("LEASEHOLD_NAMESPCE", "shop").output().unwrap();
+    let note: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+    assert_eq!(note["note"]["message"], warning);
+    // The variables of a command under a lock or of Kubernetes are known.
+    let nested = "$0 get outer; $0 elect inner --progress-timeout 1m -- $0 get inner";
+    let script = format!("export LEASEHOLD_PORT=tcp://10.0.0.1:7420; {nested}");
+    let mut command = daemon.command(&["lock", "outer", "--", "sh", "-c", &script]);
+    let output = command.arg(leasehold_path()).env("LEASEHOLD_ENDPOINT", &daemon.endpoint);
+    let output = output.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!stderr(&output).contains("variable"), "{}", stderr(&output));
     let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
     let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
     assert_eq!(code(&output), 1, "the directory is in use");
