@@ -349,9 +349,8 @@ fn endpoint(advertised: Option<&str>, listeners: impl Iterator<Item = String>) -
         |address: String| Endpoint { address: address.into(), host: Some(host.as_str().into()) };
     let mut local = None;
     for listener in listeners {
-        if let Some(path) = listener.strip_prefix("unix:") {
-            let absolute = std::path::absolute(path).ok()?;
-            local.get_or_insert(here(format!("unix:{}", absolute.display())));
+        if listener.starts_with("unix:") {
+            local.get_or_insert(here(listener));
         } else if let Ok(address) = listener.parse::<SocketAddr>() {
             let loopback: IpAddr = match address.ip() {
                 IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

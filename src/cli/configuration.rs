@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path, sync::LazyLock}
 
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
-use super::exit::Failure;
+use super::{exit::Failure, options::variable_names};
 use crate::config::{self, Config, Effective, Group, Layer, SETTINGS, Setting, Source};
 
 #[derive(Debug, clap::Args)]
@@ -29,9 +29,8 @@ impl Configuration {
         if let Some((path, named_by)) = named.filter(|(path, _)| !path.is_empty()) {
             layers.push(Layer::file(Path::new(&path), &named_by));
         }
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let environment = Layer::environment(|variable| std::env::var_os(variable));
-        layers.push(environment.with_variables(names));
+        layers.push(environment.with_variables(variable_names()));
         layers.push(self.settings.layer());
         Ok(config::load(layers)?)
     }

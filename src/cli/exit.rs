@@ -219,14 +219,15 @@ fn not_granted(
     }
 }
 
-/// Fields of requests, with the flags and arguments that set them.
+/// Fields of requests, with the flags and arguments that set them. `ls` and `watch` set
+/// the prefix differently.
 const FLAGS: [(&str, &str); 11] = [
     ("endpoint", "--endpoint"),
     ("lease_duration_ms", "--lease-duration"),
     ("max_hold_time_ms", "--max-hold-time"),
     ("name", "NAME"),
     ("namespace", "--namespace"),
-    ("prefix", "PREFIX"),
+    ("prefix", "the prefix"),
     ("reason", "--reason"),
     ("ttl_ms", "--ttl"),
     ("value", "--value"),
@@ -282,7 +283,7 @@ fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Held => "held",
         Reason::TimedOut => "timed_out",
-        Reason::Cancelled => "cancelled",
+        Reason::Canceled => "canceled",
         Reason::Invalid => "invalid",
         Reason::UnknownHandle => "unknown_handle",
         Reason::ShuttingDown => "shutting_down",

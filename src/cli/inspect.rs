@@ -9,6 +9,7 @@ use super::{
     Globals,
     exit::{FAILED, Failure, UNKNOWN},
     lock_output::{LockOutput, Table, stored_json, stored_paragraph},
+    options::parse_count,
     output::{Output, line, lock_name, millis, optional_line, short_duration},
     palette::Palette,
     peer, process, times,
@@ -36,7 +37,7 @@ pub(super) struct Ls {
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     all_namespaces: bool,
     /// Maximum number of locks to print [default: no limit]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count::<NonZeroUsize>)]
     limit: Option<NonZeroUsize>,
 }
 

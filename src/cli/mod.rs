@@ -40,6 +40,7 @@ use self::{
     options::{Globals, On},
     output::Output,
 };
+use crate::config::unknown_variables;
 
 /// Distributed locks and leader election with fencing tokens.
 ///
@@ -132,6 +133,18 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Returns whether the command is a client of a daemon. `serve` and `doctor` report
+    /// unknown variables with their configuration.
+    const fn uses_daemon(&self) -> bool {
+        match self {
+            Self::Serve(_) | Self::Doctor(_) | Self::Completions { .. } => false,
+            Self::Bench(bench) => bench.uses_daemon(),
+            _ => true,
+        }
+    }
+}
+
 /// Internal commands, with which `lock` and `elect` start this program again. They
 /// are left out of the help and the completions.
 #[derive(Debug, Parser)]
@@ -140,6 +153,8 @@ enum Internal {
     Watchdog {
         #[arg(long)]
         output: Output,
+        #[arg(long, default_value = "the grant")]
+        subject: String,
     },
     Launch(run::Launch),
 }
@@ -149,8 +164,8 @@ enum Internal {
 pub fn main() -> ExitCode {
     if matches!(std::env::args_os().nth(1), Some(word) if word == "watchdog" || word == "launch") {
         return match Internal::try_parse() {
-            Ok(Internal::Watchdog { output }) => {
-                watchdog::run(output).unwrap_or_else(|failure| failure.report(output))
+            Ok(Internal::Watchdog { output, subject }) => {
+                watchdog::run(output, &subject).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
             Err(error) => print_usage(&error),
@@ -166,6 +181,10 @@ pub fn main() -> ExitCode {
     match parsed {
         Ok((cli, matches)) => {
             let output = output_of(&matches);
+            if cli.command.uses_daemon() {
+                let warnings = unknown_variables(options::variable_names());
+                warnings.iter().for_each(|warning| output.note(warning));
+            }
             cli.run().unwrap_or_else(|failure| failure.report(output))
         }
         Err(error) if error.use_stderr() && wants_json => {

@@ -1,6 +1,6 @@
 //! Shared options: daemon, namespace and output format.
 
-use std::{env, ffi::OsString};
+use std::{env, ffi::OsString, str::FromStr};
 
 use leasehold_client::{Client, ClientBuilder, Error};
 
@@ -77,6 +77,16 @@ pub(super) fn connected(client: Result<Client, Error>) -> Result<Client, Failure
         }
         error => error.into(),
     })
+}
+
+/// Parses a positive number of the command line.
+pub(super) fn parse_count<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "use a whole number of at least 1")
+}
+
+/// Names of all environment variables.
+pub(super) fn variable_names() -> impl Iterator<Item = String> {
+    env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
 /// Value of an environment variable that is set and not empty.

@@ -201,15 +201,7 @@ impl Layer {
     /// such as `LEASEHOLD_VERSION`.
     #[must_use]
     pub fn with_variables(mut self, names: impl IntoIterator<Item = String>) -> Self {
-        let mut unknown: Vec<String> =
-            names.into_iter().filter(|name| is_unknown_variable(name)).collect();
-        unknown.sort_unstable();
-        self.warnings.extend(unknown.iter().map(|name| {
-            let near = name.strip_prefix(PREFIX).and_then(nearest).and_then(Setting::find);
-            let hint = near.map(|near| format!("; did you mean {}?", near.variable()));
-            let name = quoted_if_odd(name.clone());
-            format!("ignored the unknown environment variable {name}{}", hint.unwrap_or_default())
-        }));
+        self.warnings.extend(unknown_variables(names));
         self
     }
 
@@ -226,15 +218,32 @@ impl Layer {
 /// Prefix of this program's environment variables.
 const PREFIX: &str = "LEASEHOLD_";
 
-/// Known variables other than the daemon's settings: variables of the command line, and
-/// variables that `lock` and `elect` set for their commands.
-const OTHER_VARIABLES: [&str; 7] =
-    ["CONFIG", "ELECTION", "ENDPOINT", "LOCK", "NAMESPACE", "PROGRESS_FILE", "TOKEN"];
+/// Variables of the command line other than the daemon's settings.
+const OPTION_VARIABLES: [&str; 3] = ["CONFIG", "ENDPOINT", "NAMESPACE"];
+
+/// Variables that `lock` and `elect` set for their commands.
+const COMMAND_VARIABLES: [&str; 4] = ["ELECTION", "LOCK", "PROGRESS_FILE", "TOKEN"];
+
+/// Returns a warning for each name with the prefix `LEASEHOLD_` that is not a known
+/// variable, in the order of the names.
+#[must_use]
+pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut unknown: Vec<String> =
+        names.into_iter().filter(|name| is_unknown_variable(name)).collect();
+    unknown.sort_unstable();
+    let warning = |name: String| {
+        let near = name.strip_prefix(PREFIX).and_then(nearest_variable);
+        let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        format!("ignored the unknown environment variable {}{hint}", quoted_if_odd(name))
+    };
+    unknown.into_iter().map(warning).collect()
+}
 
 fn is_unknown_variable(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     Setting::find(&rest.to_ascii_lowercase()).is_none_or(|setting| setting.variable() != name)
-        && !OTHER_VARIABLES.contains(&rest)
+        && !OPTION_VARIABLES.contains(&rest)
+        && !COMMAND_VARIABLES.contains(&rest)
         && !is_service_variable(rest)
 }
 
@@ -275,7 +284,20 @@ fn syntax_problem(text: &str, error: &toml::de::Error) -> String {
 /// Finds the known key nearest to a misspelled one.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('-', "_").to_lowercase();
-    let near = SETTINGS.iter().map(|setting| (distance(&key, setting.key), setting.key)).min()?;
+    nearest_of(&key, SETTINGS.iter().map(|setting| setting.key))
+}
+
+/// Finds the variable that a user can set nearest to a misspelled one. `rest` is the
+/// name without the prefix.
+fn nearest_variable(rest: &str) -> Option<String> {
+    let variables: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+    let settings = variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX));
+    let near = nearest_of(&rest.to_uppercase(), settings.chain(OPTION_VARIABLES))?;
+    Some(format!("{PREFIX}{near}"))
+}
+
+fn nearest_of<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|known| (distance(word, known), known)).min()?;
     (near.0 <= near.1.len() / 2).then_some(near.1)
 }
 
@@ -305,5 +327,15 @@ mod tests {
         assert_eq!(nearest("data-dir"), Some("data_dir"));
         assert_eq!(nearest("DEFAULT_TTL"), Some("default_ttl"));
         assert_eq!(nearest("quorum"), None);
+        assert_eq!(nearest("namespce"), None);
+    }
+
+    #[test]
+    fn nearest_variable_is_found() {
+        let near = |rest| nearest_variable(rest).unwrap_or_default();
+        assert_eq!(near("NAMESPCE"), "LEASEHOLD_NAMESPACE");
+        assert_eq!(near("ENDPOINTS"), "LEASEHOLD_ENDPOINT");
+        assert_eq!(near("DRIAN_TIMEOUT"), "LEASEHOLD_DRAIN_TIMEOUT");
+        assert_eq!(near("QUORUM"), "");
     }
 }

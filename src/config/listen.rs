@@ -44,6 +44,11 @@ impl Listen {
         if path.is_empty() || path.contains('\0') {
             return Err("has no path; use \"unix:/PATH\"".to_owned());
         }
+        // A relative path would depend on the working directory of the daemon, and
+        // clients accept only absolute paths.
+        if !path.starts_with('/') {
+            return Err("has a relative path; use \"unix:/PATH\"".to_owned());
+        }
         if path.len() > MAX_SOCKET_PATH_BYTES {
             return Err(format!(
                 "has a path of {} bytes; the maximum for a socket is {MAX_SOCKET_PATH_BYTES}",
@@ -94,9 +99,18 @@ mod tests {
     #[test]
     fn invalid_listeners_are_refused() {
         let long = format!("unix:/{}", "x".repeat(200));
-        for text in
-            ["", ":7420", "7420", "127.0.0.1", "127.0.0.1:x", "1.2.3.4:70000", "unix:", &long]
-        {
+        for text in [
+            "",
+            ":7420",
+            "7420",
+            "127.0.0.1",
+            "127.0.0.1:x",
+            "1.2.3.4:70000",
+            "unix:",
+            "unix:relative",
+            "unix:./relative",
+            &long,
+        ] {
             assert!(Listen::parse(text).is_err(), "{text:?}");
         }
     }

@@ -16,7 +16,7 @@ use std::{path::PathBuf, time::Duration};
 pub use azure::Azure;
 pub use effective::{Effective, load};
 pub use error::{ConfigError, ConfigErrors};
-pub use layer::{Layer, RawValue, Source};
+pub use layer::{Layer, RawValue, Source, unknown_variables};
 pub use leasehold_azure_account::{Credential, Identity, SecretText};
 pub use listen::Listen;
 pub use settings::{Group, SETTINGS, Setting};

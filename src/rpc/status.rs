@@ -15,7 +15,7 @@ use leasehold_types::Reason;
 const fn code(reason: Reason) -> Code {
     match reason {
         Reason::TimedOut => Code::DeadlineExceeded,
-        Reason::Cancelled => Code::Cancelled,
+        Reason::Canceled => Code::Cancelled,
         Reason::Invalid => Code::InvalidArgument,
         Reason::UnknownHandle | Reason::UnknownSession => Code::NotFound,
         Reason::ShuttingDown | Reason::StoreUnavailable | Reason::Recovering => Code::Unavailable,

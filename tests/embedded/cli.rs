@@ -278,7 +278,8 @@ fn watchdog_kills_command_while_cli_is_stopped() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let script = format!("exec >{}; {STUBBORN}", fifo.display());
     let arguments = ["lock", "x", "--ttl", "1s", "--", "sh", "-c", &script];
-    let mut held = daemon.begin(&arguments);
+    let mut command = daemon.command(&arguments);
+    let mut held = Running::start(command.stderr(Stdio::piped()));
     let mut output = BufReader::new(File::open(&fifo).unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -290,6 +291,10 @@ fn watchdog_kills_command_while_cli_is_stopped() {
     assert_eq!(code(&next), 0);
     held.signal(Signal::SIGCONT);
     assert_eq!(held.code(), Some(73));
+    let mut messages = String::new();
+    held.child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    let note = "leasehold: lock \"x\" was not kept alive in time; killed the command\n";
+    assert!(messages.starts_with(note), "{messages}");
 }
 
 #[test]
@@ -586,6 +591,35 @@ fn unknown_variable_is_reported_with_closest_name() {
         assert_eq!(check(known), "", "{known}");
     }
     let daemon = Daemon::start();
+    let warning = "ignored the unknown environment variable LEASEHOLD_NAMESPCE; did you mean \
+                   LEASEHOLD_NAMESPACE?";
+    for arguments in [
+        &["lock", "q", "--", "true"][..],
+        &["elect", "q", "--", "true"],
+        &["ls"],
+        &["get", "q"],
+        &["step-down", "q", "-r", "test"],
+        &["bench", "cycle", "--rounds", "1", "--length", "10ms"],
+    ] {
+        let mut command = daemon.command(arguments);
+        let output = command.env("LEASEHOLD_NAMESPCE", "shop").output().unwrap();
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        let messages = stderr(&output);
+        let warnings: Vec<&str> = messages.lines().filter(|l| l.contains("variable")).collect();
+        assert_eq!(warnings, [format!("leasehold: {warning}")], "{arguments:?}");
+    }
+    let mut command = daemon.command(&["ls", "-o", "json"]);
+    let output = command.env("LEASEHOLD_NAMESPCE", "shop").output().unwrap();
+    let note: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+    assert_eq!(note["note"]["message"], warning);
+    // The variables of a command under a lock or of Kubernetes are known.
+    let nested = "$0 get outer; $0 elect inner --progress-timeout 1m -- $0 get inner";
+    let script = format!("export LEASEHOLD_PORT=tcp://10.0.0.1:7420; {nested}");
+    let mut command = daemon.command(&["lock", "outer", "--", "sh", "-c", &script]);
+    let output = command.arg(leasehold_path()).env("LEASEHOLD_ENDPOINT", &daemon.endpoint);
+    let output = output.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!stderr(&output).contains("variable"), "{}", stderr(&output));
     let mut second = serve(daemon.dir.path(), "127.0.0.1:0", &[]);
     let output = second.env("LEASEHOLD_DRIAN", "1").output().unwrap();
     assert_eq!(code(&output), 1, "the directory is in use");
@@ -671,18 +705,13 @@ fn results_and_refusals_name_lock_and_flag() {
     assert_eq!(stdout(&["check", "y", "5"]), "lock \"y\" is not held, so token 5 is not current\n");
     let unheld = stdout(&["break", "y", "-r", "test"]);
     assert_eq!(unheld, "lock \"y\" is not held; nothing to break\n");
-    let no_leader = stdout(&["step-down", "y", "--reason", "test"]);
+    let no_leader = stdout(&["step-down", "y", "-r", "test"]);
     assert_eq!(no_leader, "election \"y\" has no leader; nothing to do\n");
     let broken = stdout(&["break", "x", "-r", "test"]);
     assert!(broken.starts_with("broke lock \"x\"; free within "), "{broken}");
     assert!(broken.contains("It was held by \"leasehold lock: sh\" on "), "{broken}");
     for (arguments, message) in [
-        (&["lock", "x", "--ttl", "90s"][..], "--ttl 90s is out of range: use 1s to 60s"),
-        (
-            &["step-down", "x", "--reason", "a", "--timeout", "10ms"],
-            "--timeout 10ms is out of range: use 1s to 1h",
-        ),
-        (&["get", ""], "invalid lock name: it is empty; use 1 to 256 bytes"),
+        (&["get", ""][..], "invalid lock name: it is empty; use 1 to 256 bytes"),
         (&["get", "a\tb"], "invalid lock name \"a\\tb\": it has a control character (character 2)"),
         (
             &["get", "x", "-n", "A_b"],
@@ -705,6 +734,45 @@ fn results_and_refusals_name_lock_and_flag() {
         let output = command.output().unwrap();
         let expected = (65, format!("leasehold: {message}\n"));
         assert_eq!((code(&output), stderr(&output)), expected);
+    }
+}
+
+#[test]
+fn invalid_values_are_named_by_flag() {
+    let daemon = Daemon::start();
+    let long = "x".repeat(5000);
+    let lock = |flag, value| vec!["lock", "x", flag, value, "--", "true"];
+    let elect = |flag, value| vec!["elect", "x", flag, value, "--", "true"];
+    let step_down = |flag, value| vec!["step-down", "x", "-r", "test", flag, value];
+    let long_text = "has 5000 bytes; at most 256 are allowed";
+    let lease_duration = "--lease-duration 5s is out of range: use whole seconds from 15s to 60s";
+    for (arguments, message) in [
+        (lock("--ttl", "90s"), "--ttl 90s is out of range: use 1s to 60s"),
+        (lock("--ttl", "5h"), "--ttl 5h is out of range: use 1s to 60s"),
+        (elect("--ttl", "0s"), "--ttl 0s is out of range: use 1s to 60s"),
+        (step_down("--timeout", "1ms"), "--timeout 1ms is out of range: use 1s to 1h"),
+        (step_down("--timeout", "2h"), "--timeout 2h is out of range: use 1s to 1h"),
+        (elect("--value", &long), "--value has 5000 bytes; the maximum is 4096"),
+        (lock("--max-hold-time", "10ms"), "--max-hold-time 10ms is too short; the minimum is 1s"),
+        (lock("--lease-duration", "5s"), lease_duration),
+        (elect("--lease-duration", "5s"), lease_duration),
+        (vec!["break", "x", "-r", ""], "--reason is empty; a reason is required"),
+        (vec!["step-down", "x", "-r", &long], &format!("--reason {long_text}")),
+        (vec!["ls", &long], &format!("the prefix {long_text}")),
+        (vec!["watch", "--prefix", &long], &format!("the prefix {long_text}")),
+    ] {
+        let output = daemon.run(&arguments);
+        let expected = (65, format!("leasehold: {message}\n"));
+        assert_eq!((code(&output), stderr(&output)), expected);
+    }
+    for arguments in [
+        &["ls", "--limit", "0"][..],
+        &["elect", "x", "--probe-command", "true", "--probe-threshold", "0", "--", "true"],
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(code(&output), 64);
+        let message = "<COUNT>': use a whole number of at least 1\n";
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
 }
 
@@ -753,11 +821,6 @@ fn refusals_name_holder_and_start_in_local_time() {
         stderr(&output),
         "leasehold: can't connect to the daemon at http://127.0.0.1:1: connection refused; start \
          it with \"leasehold serve\" or set --endpoint\n"
-    );
-    let output = daemon.run(&["lock", "y", "--lease-duration", "5s", "--", "true"]);
-    assert_eq!(
-        stderr(&output),
-        "leasehold: --lease-duration 5s is out of range: use whole seconds from 15s to 60s\n"
     );
 }
 

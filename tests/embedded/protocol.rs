@@ -445,7 +445,7 @@ async fn waiters_are_granted_in_order_except_gone_and_canceled() {
     for canceled in (5..1000).step_by(10) {
         let waiter = waiters[canceled].as_mut().unwrap();
         waiter.send(ClientMessage::Cancel(pb::Cancel { request: 1 }));
-        assert_eq!(waiter.refused(1).await.reason(), pb::Reason::Cancelled);
+        assert_eq!(waiter.refused(1).await.reason(), pb::Reason::Canceled);
     }
     // Canceled waiters are not counted. Disconnected ones are, until their TTL elapses.
     let mut observer = locks(&daemon).await;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Client, Endpoints, Error, Holder, connection::Connection, name, session::Profile};
+use crate::{
+    Client, Endpoints, Error, Holder, connection::Connection, error::format_duration, name,
+    session::Profile,
+};
 
 const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(60);
@@ -96,8 +99,9 @@ impl ClientBuilder {
     fn profile(&self) -> Result<Profile, Error> {
         name::check_namespace(&self.namespace)?;
         if let Some(ttl) = self.ttl.filter(|ttl| !(MIN_TTL..=MAX_TTL).contains(ttl)) {
+            let ttl = format_duration(ttl);
             let message =
-                format!("session TTL {ttl:?} is out of range: use {MIN_TTL:?} to {MAX_TTL:?}");
+                format!("session TTL {ttl} is out of range: use {MIN_TTL:?} to {MAX_TTL:?}");
             return Err(Error::invalid("ttl", message));
         }
         let mut holder = Holder::this_process();

@@ -70,6 +70,18 @@ pub enum Error {
     },
 }
 
+/// Formats a duration as on a command line, in the largest unit that divides it:
+/// "90s", "5h".
+pub(crate) fn format_duration(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 if duration.is_zero() => "0s".to_owned(),
+        _ if duration.subsec_nanos() != 0 => format!("{duration:?}"),
+        seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
+    }
+}
+
 impl Error {
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable { message: message.into(), retry_after: None }
@@ -77,5 +89,24 @@ impl Error {
 
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.to_owned(), message: message.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_formatted_in_largest_unit() {
+        for (millis, text) in [
+            (0, "0s"),
+            (10, "10ms"),
+            (1500, "1.5s"),
+            (90_000, "90s"),
+            (120_000, "2m"),
+            (18_000_000, "5h"),
+        ] {
+            assert_eq!(format_duration(Duration::from_millis(millis)), text);
+        }
     }
 }

@@ -28,7 +28,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    Held TimedOut Cancelled Invalid UnknownHandle ShuttingDown StoreUnavailable Recovering DataLoss
+    Held TimedOut Canceled Invalid UnknownHandle ShuttingDown StoreUnavailable Recovering DataLoss
     Limit Expired Broken MaxHoldTime LeaseLost UnknownSession ProtocolVersion Protocol StepDown
     ResumedElsewhere
 }

@@ -10,7 +10,7 @@ pub enum Reason {
     /// The wait ended before the lock was free.
     TimedOut,
     /// The client canceled the request.
-    Cancelled,
+    Canceled,
     /// A field of the request is invalid.
     Invalid,
     /// The handle names no grant of this session.

@@ -60,6 +60,11 @@ struct OnDaemon<T: clap::Args> {
 }
 
 impl Bench {
+    /// Returns whether the benchmark is a client of a daemon.
+    pub(super) const fn uses_daemon(&self) -> bool {
+        !matches!(self.benchmark, Benchmark::Floor(_))
+    }
+
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         match self.benchmark {
             Benchmark::Cycle(on) => on.bench.run(&on.daemon.endpoint(), on.output.output).await,

@@ -9,7 +9,7 @@ use super::{
     probe::{CommandProbe, GrpcProbe, HttpProbe, Probe, Timing},
     progress::ProgressFile,
 };
-use crate::cli::exit::Failure;
+use crate::cli::{exit::Failure, options::parse_count};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Health")]
@@ -34,7 +34,8 @@ pub(super) struct Health {
     #[arg(default_value = "5s")]
     probe_timeout: Duration,
     /// Number of consecutive failures after which the command is unhealthy
-    #[arg(long, value_name = "COUNT", requires = "probe", default_value = "3")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count::<NonZeroU32>)]
+    #[arg(requires = "probe", default_value = "3")]
     probe_threshold: NonZeroU32,
     /// Ignore probe failures for this long after the command starts
     #[arg(long, value_name = "TIME", value_parser = crate::cli::times::parse_duration)]

@@ -114,7 +114,7 @@ pub(super) struct StepDown {
     /// Name of the election
     name: String,
     /// Reason, sent to the leader and logged
-    #[arg(long)]
+    #[arg(long, short)]
     reason: String,
     /// Time the leader has to step down (1s to 1h); never shorter than its current validity
     #[arg(long, value_name = "TIME", value_parser = times::parse_duration)]

@@ -128,7 +128,8 @@ impl<'a, G: Grant> Supervisor<'a, G> {
     ) -> Result<Ended, Failure> {
         // Before the first child, so that no change is missed.
         let mut changes = unix::signal(SignalKind::child())?;
-        let watchdog = Watchdog::start(program.output, Stdio::inherit()).await;
+        let subject = wording::subject(self.grant);
+        let watchdog = Watchdog::start(program.output, &subject, Stdio::inherit()).await;
         let mut watchdog = watchdog.map_err(cannot("start the watchdog"))?;
         let known = ClockPair::now();
         let kill_at = self.kill_timer.watchdog_kill_at(self.grant.deadline());

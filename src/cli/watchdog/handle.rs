@@ -25,12 +25,17 @@ pub(in crate::cli) struct Watchdog {
 
 impl Watchdog {
     /// Starts the watchdog in its own process group, so that signals to the group of
-    /// this process or of the command do not reach it. It writes its note to `notes`.
-    pub(in crate::cli) async fn start(output: Output, notes: Stdio) -> io::Result<Self> {
+    /// this process or of the command do not reach it. It writes its note, a sentence
+    /// about `subject`, to `notes`.
+    pub(in crate::cli) async fn start(
+        output: Output,
+        subject: &str,
+        notes: Stdio,
+    ) -> io::Result<Self> {
         let (sender, receiver) = pipe::pipe()?;
         let child = Command::new(process::this_program()?)
             .arg0("leasehold")
-            .args(["watchdog", "--output", output.name()])
+            .args(["watchdog", "--output", output.name(), "--subject", subject])
             .current_dir("/")
             .stdin(Stdio::from(receiver.into_blocking_fd()?))
             .stdout(Stdio::null())

@@ -29,15 +29,15 @@ use super::{
 };
 use leasehold_time::ClockPair;
 
-/// Runs as the watchdog.
-pub(super) fn run(output: Output) -> Result<ExitCode, Failure> {
+/// Runs as the watchdog. `subject` names the grant in its note.
+pub(super) fn run(output: Output, subject: &str) -> Result<ExitCode, Failure> {
     // A signal to all processes, as from a terminal or a supervisor, must not end the
     // watchdog before the command.
     process::block_signals()?;
-    Builder::new_current_thread().enable_all().build()?.block_on(watch(output))
+    Builder::new_current_thread().enable_all().build()?.block_on(watch(output, subject))
 }
 
-async fn watch(output: Output) -> Result<ExitCode, Failure> {
+async fn watch(output: Output, subject: &str) -> Result<ExitCode, Failure> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let pipe = Receiver::from_owned_fd(stdin)
         .map_err(|_| Failure::new(USAGE, "usage", "watchdog is started by `leasehold lock`"))?;
@@ -58,7 +58,8 @@ async fn watch(output: Output) -> Result<ExitCode, Failure> {
             Some(Action::Terminate(leader)) => signal(leader, Signal::SIGTERM),
             Some(Action::Kill(leader)) => {
                 signal(leader, Signal::SIGKILL);
-                output.note("the grant was not kept alive in time; killed the command");
+                output
+                    .note(format_args!("{subject} was not kept alive in time; killed the command"));
                 return Ok(ExitCode::SUCCESS);
             }
         }

@@ -124,6 +124,7 @@ fn invalid_value_is_reported_with_valid_values() {
     for (key, word, hint) in [
         ("listen", "nowhere", "IP:PORT"),
         ("listen", "unix:", "unix:/PATH"),
+        ("listen", "unix:relative", "\"unix:relative\" has a relative path; use \"unix:/PATH\""),
         ("listen", "127.0.0.1:5,127.0.0.1:5", "twice"),
         ("http_listen", "nowhere", "IP:PORT"),
         ("http_listen", "unix:", "unix:/PATH"),

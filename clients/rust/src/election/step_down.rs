@@ -6,6 +6,7 @@ use super::StepDownResult;
 use crate::{
     Client, Error,
     connection::{Connection, elections},
+    error::format_duration,
     pb,
 };
 
@@ -112,8 +113,9 @@ fn to_millis(timeout: Duration) -> Result<u32, Error> {
     let allowed = MIN_TIMEOUT..=MAX_TIMEOUT;
     u32::try_from(timeout.as_millis()).ok().filter(|_| allowed.contains(&timeout)).ok_or_else(
         || {
+            let timeout = format_duration(timeout);
             let message =
-                format!("step-down timeout {timeout:?} is out of range: use {MIN_TIMEOUT:?} to 1h");
+                format!("step-down timeout {timeout} is out of range: use {MIN_TIMEOUT:?} to 1h");
             Error::invalid("timeout", message)
         },
     )

@@ -71,7 +71,7 @@ impl Sessions {
     fn cancel(&mut self, key: SessionKey, request: u64, now: Moment, out: &mut Vec<Action>) {
         let session = self.sessions.get_mut(key.index());
         if let Some((lock, ticket)) = session.and_then(|session| session.waits.remove(&request)) {
-            let problem = RequestError::new(Reason::Cancelled, "the acquire was canceled");
+            let problem = RequestError::new(Reason::Canceled, "the acquire was canceled");
             self.refuse(key, request, problem, out);
             self.locks(lock::Event::Leave(lock, ticket), now, out);
         }

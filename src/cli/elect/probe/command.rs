@@ -94,7 +94,7 @@ impl PreparedProbe<'_> {
         let (sender, receiver) = pipe::pipe()?;
         let stderr = sender.into_blocking_fd()?;
         // Without notes, because they are about grants.
-        let mut watchdog = Watchdog::start(Output::Text, Stdio::null()).await?;
+        let mut watchdog = Watchdog::start(Output::Text, "the probe", Stdio::null()).await?;
         let known = ClockPair::now();
         watchdog.kill_at(known.at() + self.timeout + WATCHDOG_DELAY, known)?;
         let program =

@@ -154,7 +154,7 @@ impl Daemon {
                 let before = self.waiting.len();
                 self.waiting.retain(|(_, waiting)| *waiting != request);
                 if self.waiting.len() < before {
-                    out.push_back(refused(request, pb::Reason::Cancelled));
+                    out.push_back(refused(request, pb::Reason::Canceled));
                 }
             }
             Message::Release(pb::Release { request, .. }) if self.refusals > 0 => {

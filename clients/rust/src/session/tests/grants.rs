@@ -151,7 +151,7 @@ fn abandoned_acquire_is_canceled_and_its_grant_released() {
     let request = subject.sent_acquire().request;
     subject.state.abandon(ticket);
     subject.actions();
-    subject.receive(refused(request, pb::Reason::Cancelled));
+    subject.receive(refused(request, pb::Reason::Canceled));
     assert_eq!(subject.actions(), []);
     assert!(subject.state.acquires.is_empty() && subject.state.requests.is_empty());
 }
