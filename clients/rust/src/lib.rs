@@ -145,6 +145,7 @@ mod name;
 mod request;
 mod session;
 mod status;
+mod trace;
 mod value;
 mod wait_options;
 
