@@ -126,6 +126,7 @@
 #![forbid(unsafe_code)]
 
 pub mod designated;
+pub mod diagnostics;
 
 use leasehold_protocol::v1 as pb;
 

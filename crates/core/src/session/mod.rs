@@ -8,6 +8,7 @@
 
 mod effect;
 mod event;
+mod explain;
 mod lifecycle;
 mod message;
 mod numbers;
@@ -15,16 +16,19 @@ mod request;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod survey;
 mod view;
 mod wording;
 
 use std::{sync::Arc, time::Duration};
 
 pub use event::{Action, Event, ExpiredSession, Open, Request, SessionId, StreamId};
+pub use explain::{Diagnosis, Explanation, GrantView, WaiterView};
 pub use message::{Message, Opened, Queued, Secret};
 use numbers::RequestNumbers;
 pub use settings::{MIN_HOLD_TIME, MIN_TTL, Settings};
 use slab::Slab;
+pub use survey::{LockSummary, Survey};
 pub use view::{HeldView, LockView};
 
 use crate::{
