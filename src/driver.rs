@@ -263,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// Calls the store. Returns an answer that is available immediately; a later one
+    /// Calls the store. Returns the answer if it is available immediately; a later one
     /// arrives as a separate event. `since` is the generation of the known states.
     fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
         let store = &self.shared.store;

@@ -22,7 +22,7 @@ use crate::journal::{Fact, TraceKey};
 /// Cause of a loss after a clock jump.
 const CLOCK_JUMP_MESSAGE: &str = "this machine was paused, and its lease may have expired";
 
-/// A lock that has a holder, a waiter or a pending call.
+/// Lock with a holder, a waiter or a pending call.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,

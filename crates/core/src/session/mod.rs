@@ -91,9 +91,10 @@ impl Session {
         self.grant_validity(None)
     }
 
-    /// Returns the validity of a grant that ends at `limit`, from the sending of the last
-    /// keep-alive. It ends before the limit, because the keep-alive was sent before it
-    /// arrived, and because it leaves room for the drift of the clocks.
+    /// Returns the validity of a grant that ends at `limit`. The client counts the validity
+    /// from the sending of the last keep-alive. It therefore ends before the limit: the
+    /// duration is computed from the arrival of that keep-alive, and is shortened by the
+    /// possible clock drift.
     fn grant_validity(&self, limit: Option<Moment>) -> Duration {
         let duration =
             limit.map_or(self.ttl, |limit| limit.since(self.last_keep_alive_at).min(self.ttl));

@@ -18,7 +18,7 @@ use leasehold_types::{Token, TokenRange};
 const DURATION: Duration = Duration::from_secs(15);
 const TTL: Duration = Duration::from_secs(3);
 
-/// Lock that is used as an election.
+/// Lock used as an election.
 const ELECTION: u8 = 2;
 
 /// Store as the core sees it: the pending calls, and the current state of the blobs.
