@@ -30,7 +30,7 @@ pub(super) fn traced(
     // All tasks of the command run on this thread.
     let attached = remote.context().attach();
     let otlp = Otlp::start().unwrap_or_else(|why| {
-        output.note(&format!("no telemetry is exported: {why}"));
+        output.note(format!("no telemetry is exported: {why}"));
         None
     });
     let Some(otlp) = otlp else { return block_on(command) };
