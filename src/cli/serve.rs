@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{Config, Effective},
-    daemon::Daemon,
+    daemon::{self, Daemon},
     telemetry::{self, otlp::Otlp, traces::Tracing},
 };
 
@@ -85,10 +85,9 @@ impl Serve {
         let ended = runtime.block_on(serve(config, tracing));
         // A blocked write must not delay the exit of a stopped daemon.
         runtime.shutdown_background();
-        if let Some(otlp) = otlp {
-            otlp.shutdown();
-        }
-        ended
+        let is_aborted = ended.as_ref().is_ok_and(|ended| ended.is_aborted);
+        otlp.into_iter().for_each(if is_aborted { Otlp::abort } else { Otlp::shutdown });
+        ended.map(|ended| ended.code)
     }
 }
 
@@ -102,7 +101,14 @@ fn runtime(threads: usize) -> Result<Runtime, Failure> {
     Ok(builder.enable_all().build()?)
 }
 
-async fn serve(config: Config, tracing: Option<Tracing>) -> Result<ExitCode, Failure> {
+/// End of a daemon.
+struct Ended {
+    code: ExitCode,
+    /// True if a second signal stopped the daemon immediately.
+    is_aborted: bool,
+}
+
+async fn serve(config: Config, tracing: Option<Tracing>) -> Result<Ended, Failure> {
     // Before binding, so that no signal kills a daemon that accepts connections.
     let stop_count = count_stop_signals()?;
     let daemon = Daemon::bind(config, tracing)
@@ -116,10 +122,11 @@ async fn serve(config: Config, tracing: Option<Tracing>) -> Result<ExitCode, Fai
         optional_line(format_args!("listening for HTTP on {address}"))?;
     }
     match daemon.run(reached(stop_count.clone(), 1), reached(stop_count, 2)).await {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(Ended { code: ExitCode::SUCCESS, is_aborted: false }),
         Err(error) => {
             tracing::error!("{error}");
-            Ok(ExitCode::from(FAILED))
+            let is_aborted = matches!(error, daemon::Error::Aborted);
+            Ok(Ended { code: ExitCode::from(FAILED), is_aborted })
         }
     }
 }

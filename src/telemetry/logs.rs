@@ -21,7 +21,7 @@ pub fn init(
     ansi: bool,
     otlp: Option<&Otlp>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let exported = otlp.and_then(Otlp::log_layer);
+    let exported = otlp.map(Otlp::log_layers).unwrap_or_default();
     layers(config, ansi, io::stderr, exported)?.try_init()?;
     Ok(())
 }
@@ -35,16 +35,16 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    layers(config, ansi, writer, None)
+    layers(config, ansi, writer, Vec::new())
 }
 
 /// Creates a subscriber that writes log lines to `writer`, and passes the same events to
-/// another layer.
+/// other layers.
 fn layers<W>(
     config: &Config,
     ansi: bool,
     writer: W,
-    exported: Option<BoxedLayer>,
+    exported: Vec<BoxedLayer>,
 ) -> Result<impl Subscriber + Send + Sync + use<W>, String>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,

@@ -5,6 +5,7 @@
 //! grants nor renewals. Queues are bounded; what does not fit is dropped.
 
 mod client;
+mod failures;
 mod resource;
 mod settings;
 
@@ -24,8 +25,8 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-use self::client::HttpClient;
 pub use self::settings::{Exporter, Protocol, Settings};
+use self::{client::HttpClient, failures::FailureLimit};
 use super::{sampler::Sampler, traces::Tracing};
 use leasehold_time::Entropy;
 
@@ -98,14 +99,24 @@ impl Otlp {
         Some(Tracing::new(self.traces.as_ref()?, sampler))
     }
 
-    /// Layer that exports log events, unless logs are off.
+    /// Layers for log events: they limit the lines of the exporters, and export all
+    /// others unless logs are off.
     #[must_use]
-    pub fn log_layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
+    pub fn log_layers<S>(&self) -> Vec<Box<dyn Layer<S> + Send + Sync>>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let bridge = OpenTelemetryTracingBridge::new(self.logs.as_ref()?);
-        Some(bridge.with_filter(filter_fn(|metadata| !is_exporter(metadata))).boxed())
+        let mut layers = vec![FailureLimit::default().boxed()];
+        layers.extend(self.logs.as_ref().map(|logs| {
+            let bridge = OpenTelemetryTracingBridge::new(logs);
+            bridge.with_filter(filter_fn(|metadata| !is_exporter(metadata))).boxed()
+        }));
+        layers
+    }
+
+    /// Stops the exporters without sending what is pending.
+    pub fn abort(self) {
+        self.runtime.shutdown_background();
     }
 
     /// Sends pending telemetry within a limited time, and stops the exporters.
