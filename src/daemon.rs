@@ -22,7 +22,7 @@ use crate::{
     http::{self, Http},
     listen::{Incoming, Listener},
     rpc,
-    telemetry::Telemetry,
+    telemetry::{Telemetry, metrics::Metrics},
 };
 use leasehold_azure_store::{
     AzureStore,
@@ -167,7 +167,10 @@ impl Daemon {
         listeners: Vec<Listener>,
         http_listeners: Vec<Listener>,
     ) -> Self {
-        let telemetry = Telemetry::new(config.history);
+        let mut telemetry = Telemetry::new(config.history);
+        if !http_listeners.is_empty() {
+            telemetry = telemetry.with_metrics(Arc::new(Metrics::new(config.metrics_lock_names)));
+        }
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             max_ttl: config.max_ttl,

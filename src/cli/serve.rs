@@ -1,5 +1,7 @@
 //! `serve`: runs the daemon.
 
+mod reload;
+
 use std::process::ExitCode;
 
 use tokio::{
@@ -20,6 +22,7 @@ use crate::{
     daemon::Daemon,
     telemetry,
 };
+use reload::Reload;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -35,6 +38,8 @@ standard error.
 The first SIGTERM or SIGINT drains: the daemon stops granting, notifies all holders and waits for \
 their releases, then exits with 0. A second one exits immediately; the next start then has to wait \
 until no earlier grant can still be valid.
+
+SIGHUP reads the configuration again and applies the log filter. Other settings need a restart.
 
 Exit codes:
   0    exited after draining; with --check: the configuration is valid
@@ -63,7 +68,7 @@ impl Serve {
     /// Runs the daemon.
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let output = self.output.output;
-        let effective = self.configuration.load()?;
+        let effective = self.configuration.clone().load()?;
         if self.check {
             effective.warnings.iter().for_each(|warning| output.note(warning));
             match output {
@@ -73,11 +78,12 @@ impl Serve {
             return Ok(ExitCode::SUCCESS);
         }
         let Effective { config, warnings, .. } = effective;
-        telemetry::init(&config, is_log_colored())
+        let filter = telemetry::init(&config, is_log_colored())
             .map_err(|error| Failure::new(FAILED, "telemetry", error))?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let runtime = runtime(config.threads)?;
-        let ended = runtime.block_on(serve(config));
+        let reload = Reload { configuration: self.configuration, filter, active: config.clone() };
+        let ended = runtime.block_on(serve(config, reload));
         // A blocked write must not delay the exit of a stopped daemon.
         runtime.shutdown_background();
         ended
@@ -94,9 +100,10 @@ fn runtime(threads: usize) -> Result<Runtime, Failure> {
     Ok(builder.enable_all().build()?)
 }
 
-async fn serve(config: Config) -> Result<ExitCode, Failure> {
+async fn serve(config: Config, reload: Reload) -> Result<ExitCode, Failure> {
     // Before binding, so that no signal kills a daemon that accepts connections.
     let stop_count = count_stop_signals()?;
+    reload.on_hangup()?;
     let daemon =
         Daemon::bind(config).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
     for address in daemon.addresses() {

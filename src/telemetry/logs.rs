@@ -4,7 +4,11 @@ use std::{error::Error, io};
 
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, filter::filter_fn, fmt::MakeWriter, layer::SubscriberExt as _,
+    EnvFilter, Layer, Registry,
+    filter::{FilterExt as _, filter_fn},
+    fmt::MakeWriter,
+    layer::{Filter, SubscriberExt as _},
+    reload,
     util::SubscriberInitExt as _,
 };
 
@@ -12,18 +16,34 @@ use crate::config::{Config, LogFormat};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Starts logging to standard error, for the life of the process.
-pub fn init(config: &Config, ansi: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
-    subscriber(config, ansi, io::stderr)?.try_init()?;
-    Ok(())
+type BoxedFilter = Box<dyn Filter<Registry> + Send + Sync>;
+
+/// Filter of the log of a running daemon.
+#[derive(Clone)]
+pub struct LogFilter(reload::Handle<BoxedFilter, Registry>);
+
+impl LogFilter {
+    /// Replaces the filter.
+    pub fn set(&self, text: &str) -> Result<(), String> {
+        self.0.reload(filter(text)?).map_err(|error| error.to_string())
+    }
 }
 
-/// Creates a subscriber that writes log lines to `writer`.
+/// Starts logging to standard error, for the life of the process. Returns the filter, so
+/// that it can be changed.
+pub fn init(config: &Config, ansi: bool) -> Result<LogFilter, Box<dyn Error + Send + Sync>> {
+    let (subscriber, filter) = subscriber(config, ansi, io::stderr)?;
+    subscriber.try_init()?;
+    Ok(filter)
+}
+
+/// Creates a subscriber that writes log lines to `writer`. The filter applies to this
+/// layer only.
 pub fn subscriber<W>(
     config: &Config,
     ansi: bool,
     writer: W,
-) -> Result<impl Subscriber + Send + Sync + use<W>, String>
+) -> Result<(impl Subscriber + Send + Sync + use<W>, LogFilter), String>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -32,12 +52,17 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let filter = parse_filter(&config.log)?;
-    let connections_too = config.log.contains("h2");
+    let (filter, handle) = reload::Layer::new(filter(&config.log)?);
+    Ok((Registry::default().with(lines.with_filter(filter)), LogFilter(handle)))
+}
+
+/// Creates the filter for a text, with the conditions that apply to every filter.
+fn filter(text: &str) -> Result<BoxedFilter, String> {
+    let connections_too = text.contains("h2");
     let wanted = move |metadata: &Metadata<'_>| {
         is_discreet(metadata) && (connections_too || !is_chatter(metadata))
     };
-    Ok(Registry::default().with(lines).with(filter).with(filter_fn(wanted)))
+    Ok(Box::new(parse_filter(text)?.and(filter_fn(wanted))))
 }
 
 /// Reports whether a peer can cause the event at will, and fill the log. Such events

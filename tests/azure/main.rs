@@ -19,5 +19,6 @@ mod faults;
 mod fence;
 mod fixture;
 mod http;
+mod metrics;
 mod proxy;
 mod store_conformance;

@@ -7,6 +7,7 @@
 //! - `election_cli`, `election_client`, `http_endpoint`: run elections through the command
 //!   line, the client library and HTTP.
 //! - `logging`: captures the log events of the client library.
+//! - `metrics`: scrapes of a daemon, and the programs that check them.
 //! - `store_conformance`: checks that every store must pass.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -17,6 +18,7 @@ pub mod election_cli;
 pub mod election_client;
 pub mod http_endpoint;
 pub mod logging;
+pub mod metrics;
 pub mod proxy;
 pub mod relay;
 pub mod rest;
