@@ -6,6 +6,7 @@
 
 mod client;
 mod failures;
+mod metrics;
 mod resource;
 mod settings;
 
@@ -25,8 +26,11 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-pub use self::settings::{Exporter, Protocol, Settings};
 use self::{client::HttpClient, failures::FailureLimit};
+pub use self::{
+    metrics::MetricExporter,
+    settings::{Exporter, Protocol, Settings},
+};
 use super::{sampler::Sampler, traces::Tracing};
 use leasehold_time::Entropy;
 
@@ -45,6 +49,7 @@ pub struct Otlp {
     /// Seed of the sampling.
     seed: u64,
     traces: Option<SdkTracerProvider>,
+    metrics: Option<MetricExporter>,
     logs: Option<SdkLoggerProvider>,
 }
 
@@ -63,13 +68,17 @@ impl Otlp {
             .map_err(|error| format!("can't start the exporters: {error}"))?;
         let mut entropy = Entropy::system().map_err(|error| error.to_string())?;
         let resource = resource::of_this_process(&mut entropy);
+        let problem = |error: ExporterBuildError| error.to_string();
+        let metrics = settings.metrics.as_ref().map(|metrics| {
+            MetricExporter::new(metrics, settings.metric_interval, &resource, runtime.handle())
+        });
+        let metrics = metrics.transpose().map_err(problem)?;
         let (traces, logs) = {
             // gRPC connections start in the current runtime.
             let _entered = runtime.enter();
             let exporters = Exporters { runtime: &runtime, resource };
             let traces = settings.traces.as_ref().map(|traces| exporters.traces(traces));
             let logs = settings.logs.as_ref().map(|logs| exporters.logs(logs));
-            let problem = |error: ExporterBuildError| error.to_string();
             (traces.transpose().map_err(problem)?, logs.transpose().map_err(problem)?)
         };
         let seed = entropy.bits() as u64;
@@ -77,7 +86,7 @@ impl Otlp {
             // Storage calls get their tracer from here.
             opentelemetry::global::set_tracer_provider(traces.clone());
         }
-        Ok(Some(Self { settings, runtime, seed, traces, logs }))
+        Ok(Some(Self { settings, runtime, seed, traces, metrics, logs }))
     }
 
     /// Settings of the exporters.
@@ -97,6 +106,12 @@ impl Otlp {
     pub fn tracing(&self) -> Option<Tracing> {
         let sampler = Sampler::new(self.settings.sampling, self.seed);
         Some(Tracing::new(self.traces.as_ref()?, sampler))
+    }
+
+    /// Exporter of metrics, unless they are off.
+    #[must_use]
+    pub fn metrics(&self) -> Option<MetricExporter> {
+        self.metrics.clone()
     }
 
     /// Layers for log events: they limit the lines of the exporters, and export all
