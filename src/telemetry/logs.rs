@@ -12,7 +12,10 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+use super::otlp::Otlp;
 use crate::config::{Config, LogFormat};
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -31,14 +34,18 @@ impl LogFilter {
 
 /// Starts logging to standard error, for the life of the process. Returns the filter, so
 /// that it can be changed.
-pub fn init(config: &Config, ansi: bool) -> Result<LogFilter, Box<dyn Error + Send + Sync>> {
-    let (subscriber, filter) = subscriber(config, ansi, io::stderr)?;
+pub fn init(
+    config: &Config,
+    ansi: bool,
+    otlp: Option<&Otlp>,
+) -> Result<LogFilter, Box<dyn Error + Send + Sync>> {
+    let exported = otlp.and_then(Otlp::log_layer);
+    let (subscriber, filter) = layers(config, ansi, io::stderr, exported)?;
     subscriber.try_init()?;
     Ok(filter)
 }
 
-/// Creates a subscriber that writes log lines to `writer`. The filter applies to this
-/// layer only.
+/// Creates a subscriber that writes log lines to `writer`.
 pub fn subscriber<W>(
     config: &Config,
     ansi: bool,
@@ -47,13 +54,28 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    layers(config, ansi, writer, None)
+}
+
+/// Creates a subscriber that writes log lines to `writer`, and passes the same events to
+/// another layer. The filter applies to these layers, not to others.
+fn layers<W>(
+    config: &Config,
+    ansi: bool,
+    writer: W,
+    exported: Option<BoxedLayer>,
+) -> Result<(impl Subscriber + Send + Sync + use<W>, LogFilter), String>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let lines = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer);
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.log_format {
+    let lines: BoxedLayer = match config.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let (filter, handle) = reload::Layer::new(filter(&config.log)?);
-    Ok((Registry::default().with(lines.with_filter(filter)), LogFilter(handle)))
+    let layers: Vec<BoxedLayer> = std::iter::once(lines).chain(exported).collect();
+    Ok((Registry::default().with(layers.with_filter(filter)), LogFilter(handle)))
 }
 
 /// Creates the filter for a text, with the conditions that apply to every filter.
@@ -72,9 +94,11 @@ fn is_chatter(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Reports whether an event may be logged under any filter. Below warnings, the storage
-/// SDK logs the headers of requests, which contain lease IDs.
+/// SDK logs the headers of requests, which contain lease IDs, and the exporters log
+/// their settings.
 fn is_discreet(metadata: &Metadata<'_>) -> bool {
-    let sdk = ["azure_", "typespec"].iter().any(|name| metadata.target().starts_with(name));
+    let sdks = ["azure_", "typespec", "opentelemetry"];
+    let sdk = sdks.iter().any(|name| metadata.target().starts_with(name));
     !sdk || *metadata.level() <= Level::WARN
 }
 

@@ -7,6 +7,9 @@ mod events;
 pub mod history;
 mod logs;
 pub mod metrics;
+pub mod otlp;
+mod sampler;
+pub mod traces;
 pub mod wording;
 
 use std::sync::Arc;
@@ -14,10 +17,18 @@ use std::sync::Arc;
 pub(crate) use logs::parse_filter;
 pub use logs::{LogFilter, init, subscriber};
 
-use leasehold_core::journal::{Entry, Fact, Source};
+use leasehold_core::journal::{Entry, Fact, Source, TraceKey};
+use leasehold_store::StoreCall;
 use leasehold_time::Moment;
+use leasehold_types::LockName;
+use opentelemetry::Context;
 
-use self::{events::LineLimit, history::History, metrics::Metrics};
+use self::{
+    events::LineLimit,
+    history::History,
+    metrics::Metrics,
+    traces::{RemoteContext, Traces, Tracing},
+};
 
 /// Receives the journal of a daemon's locks.
 #[derive(Default)]
@@ -29,6 +40,8 @@ pub struct Telemetry {
     metrics: Option<Arc<Metrics>>,
     lines: LineLimit,
     is_enabled: bool,
+    tracing: Option<Tracing>,
+    traces: Option<Traces>,
 }
 
 /// Counters of a daemon since its start.
@@ -67,6 +80,17 @@ impl Telemetry {
         self.metrics.clone()
     }
 
+    /// Adds traces.
+    #[must_use]
+    pub fn with_tracing(self, tracing: Option<Tracing>) -> Self {
+        Self { traces: tracing.as_ref().map(Traces::new), tracing, ..self }
+    }
+
+    /// Returns the start of traces, unless they are off.
+    pub(crate) const fn tracing(&self) -> Option<&Tracing> {
+        self.tracing.as_ref()
+    }
+
     /// Returns whether the core must keep the journal.
     #[must_use]
     pub const fn wants_journal(&self) -> bool {
@@ -78,7 +102,11 @@ impl Telemetry {
         events::log(&entry, &mut self.lines, now);
         self.counters.count(&entry.fact);
         if let Some(metrics) = &self.metrics {
-            metrics.on_entry(&entry, None);
+            let traces = self.traces.as_ref();
+            metrics.on_entry(&entry, entry.trace.and_then(|key| traces?.trace_id(key)));
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.on_entry(&entry);
         }
         self.history.record(entry, now);
     }
@@ -88,6 +116,26 @@ impl Telemetry {
         if let Some(metrics) = &self.metrics {
             metrics.on_clock_jump();
         }
+    }
+}
+
+impl Telemetry {
+    /// Starts the trace of an acquire that is sampled.
+    pub(crate) fn begin_trace(
+        &mut self,
+        remote: &RemoteContext,
+        name: &LockName,
+    ) -> Option<TraceKey> {
+        self.traces.as_mut()?.begin(remote, name)
+    }
+
+    /// Returns the context of a call to the store, if it has a trace.
+    pub(crate) fn call_context(
+        &mut self,
+        trace: Option<TraceKey>,
+        call: &StoreCall,
+    ) -> Option<Context> {
+        self.traces.as_mut()?.on_call(trace?, call)
     }
 }
 

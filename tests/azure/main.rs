@@ -22,3 +22,4 @@ mod http;
 mod metrics;
 mod proxy;
 mod store_conformance;
+mod telemetry;

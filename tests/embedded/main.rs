@@ -21,3 +21,4 @@ mod metrics;
 mod protocol;
 mod protocol_status;
 mod store_conformance;
+mod telemetry;
