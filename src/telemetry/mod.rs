@@ -102,8 +102,8 @@ impl Telemetry {
         events::log(&entry, &mut self.lines, now);
         self.counters.count(&entry.fact);
         if let Some(metrics) = &self.metrics {
-            let trace_id = self.traces.as_ref().and_then(|traces| traces.trace_id(&entry));
-            metrics.on_entry(&entry, trace_id);
+            let traces = self.traces.as_ref();
+            metrics.on_entry(&entry, entry.trace.and_then(|key| traces?.trace_id(key)));
         }
         if let Some(traces) = &mut self.traces {
             traces.on_entry(&entry);

@@ -177,10 +177,10 @@ impl Traces {
         Some(key)
     }
 
-    /// Returns the trace of an entry.
-    pub(super) fn trace_id(&self, entry: &Entry) -> Option<u128> {
-        let span = span_context(&self.open.get(&entry.trace?)?.context);
-        Some(u128::from_be_bytes(span.trace_id().to_bytes()))
+    /// Returns the ID of a trace.
+    pub(super) fn trace_id(&self, key: TraceKey) -> Option<u128> {
+        let context = span_context(&self.open.get(&key)?.context);
+        Some(u128::from_be_bytes(context.trace_id().to_bytes()))
     }
 
     /// Returns the context of a call to the store, if it has a trace.

@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use leasehold::telemetry::metrics::{Kind, METRICS, Presence};
 use leasehold_test_support::{
+    Daemon,
     http_endpoint::{HttpDaemon, LONG, campaign},
     metrics::{OPEN_METRICS, Scrape, parse_with_python, promtool, scrape},
+    otlp::Receiver,
     until,
 };
 
@@ -249,4 +251,28 @@ async fn scrapes_pass_the_parsers_of_prometheus() {
     promtool(Path::new("."), &["check", "metrics"], &classic.body);
     let wrong = served.send("POST", "/metrics").await;
     assert_eq!((wrong.status, wrong.reason().as_str()), (405, "METHOD_NOT_ALLOWED"));
+}
+
+#[tokio::test]
+async fn sampled_acquire_is_exemplar_of_its_bucket() {
+    let receiver = Receiver::grpc();
+    let arguments = ["--http-listen", "127.0.0.1:0"];
+    let daemon = Daemon::start_with_variables(&arguments, &receiver.variables());
+    let served = HttpDaemon::of(daemon);
+    let client = served.client(LONG).await;
+    let trace_id = "0af7651916cd43dd8448eb211c80319c";
+    let parent = format!("00-{trace_id}-b7ad6b7169203331-01");
+    let context = leasehold::telemetry::traces::RemoteContext::new(&parent, "").context();
+    let attached = context.attach();
+    let acquire = client.lock("a").acquire();
+    let guard = acquire.await.unwrap();
+    drop(attached);
+    let scrape = Scrape::of(&served).await;
+    let exemplars = scrape.text.lines().filter(|line| line.contains(" # {"));
+    let exemplars: Vec<_> = exemplars.collect();
+    assert_eq!(exemplars.len(), 1, "{}", scrape.text);
+    assert!(exemplars[0].starts_with("leasehold_wait_seconds_bucket{le="), "{}", exemplars[0]);
+    assert!(exemplars[0].contains(&format!("# {{trace_id=\"{trace_id}\"}} ")), "{}", exemplars[0]);
+    parse_with_python(&scrape.text);
+    guard.release().await.unwrap();
 }

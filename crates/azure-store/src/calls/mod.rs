@@ -104,8 +104,8 @@ impl Blobs {
             }
         };
         drop(permit);
-        span.end(answer.as_ref().err().map(|fault| || fault.what()));
         self.stats.record(kind, options.purpose, answer.as_ref().err(), Moment::now().since(sent));
+        span.end(answer.as_ref().err().map(|fault| || fault.what()));
         if let Err(Fault::Busy { retry_after }) = &answer {
             self.limiter.throttle(*retry_after);
         }
