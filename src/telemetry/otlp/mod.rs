@@ -59,7 +59,20 @@ impl Otlp {
     /// # Errors
     /// If a value can't be used. The message contains no secret.
     pub fn start() -> Result<Option<Self>, String> {
-        let Some(settings) = Settings::from_env()? else { return Ok(None) };
+        Settings::from_env()?.map(Self::start_with).transpose()
+    }
+
+    /// Like [`Self::start`], without metrics and logs.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn start_traces() -> Result<Option<Self>, String> {
+        let settings = Settings::from_env()?.filter(|settings| settings.traces.is_some());
+        let traces_only = |settings| Settings { metrics: None, logs: None, ..settings };
+        settings.map(traces_only).map(Self::start_with).transpose()
+    }
+
+    fn start_with(settings: Settings) -> Result<Self, String> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("otlp")
@@ -86,7 +99,7 @@ impl Otlp {
             // Storage calls get their tracer from here.
             opentelemetry::global::set_tracer_provider(traces.clone());
         }
-        Ok(Some(Self { settings, runtime, seed, traces, metrics, logs }))
+        Ok(Self { settings, runtime, seed, traces, metrics, logs })
     }
 
     /// Settings of the exporters.
