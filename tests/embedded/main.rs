@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod cli;
+mod cli_demo;
 mod cli_election;
 mod client;
 mod client_api;
