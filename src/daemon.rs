@@ -22,6 +22,7 @@ use crate::{
     http::{self, Http},
     listen::{Incoming, Listener},
     rpc,
+    telemetry::Telemetry,
 };
 use leasehold_azure_store::{
     AzureStore,
@@ -166,6 +167,7 @@ impl Daemon {
         listeners: Vec<Listener>,
         http_listeners: Vec<Listener>,
     ) -> Self {
+        let telemetry = Telemetry::new(config.history);
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             max_ttl: config.max_ttl,
@@ -178,12 +180,13 @@ impl Daemon {
             poll_interval: config.poll_interval,
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
+            journal: telemetry.wants_journal(),
         };
         let addresses = listeners.iter().map(Listener::address);
         if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {
             store.advertise(endpoint);
         }
-        let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy);
+        let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy, telemetry);
         Self { config, driver, store, listeners, http_listeners }
     }
 

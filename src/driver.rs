@@ -3,12 +3,14 @@
 //! outside.
 //!
 //! - [`Stream`]: a session's stream, with its pending messages.
-//! - `inspect`: reads of locks. `operate`: break and step-down.
+//! - `inspect`: reads of locks. `operate`: break and step-down. `diagnose`: one lock in
+//!   detail, a survey of all locks.
 //! - [`Watch`]: watchers, and polls of locks that a peer may hold.
 //!
 //! Every event enters through `Driver::run`, under one mutex: first clock jumps, then
 //! the event, then the answers that the store returns immediately.
 
+mod diagnose;
 mod inspect;
 mod operate;
 #[cfg(feature = "simulation")]
@@ -27,7 +29,12 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 use self::stream::Outbox;
-pub use self::{stream::Stream, watch::Watch};
+pub use self::{
+    diagnose::{Diagnosed, MAX_LISTED_LOCKS, Overview},
+    stream::Stream,
+    watch::Watch,
+};
+use crate::telemetry::Telemetry;
 use leasehold_core::{
     error::RequestError,
     lock::{self, LockId},
@@ -76,15 +83,18 @@ struct State {
     timer: Option<Moment>,
     /// Empty list for reuse.
     actions: Vec<Action>,
+    telemetry: Telemetry,
 }
 
 impl Driver {
-    /// Creates a driver without sessions and locks.
+    /// Creates a driver without sessions and locks. `locks.journal` must be set if the
+    /// telemetry wants the journal.
     pub fn new(
         settings: Settings,
         locks: lock::Settings,
         store: Arc<dyn LeaseStore>,
         mut entropy: Entropy,
+        telemetry: Telemetry,
     ) -> Self {
         let poll_entropy = Entropy::seeded_by(&mut entropy);
         let state = State {
@@ -96,6 +106,7 @@ impl Driver {
             jumps: JumpDetector::since(ClockPair::now()),
             timer: None,
             actions: Vec::new(),
+            telemetry,
         };
         Self {
             shared: Arc::new(Shared {
@@ -238,11 +249,12 @@ impl Driver {
                             outbox.supersede();
                         }
                     }
-                    Action::Call(lock, call) => {
+                    Action::Call(lock, call, _) => {
                         more.extend(self.call(lock, call, state.observed.generation()));
                     }
                     Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
+                    Action::Journal(entry) => state.telemetry.on_entry(entry, now),
                 }
             }
             actions.shrink_to(ACTIONS_CAPACITY);
@@ -251,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// Calls the store. Returns an answer that is available immediately; a later one
+    /// Calls the store. Returns the answer if it is available immediately; a later one
     /// arrives as a separate event. `since` is the generation of the known states.
     fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
         let store = &self.shared.store;

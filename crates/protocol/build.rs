@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "leasehold/v1/session.proto",
         "leasehold/v1/lock.proto",
         "leasehold/v1/election.proto",
+        "leasehold/v1/diagnostics.proto",
     ])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("leasehold.v1.bin"), compiler.encode_file_descriptor_set())?;

@@ -15,7 +15,7 @@ use super::{
     peer, process, times,
 };
 
-/// Number of rows that determine the widths of the columns.
+/// Number of rows that are read before printing, to compute the column widths.
 const ROWS_TO_FIT: usize = 1_000;
 
 #[derive(Debug, clap::Args)]

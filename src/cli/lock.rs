@@ -204,13 +204,7 @@ impl Lock {
     }
 
     async fn connect(&self, globals: &Globals) -> Result<Client, Error> {
-        let mut builder = globals.builder().client_name(run::client_name("lock", &self.command));
-        if let Some(ttl) = self.ttl {
-            builder = builder.ttl(ttl);
-        }
-        for (key, value) in &self.label {
-            builder = builder.label(key, value);
-        }
+        let builder = run::client_builder(globals, "lock", &self.command, self.ttl, &self.label);
         builder.connect().await
     }
 

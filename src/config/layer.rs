@@ -281,14 +281,14 @@ fn syntax_problem(text: &str, error: &toml::de::Error) -> String {
     format!("invalid TOML, line {line}: {}", error.message())
 }
 
-/// Finds the known key nearest to a misspelled one.
+/// Finds the setting whose key is closest to a misspelled one.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('-', "_").to_lowercase();
     nearest_of(&key, SETTINGS.iter().map(|setting| setting.key))
 }
 
-/// Finds the variable that a user can set nearest to a misspelled one. `rest` is the
-/// name without the prefix.
+/// Finds the known variable whose name is closest to a misspelled one. `rest` is the
+/// misspelled name without the prefix.
 fn nearest_variable(rest: &str) -> Option<String> {
     let variables: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
     let settings = variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX));

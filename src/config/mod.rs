@@ -71,6 +71,8 @@ pub struct Config {
     pub max_waiters_per_lock: usize,
     /// Maximum number of locks that one session holds or waits for.
     pub max_locks_per_session: usize,
+    /// Maximum number of lock events that are kept.
+    pub history: usize,
     /// Log filter directives.
     pub log: String,
     /// Format of log lines.
@@ -101,6 +103,7 @@ impl Default for Config {
             max_locks: 2_000_000,
             max_waiters_per_lock: 10_000,
             max_locks_per_session: 1_000_000,
+            history: 10_000,
             log: "info".to_owned(),
             log_format: LogFormat::Text,
         }

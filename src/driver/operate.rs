@@ -29,7 +29,8 @@ impl Driver {
             return Ok((before, Some(free_within)));
         }
         let before = self.inspect(&name).await?;
-        // This daemon acquires or releases the lease, or no peer can have it.
+        // No peer has a lease to break: the lock has no holder, this daemon acquires or
+        // releases the lease, or the store has no peers.
         if before.held.is_none() || !self.shared.store.is_shared() {
             return Ok((before, None));
         }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::Driver;
+use crate::telemetry::Telemetry;
 use leasehold_core::{
     lock,
     session::{Message, Open, Request, Settings},
@@ -64,8 +65,10 @@ async fn lock_is_granted_after_its_calls_panicked() {
         poll_interval: Duration::from_secs(1),
         max_locks: 1,
         max_waiters_per_lock: 1,
+        journal: false,
     };
-    let driver = Driver::new(settings, locks, Arc::new(store), Entropy::seeded(1));
+    let driver =
+        Driver::new(settings, locks, Arc::new(store), Entropy::seeded(1), Telemetry::default());
     driver.persist_ttl(ttl).await.unwrap();
     tokio::spawn(driver.clone().keep_time());
 
@@ -78,6 +81,7 @@ async fn lock_is_granted_after_its_calls_panicked() {
         max_hold_time: None,
         lease_duration: None,
         value: None,
+        trace: None,
     });
     loop {
         match poll_fn(|cx| stream.poll_message(cx)).await {

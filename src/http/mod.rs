@@ -104,6 +104,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::telemetry::Telemetry;
 
     fn router(store: Arc<dyn LeaseStore>) -> Router {
         let ttl = Duration::from_secs(10);
@@ -119,8 +120,15 @@ mod tests {
             poll_interval: Duration::from_secs(1),
             max_locks: 1,
             max_waiters_per_lock: 1,
+            journal: false,
         };
-        let driver = Driver::new(sessions, locks, Arc::clone(&store), Entropy::seeded(1));
+        let driver = Driver::new(
+            sessions,
+            locks,
+            Arc::clone(&store),
+            Entropy::seeded(1),
+            Telemetry::default(),
+        );
         let (_, draining) = watch::channel(false);
         Http::new(driver, store, draining).router()
     }

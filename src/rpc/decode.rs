@@ -167,6 +167,7 @@ fn acquire_request(acquire: pb::Acquire) -> Result<Request, RequestError> {
         max_hold_time,
         lease_duration,
         value: acquire.value.map(value).transpose()?,
+        trace: None,
     })
 }
 

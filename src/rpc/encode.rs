@@ -124,7 +124,7 @@ pub(super) fn holder(holder: &Holder) -> pb::Holder {
     }
 }
 
-fn lock_ref(name: &LockName) -> pb::LockRef {
+pub(super) fn lock_ref(name: &LockName) -> pb::LockRef {
     pb::LockRef { namespace: name.namespace().to_owned(), name: name.name().to_owned() }
 }
 

@@ -1,10 +1,11 @@
 //! gRPC: decodes requests, calls the driver, encodes responses. Makes no decisions.
 //!
-//! `session` serves session streams, `lock` and `election` the unary calls and
-//! watches. `decode` and `encode` convert between messages and values; `status`
+//! `session` serves session streams, `lock`, `election` and `diagnostics` the unary
+//! calls and watches. `decode` and `encode` convert between messages and values; `status`
 //! is the only place that builds a gRPC status.
 
 mod decode;
+mod diagnostics;
 mod election;
 mod encode;
 #[cfg(test)]
@@ -62,9 +63,16 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
         )
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(MAX_RESPONSE_BYTES);
+    let diagnostics =
+        leasehold_protocol::server::diagnostics_service_server::DiagnosticsServiceServer::new(
+            diagnostics::Service::new(driver.clone()),
+        )
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_encoding_message_size(MAX_RESPONSE_BYTES);
     let (reporter, health) = tonic_health::server::health_reporter();
     let mut routes = RoutesBuilder::default();
-    routes.add_service(sessions).add_service(locks).add_service(elections).add_service(health);
+    routes.add_service(sessions).add_service(locks).add_service(elections);
+    routes.add_service(diagnostics).add_service(health);
     if reflection {
         let builder = || {
             tonic_reflection::server::Builder::configure()

@@ -1,5 +1,5 @@
-//! Faults of storage calls as errors, and error responses of the blob and queue
-//! services, in XML. The table service uses JSON.
+//! Converts faults of storage calls to errors, and parses the XML error responses of
+//! the blob and queue services. The table service responds with JSON.
 
 use std::time::Duration;
 
@@ -34,10 +34,11 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
-/// Converts a fault of a storage call to an error. `changes`: whether the call was a
-/// write. `unavailable` converts a call without an answer of the service, or one that
-/// it could not serve, by its message, outcome and minimum delay before the next
-/// attempt. `refused` converts a refusal by its status, code and message.
+/// Converts a fault of a storage call to an error. `changes` is true for a write.
+///
+/// - `unavailable` creates the error if the service did not answer or could not serve
+///   the call, from the message, the outcome and the minimum delay of a retry.
+/// - `refused` creates the error of a refusal, from its status, code and message.
 pub(crate) fn convert<E>(
     fault: &Fault,
     changes: bool,

@@ -31,11 +31,11 @@ pub enum Admitted {
     Current,
 }
 
-/// Refusal of a token that is lower than the highest token seen.
+/// Refusal of a token lower than the highest token seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("token {token} is stale: {newer} was seen. Stop, and acquire the lock again")]
 pub struct StaleToken {
-    /// Token that was presented.
+    /// Presented token.
     pub token: Token,
     /// Highest token seen.
     pub newer: Token,

@@ -5,8 +5,8 @@ use std::{env, fmt};
 use leasehold_client::{Error, Guard, Leadership, ParseTokenError, Token};
 
 /// Lock under which a write is made, and the token of its holder. A fenced
-/// resource refuses a token that is lower than the highest it has seen of this
-/// lock. Tokens of different locks can't be compared.
+/// resource refuses a token lower than the highest it has seen of this lock.
+/// Tokens of different locks can't be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockToken {
     namespace: String,

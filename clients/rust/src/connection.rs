@@ -27,6 +27,7 @@ use tonic::{
 use crate::{
     Endpoints, Error, pb,
     pb::{
+        diagnostics_service_client::DiagnosticsServiceClient,
         election_service_client::ElectionServiceClient, lock_service_client::LockServiceClient,
         session_service_client::SessionServiceClient,
     },
@@ -372,6 +373,12 @@ impl Daemon {
 
 pub(crate) fn locks(channel: Channel) -> LockServiceClient<Channel> {
     LockServiceClient::new(channel)
+        .max_decoding_message_size(MAX_RESPONSE_BYTES)
+        .max_encoding_message_size(MAX_REQUEST_BYTES)
+}
+
+pub(crate) fn diagnostics(channel: Channel) -> DiagnosticsServiceClient<Channel> {
+    DiagnosticsServiceClient::new(channel)
         .max_decoding_message_size(MAX_RESPONSE_BYTES)
         .max_encoding_message_size(MAX_REQUEST_BYTES)
 }

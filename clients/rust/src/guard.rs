@@ -230,6 +230,16 @@ impl Guard {
         self.session.release(self.grant).await
     }
 
+    /// Runs `work` until it returns or the grant is lost. Returns the loss if both have
+    /// happened.
+    pub(crate) async fn until_lost<T>(&self, work: impl Future<Output = T>) -> Result<T, Loss> {
+        tokio::select! {
+            biased;
+            loss = self.lost() => Err(loss),
+            done = work => self.loss().map_or(Ok(done), Err),
+        }
+    }
+
     /// Returns the session and the grant.
     pub(crate) fn grant(&self) -> (&Arc<Session>, GrantId) {
         (&self.session, self.grant)

@@ -6,7 +6,7 @@ use prost::Message;
 
 use crate::{Error, pb};
 
-/// Limit of the protocol for the encoded description.
+/// Maximum size of the encoded description, set by the protocol.
 const MAX_HOLDER_BYTES: usize = 1024;
 
 /// Human-readable description of a holder, as the holder's client sent it. Not

@@ -114,14 +114,15 @@ impl From<pb::InspectResponse> for StoredInfo {
             store: store.description,
             location: Some(store.location).filter(|location| !location.is_empty()),
             last_break: response.last_break.map(|broken| (broken.by, broken.reason)),
-            calls: calls
-                .map(|pb::StorageCalls { operation, purpose, count }| StorageCalls {
-                    operation,
-                    purpose,
-                    count,
-                })
-                .collect(),
+            calls: calls.map(StorageCalls::from).collect(),
         }
+    }
+}
+
+impl From<pb::StorageCalls> for StorageCalls {
+    fn from(calls: pb::StorageCalls) -> Self {
+        let pb::StorageCalls { operation, purpose, count } = calls;
+        Self { operation, purpose, count }
     }
 }
 

@@ -74,8 +74,8 @@
 //!
 //! # Resources of a storage account
 //!
-//! The name of the lock that is [designated] for a table, a blob, a container, a
-//! queue or a file share is derived from the resource. All programs that access
+//! The name of the lock [designated] for a table, a blob, a container, a queue or
+//! a file share is derived from the resource. All programs that access
 //! the resource therefore use the same lock, without further configuration:
 //!
 //! ```no_run
@@ -126,6 +126,7 @@
 #![forbid(unsafe_code)]
 
 pub mod designated;
+pub mod diagnostics;
 
 use leasehold_protocol::v1 as pb;
 

@@ -108,12 +108,7 @@ impl LockRequest {
     /// The errors of [`acquire`](Self::acquire), and [`Error::Lost`].
     pub async fn with<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.acquire().await?;
-        let outcome = tokio::select! {
-            biased;
-            loss = guard.lost() => Err(loss),
-            done = work(&guard) => guard.loss().map_or(Ok(done), Err),
-        };
-        match outcome {
+        match guard.until_lost(work(&guard)).await {
             Ok(done) => {
                 // The result is valid even if the release is not confirmed; it
                 // is retried in the background.

@@ -28,7 +28,7 @@ use crate::CredentialSource;
 /// caches return the old one until then.
 const REFRESH_BEFORE: Span = Span::minutes(5);
 
-/// Minimum remaining lifetime of an access token that is used.
+/// Minimum remaining lifetime that an access token needs to be used.
 const MIN_LIFETIME: Span = Span::minutes(1);
 
 /// Timeout of one source.

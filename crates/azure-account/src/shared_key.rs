@@ -67,8 +67,8 @@ impl SharedKey {
         Ok(())
     }
 
-    /// Returns the signed text. The path is as sent, even if it begins with the
-    /// account name. Of the query, only `comp` is signed.
+    /// Returns the signed text. It contains the path as sent, even if that begins with
+    /// the account name, and only the parameter `comp` of the query.
     fn text_of_table(&self, request: &Request, date: &str) -> String {
         let method = request.method();
         let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();

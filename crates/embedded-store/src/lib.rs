@@ -372,8 +372,9 @@ impl LeaseStore for Embedded {
                 let recovering = state.recovered_at.is_some_and(|moment| !moment.has_passed());
                 (recovering, state.tokens.highest())
             };
-            // During recovery, holders from before the crash may still rely on
-            // their grants. The next start must wait as well.
+            // A shutdown during recovery is not recorded as clean, so that the next
+            // start waits too: holders from before the crash may still rely on their
+            // grants.
             let next = Record { highest_token, clean: !recovering, ..*record };
             store.write(&mut record, next).await
         }))

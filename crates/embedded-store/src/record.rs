@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use leasehold_types::token::TOKEN_END;
+
 /// First line of the file. Version 1 stored an epoch instead of a token.
 const FORMAT: &str = "leasehold state 2";
 const FORMAT_1: &str = "leasehold state 1";
-
-/// Exclusive upper bound of tokens.
-pub(super) const TOKEN_END: u64 = 1 << 53;
 
 /// Contents of the state file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::record::TOKEN_END;
 use leasehold_rules::first_token;
 use leasehold_time::{Moment, clock};
-use leasehold_types::{TokenRange, token::SEQ_BITS};
+use leasehold_types::{
+    TokenRange,
+    token::{SEQ_BITS, TOKEN_END},
+};
 
 /// Tokens per second.
 const TOKENS_PER_SECOND: u64 = 1 << SEQ_BITS;
@@ -60,7 +62,7 @@ pub(super) enum Take {
 /// Tokens of this process.
 pub(super) struct TokenSource {
     next: u64,
-    /// First token that is not reserved on disk.
+    /// First token without a reservation on disk.
     reserved_end: u64,
     /// Number of tokens in one reservation.
     reservation: u64,

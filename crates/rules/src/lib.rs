@@ -2,11 +2,15 @@
 //! lists every rule with its reason, and the mutant that proves that the tests
 //! detect its absence.
 //!
-//! The rules cover lease IDs, tokens ([`next_token`]: Azure; [`first_token`]:
-//! embedded), deadlines of leases ([`lease_deadline`]) and of
-//! holders ([`holder_deadline`]), clock jumps ([`clock_jump`], [`JumpDetector`]), the
-//! start of a grant ([`may_grant`], [`recovered_at`]), unknown outcomes, the end of a session with its
-//! stream, and garbage collection ([`may_collect`]).
+//! The rules cover:
+//!
+//! - lease IDs, and calls with unknown outcomes
+//! - tokens: [`next_token`] (Azure), [`first_token`] (embedded)
+//! - deadlines of leases ([`lease_deadline`]) and of holders ([`holder_deadline`])
+//! - clock jumps: [`clock_jump`], [`JumpDetector`]
+//! - the start of a grant: [`may_grant`], [`recovered_at`]
+//! - the end of a session with its stream
+//! - garbage collection: [`may_collect`]
 //!
 //! With the feature `simulation`, the module `broken` replaces `rules`: it has the
 //! same functions, each of which a test can break. That module and the list of

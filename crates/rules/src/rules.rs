@@ -29,7 +29,7 @@ pub const TOKENS_PER_HOLD: u64 = 1 << 10;
 pub const MAX_CLOCK_LEAD: u64 = 24 * 60 * 60;
 
 /// Minimum age of a token's epoch before its blob may be deleted, in seconds. A
-/// blob that is created again then begins with higher tokens, by either clock.
+/// recreated blob then begins with higher tokens, by either clock.
 pub const MIN_EPOCH_AGE: u64 = 60 * 60;
 
 /// Facts that determine the tokens of a lock's next hold. All times are seconds

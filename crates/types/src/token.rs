@@ -10,6 +10,9 @@ pub const SEQ_BITS: u32 = 20;
 /// every language.
 const EPOCH_BITS: u32 = 53 - SEQ_BITS;
 
+/// Exclusive upper bound of tokens.
+pub const TOKEN_END: u64 = 1 << (EPOCH_BITS + SEQ_BITS);
+
 /// Fencing token of a grant: higher than the token of every earlier grant of the
 /// same lock. Tokens of different locks can't be compared.
 ///
@@ -42,7 +45,7 @@ impl Token {
     /// Creates a token from a stored number. `None` if it exceeds 53 bits.
     #[must_use]
     pub const fn from_stored(number: u64) -> Option<Self> {
-        if number < 1 << (EPOCH_BITS + SEQ_BITS) { Some(Self(number)) } else { None }
+        if number < TOKEN_END { Some(Self(number)) } else { None }
     }
 
     /// Returns the number.
@@ -108,7 +111,7 @@ impl TokenRange {
     /// exceeds 53 bits.
     #[must_use]
     pub const fn from(first: u64, count: u64) -> Self {
-        if first > (1 << (EPOCH_BITS + SEQ_BITS)) - count {
+        if first > TOKEN_END - count {
             return Self::none();
         }
         Self { next: first, end: first + count }

@@ -1,7 +1,7 @@
 //! `elect`: runs a command whenever this process leads an election.
 //!
 //! Steps: [`campaign`], run the command under the supervision of `run` and
-//! [`health`], resign, and decide what is [`next`]. One such cycle is a term.
+//! [`health`], resign, and decide the [`next`] step. One such cycle is a term.
 
 mod campaign;
 mod health;
@@ -206,13 +206,7 @@ impl Elect {
     }
 
     async fn connect(&self, globals: &Globals) -> Result<Client, Failure> {
-        let mut builder = globals.builder().client_name(run::client_name("elect", &self.command));
-        if let Some(ttl) = self.ttl {
-            builder = builder.ttl(ttl);
-        }
-        for (key, value) in &self.label {
-            builder = builder.label(key, value);
-        }
+        let builder = run::client_builder(globals, "elect", &self.command, self.ttl, &self.label);
         connected(builder.connect().await)
     }
 }

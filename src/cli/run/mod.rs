@@ -15,7 +15,7 @@ mod wording;
 
 use std::{ffi::OsString, fmt, path::Path, time::Duration};
 
-use leasehold_client::{Client, Error};
+use leasehold_client::{Client, ClientBuilder, Error};
 
 pub(super) use self::{
     grant::Grant,
@@ -25,7 +25,10 @@ pub(super) use self::{
     supervise::{Cause, Ended, Held, RunOptions, Stop, Supervisor, code_of},
     wait::{Denied, Waiting, pause},
 };
-use super::process::{Signal, Signals};
+use super::{
+    Globals,
+    process::{Signal, Signals},
+};
 use leasehold_time::Moment;
 
 /// Signals that are forwarded to the command.
@@ -48,7 +51,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_NAME_CHARS: usize = 64;
 
 /// Client name, which is printed with the holder.
-pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
+fn client_name(subcommand: &str, command: &[OsString]) -> String {
     let program = command.first().map(Path::new).and_then(Path::file_name);
     let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let program: String = program.chars().take(MAX_NAME_CHARS).collect();
@@ -58,14 +61,30 @@ pub(super) fn client_name(subcommand: &str, command: &[OsString]) -> String {
     }
 }
 
+/// Returns a builder of the client that holds the grant.
+pub(super) fn client_builder(
+    globals: &Globals,
+    subcommand: &str,
+    command: &[OsString],
+    ttl: Option<Duration>,
+    labels: &[(String, String)],
+) -> ClientBuilder {
+    let mut builder = globals.builder().client_name(client_name(subcommand, command));
+    if let Some(ttl) = ttl {
+        builder = builder.ttl(ttl);
+    }
+    labels.iter().fold(builder, |builder, (key, value)| builder.label(key, value))
+}
+
 /// Maximum validity of a grant after a keep-alive.
 pub(super) fn validity(client: &Client, grant: &impl Grant) -> Duration {
     let ttl = client.session().map(|session| session.ttl);
     ttl.unwrap_or_else(|| grant.deadline().remaining())
 }
 
-/// Releases the grant. A failure is reported unless `notes` is `None`. Stops waiting for the response at the grant's deadline.
-/// Returns the signal that asked this process to exit in the meantime, if any.
+/// Releases the grant. Reports a failure if there are `notes`. Stops waiting for the
+/// response at the grant's deadline, but not before [`RELEASE_TIMEOUT`]. Returns the
+/// signal that asked this process to exit in the meantime, if any.
 pub(super) async fn release(
     grant: impl Grant,
     signals: &mut Signals,

@@ -18,7 +18,7 @@ pub(super) fn lost<G: Grant>(grant: &G, loss: &Loss) -> String {
             format!("{subject} was broken by {by} ({reason:?})")
         }
         (Reason::StepDown, Some(operator)) => {
-            format!("lost {subject}: {}, and the time to do so is over", step_down(operator))
+            format!("lost {subject}: {}, and the timeout has passed", step_down(operator))
         }
         (Reason::Expired, _) => {
             format!("lost {subject}: its deadline passed without a keep-alive response")

@@ -317,6 +317,13 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Switch(|config| &mut config.reflection),
     ),
     setting(
+        "history",
+        Group::Running,
+        "Maximum number of lock events that are kept in memory for `explain` and `top`; 0 keeps \
+         none",
+        Kind::Number(|config| &mut config.history, 0..=1_000_000),
+    ),
+    setting(
         "log",
         Group::Running,
         "Log filter: a level, or directives per target",

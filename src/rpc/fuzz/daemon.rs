@@ -19,6 +19,7 @@ use super::{BREAK, CUT, SETTINGS, STEP_DOWN, acquire, model::Model, open, releas
 use crate::{
     driver::Driver,
     rpc::{decode, pb, pb::attach_request::Message, session::Attached},
+    telemetry::Telemetry,
 };
 use leasehold_core::lock;
 use leasehold_embedded_store::Embedded;
@@ -48,9 +49,11 @@ impl Daemon {
                 poll_interval: Duration::from_secs(2),
                 max_locks: 40,
                 max_waiters_per_lock: 10,
+                journal: false,
             };
             let store = Arc::new(Embedded::open(dir.path()).unwrap());
-            let driver = Driver::new(SETTINGS, locks, store, Entropy::seeded(1));
+            let driver =
+                Driver::new(SETTINGS, locks, store, Entropy::seeded(1), Telemetry::default());
             driver.persist_ttl(SETTINGS.max_ttl).await.unwrap();
             tokio::spawn(driver.clone().keep_time());
             driver

@@ -95,7 +95,7 @@ impl Model {
         self.coverage.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns a session that has not ended.
+    /// Returns an open session.
     pub(super) fn next_session(&self) -> Option<(Bytes, u64)> {
         let session = self.sessions.iter().find(|session| !session.over)?;
         Some((session.secret.clone(), session.keep_alive_number))

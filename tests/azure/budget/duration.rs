@@ -42,7 +42,7 @@ async fn unsupported_lease_duration_is_refused_locally() {
         let refused = request.acquire().await.unwrap_err();
         let Error::Invalid { field, message } = &refused else { panic!("{refused:?}") };
         assert_eq!(field, "lease_duration_ms");
-        assert!(message.contains("from 15s to 1m"), "{message}");
+        assert!(message.contains("from 15s to 60s"), "{message}");
     }
     let output = daemon.run(&["lock", "a", "--lease-duration", "14s", "--", "true"]);
     assert_eq!(output.status.code(), Some(65));

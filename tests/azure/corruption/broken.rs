@@ -82,7 +82,10 @@ pub(crate) async fn peer_break_notifies_holder_and_records_operator() {
     assert!(last_break(&daemon).is_null());
     fixture.proxy.when(Kind::Write).times(1).then(Fault::Hold);
     let output = stdout(daemon.run(&["break", "a", "--reason", REASON]));
-    assert!(output.contains("broken; free within") && output.contains("test 1"), "{output}");
+    assert!(
+        output.contains("broke lock \"a\"; free within") && output.contains("test 1"),
+        "{output}"
+    );
     let loss = wait_for("the loss", guard.lost()).await;
     assert_eq!(loss.reason, Reason::Broken, "{loss:?}");
     assert_eq!(loss.operator.unwrap().reason, REASON);

@@ -7,10 +7,10 @@ use rand::{RngExt, rngs::StdRng};
 const NAMES: [&str; 8] =
     ["orders", "invoices", "stock", "prices", "mail", "audit", "quiet", "sabotaged"];
 
-/// Lock that is held longer than the others.
+/// Lock with longer holds than the others.
 pub(crate) const LONG: u32 = 5;
 
-/// Lock that is used less often than the others, so that it is sometimes idle.
+/// Lock used less often than the others, so that it is sometimes idle.
 pub(crate) const QUIET: u32 = 6;
 
 /// Lock whose blob is deleted while it is leased. After that, only the token

@@ -12,7 +12,7 @@ use super::{cell, compare, head};
 const PAGE: &str = "docs/reference/protocol.md";
 
 /// Files of the protocol, in the order of the page.
-const FILES: [&str; 3] = ["session", "lock", "election"];
+const FILES: [&str; 4] = ["session", "lock", "election", "diagnostics"];
 
 const READER: &str = "\
 For authors of clients in languages without a client library.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::{driver::Driver, rpc};
+use leasehold::{driver::Driver, rpc, telemetry::Telemetry};
 use leasehold_core::{lock, session};
 use leasehold_embedded_store::Embedded;
 use leasehold_fuzz::{
@@ -34,9 +34,10 @@ fn driver(dir: &std::path::Path) -> Driver {
         poll_interval: Duration::from_secs(2),
         max_locks: 10,
         max_waiters_per_lock: 10,
+        journal: false,
     };
     let store = Arc::new(Embedded::open(dir).unwrap());
-    Driver::new(sessions, locks, store, Entropy::seeded(1))
+    Driver::new(sessions, locks, store, Entropy::seeded(1), Telemetry::default())
 }
 
 /// Returns the kind of the answer. An error must be the fault of the caller.

@@ -14,7 +14,7 @@ use tower_service::Service;
 use crate::{
     KEEP_ALIVES, Mode, REPETITIONS, finish,
     product::{
-        Driver, Entropy,
+        Driver, Entropy, Telemetry,
         protocol::{
             Acquire, AttachRequest, AttachResponse, ClientMessage, KeepAlive, LockRef, Open,
             Release, ServerMessage,
@@ -41,7 +41,7 @@ impl Stream {
     async fn open() -> Self {
         let (sessions, locks) = settings();
         let store = Arc::new(MemoryStore::default());
-        let driver = Driver::new(sessions, locks, store, Entropy::seeded(1));
+        let driver = Driver::new(sessions, locks, store, Entropy::seeded(1), Telemetry::default());
         let (mut routes, _) = rpc::routes(&driver, false);
         let (requests, received) = mpsc::unbounded_channel();
         let frames = UnboundedReceiverStream::new(received)

@@ -1,6 +1,6 @@
 //! Imports of the product: the only place that names its modules.
 
-pub(crate) use leasehold::{driver::Driver, rpc};
+pub(crate) use leasehold::{driver::Driver, rpc, telemetry::Telemetry};
 pub(crate) use leasehold_client::Client;
 pub(crate) use leasehold_core::{
     lock::{Handle, LockId, Settings as LockSettings},

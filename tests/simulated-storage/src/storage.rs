@@ -77,7 +77,7 @@ pub struct Answer {
     pub lease: Option<String>,
     /// Remaining time of a broken lease, in seconds.
     pub lease_time: Option<u64>,
-    /// Blob that was read.
+    /// Blob as read.
     pub blob: Option<Blob>,
     /// State of the blob's lease.
     pub lease_state: &'static str,

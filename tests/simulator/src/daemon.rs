@@ -5,6 +5,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 use leasehold::{
     config::{self, SecretText},
     driver::Driver,
+    telemetry::Telemetry,
 };
 use leasehold_azure_store::{AzureStore, account::Account};
 use leasehold_checker::Event;
@@ -60,15 +61,28 @@ pub fn start(place: usize) {
         poll_interval: plan.poll,
         max_locks: 100,
         max_waiters_per_lock: 100,
+        journal: false,
     };
     let driver = sim.world.as_machine(machine, || {
         let account = Account::over(wire::transport(place, number), &azure);
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
-        let store = AzureStore::new(account, &azure, name, Entropy::seeded(rng.bits()));
+        let store = AzureStore::new(
+            account,
+            &azure,
+            name,
+            Entropy::seeded(rng.bits()),
+            Telemetry::default(),
+        );
         let store = ObserverMutants::new(LimitedTokens { store, tokens: plan.tokens });
         let store = BrokenStore::new(store, place, number);
-        let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
+        let driver = Driver::new(
+            sessions,
+            locks,
+            Arc::new(store),
+            Entropy::seeded(rng.bits()),
+            Telemetry::default(),
+        );
         task::spawn(driver.clone().keep_time());
         task::spawn(driver.clone().poll_peers());
         driver

@@ -16,7 +16,7 @@ use leasehold_types::LockName;
 
 use crate::broken::{Wrapped, is};
 
-/// Delay of a write that was acknowledged before it was sent.
+/// Delay of a write acknowledged before it was sent.
 const WRITE_DELAY: Duration = Duration::from_secs(2);
 
 /// Store with the defect of the active mutant in publications and reads.

@@ -114,7 +114,7 @@ pub enum Stage {
     Answered,
 }
 
-/// Crash of a daemon that is due in a certain call.
+/// Crash of a daemon, due in a certain call.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCrash {
     /// Number of the fault.

@@ -1,4 +1,4 @@
-//! Content of a blob that was read, and content to write.
+//! Content as read from a blob, and content to write.
 
 use std::{collections::BTreeMap, fmt};
 

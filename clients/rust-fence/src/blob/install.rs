@@ -33,8 +33,8 @@ pub(super) async fn install(blob: &Blob, lock_token: &LockToken) -> Result<BlobS
             }
         }
         let write_id = new_write_id();
-        // A missing blob has no version. An empty blob that is marked as deleted
-        // takes its place.
+        // A missing blob has no version. An empty blob marked as deleted takes its
+        // place.
         let (record, change, metadata) = match &from {
             Some(state) => (
                 state.record.after(&write_id),

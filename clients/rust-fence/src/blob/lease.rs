@@ -8,6 +8,7 @@ use std::{
 
 use azure_core::Uuid;
 use leasehold_azure_account::Fault;
+use leasehold_rules::lease_deadline;
 use leasehold_time::Moment;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -103,13 +104,6 @@ impl Blob {
             }
         }
     }
-}
-
-/// Deadline of a lease that was requested at `sent`. No other client can have
-/// the lease before it, despite clock drift.
-fn lease_deadline(sent: Moment, duration: Duration) -> Moment {
-    let margin = (duration / 20).max(Duration::from_secs(1));
-    sent + (duration - duration / 500 - margin)
 }
 
 impl LeasedBlob {

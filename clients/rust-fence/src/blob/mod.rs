@@ -56,8 +56,8 @@
 //! The blob's metadata contains the highest token, the name of the lock and the
 //! IDs of the last writes. Each write requires the version (ETag) that it starts
 //! from, and creates a new version; so does a new holder's fence. The storage
-//! therefore refuses (412) a write that was sent before a newer fence was installed
-//! and arrives later. If a response is lost, the IDs show whether the write was
+//! therefore refuses (412) a write sent before a newer fence was installed, if it
+//! arrives later. If a response is lost, the IDs show whether the write was
 //! applied, even after a newer holder has written.
 
 mod content;

@@ -91,7 +91,7 @@ impl Record {
     }
 
     /// Returns true if the record contains every write since `earlier`. Then a
-    /// write that is missing was not applied.
+    /// missing write was not applied.
     pub(super) fn covers(&self, earlier: Option<&Self>) -> bool {
         let last = earlier.and_then(|earlier| earlier.writes.last());
         match last {

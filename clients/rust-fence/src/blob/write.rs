@@ -1,4 +1,4 @@
-//! A write that is conditional on a known version and applied at most once.
+//! Write conditional on a known version, applied at most once.
 
 use std::time::Duration;
 

@@ -61,8 +61,8 @@ impl TokenGate {
         self
     }
 
-    /// Restores a token that was passed to [`remember`](Self::remember), before a
-    /// restart.
+    /// Restores a token that the callback of [`remember`](Self::remember) persisted
+    /// before a restart.
     #[must_use]
     pub fn known(self, lock: impl Into<String>, token: Token) -> Self {
         _ = self.seen().entry(lock.into()).or_default().admit(token);
@@ -70,7 +70,7 @@ impl TokenGate {
     }
 
     /// Sets the callback that persists a raised token. Its arguments are the lock
-    /// (namespace, slash, name) and a token that is higher than all before. The
+    /// (namespace, slash, name) and a token higher than all before. The
     /// request is admitted after the callback has succeeded, and refused if it fails.
     #[must_use]
     pub fn remember<F>(

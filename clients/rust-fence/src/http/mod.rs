@@ -50,6 +50,7 @@ pub use layer::{TokenLayer, TokenService};
 
 use http::{HeaderMap, HeaderValue};
 use leasehold_client::Token;
+use leasehold_types::token::TOKEN_END;
 
 use crate::{
     LockToken,
@@ -78,7 +79,7 @@ fn read(headers: &HeaderMap) -> Result<Option<LockToken>, Refusal> {
         _ => return Err(Refusal::Malformed("one of them is missing")),
     };
     let token: Option<Token> = token.to_str().ok().and_then(|token| token.parse().ok());
-    let token = token.filter(|token| (1..1 << 53).contains(&token.get()));
+    let token = token.filter(|token| (1..TOKEN_END).contains(&token.get()));
     let lock = lock.to_str().ok().and_then(unescape);
     let lock = lock.as_deref().and_then(|lock| lock.split_once('/'));
     match (lock, token) {

@@ -51,7 +51,7 @@ impl Held {
     /// another user, which is safe.
     const MAX_UNKNOWN_WRITES: usize = 64;
 
-    /// Adds the ID of a write that is about to be sent.
+    /// Adds the ID of a write before it is sent.
     fn add_unknown_write(&mut self, write_id: &str) {
         if self.unknown_writes.len() >= Self::MAX_UNKNOWN_WRITES {
             self.unknown_writes.remove(0);

@@ -3,7 +3,7 @@
 use std::{sync::PoisonError, time::Duration};
 
 use super::{Election, Leadership};
-use crate::{Error, Loss, Reason, backoff::Backoff, value::Value};
+use crate::{Error, Reason, backoff::Backoff, value::Value};
 use leasehold_time::Moment;
 
 const MIN_DELAY: Duration = Duration::from_millis(100);
@@ -102,12 +102,7 @@ async fn lead<T>(
     leadership: Leadership,
     work: &mut impl AsyncFnMut(&Leadership) -> T,
 ) -> Result<T, Error> {
-    let outcome: Result<T, Loss> = tokio::select! {
-        biased;
-        loss = leadership.lost() => Err(loss),
-        done = work(&leadership) => leadership.loss().map_or(Ok(done), Err),
-    };
-    match outcome {
+    match leadership.until_lost(work(&leadership)).await {
         Ok(done) => {
             // The result is valid even if the release is not confirmed; it is
             // retried in the background.
@@ -149,6 +144,7 @@ impl CampaignBackoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Loss;
 
     fn lost(reason: Reason) -> Error {
         Loss::new(reason, "").into_error("scheduler")

@@ -29,8 +29,9 @@ pub(super) fn date(headers: &Headers) -> Option<OffsetDateTime> {
 pub(super) struct ClockSkew(Span);
 
 impl ClockSkew {
-    /// Computes the offset from a call that was sent and answered at these times of our
-    /// clock, and answered in the second of `date` by the service's clock.
+    /// Computes the minimum offset of the service's clock from one call. `sent` and
+    /// `answered` are times of our clock. `date` is the service's time of the answer, in
+    /// whole seconds.
     pub(super) fn of(sent: OffsetDateTime, date: OffsetDateTime, answered: OffsetDateTime) -> Self {
         let ahead = sent - (date + Span::SECOND);
         let behind = answered - date;

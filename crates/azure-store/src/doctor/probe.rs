@@ -1,4 +1,4 @@
-//! Check of the permissions, on a separate blob that is deleted afterwards.
+//! Check of the permissions, on a separate blob, deleted afterwards.
 
 use std::collections::HashMap;
 

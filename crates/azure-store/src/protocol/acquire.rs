@@ -112,7 +112,7 @@ impl AzureStore {
         }
     }
 
-    /// Polls a lease that was held a moment ago, and most likely still is. A read
+    /// Polls a lease, held a moment ago and most likely still held. A read
     /// returns the lease state and the holder for a fraction of the price of an
     /// acquisition.
     async fn poll_before_acquire(&self, claim: &AcquireParams) -> Result<Option<Acquire>, Error> {
@@ -192,7 +192,7 @@ impl AzureStore {
         }
     }
 
-    /// Acquires the lease and reads the blob at the same time. The record that was
+    /// Acquires the lease and reads the blob at the same time. The record
     /// read is valid if its version is that of the lease.
     async fn lease_and_read(
         &self,

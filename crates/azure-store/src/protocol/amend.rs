@@ -32,7 +32,7 @@ use leasehold_types::LockName;
 /// change by another process, which can't go on for long under this lease.
 const MAX_ATTEMPTS: usize = 4;
 
-/// Change of a record that is in progress.
+/// Pending change of a record.
 pub(crate) struct Amendment<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) path: String,
@@ -71,7 +71,7 @@ pub(crate) enum AmendError {
     Otherwise(String),
 }
 
-/// Record that is written next, with the version that it was made from.
+/// Next record to write, with the version that it was made from.
 struct Draft {
     from: Etag,
     record: Record,
@@ -80,9 +80,9 @@ struct Draft {
 
 /// Step after a write that failed.
 enum Next {
-    /// The change is complete, or can't be completed.
+    /// Return: the change is complete, or can't be completed.
     End(Written),
-    /// The change is made again from this version.
+    /// Retry the change, from this version.
     From(Etag),
 }
 

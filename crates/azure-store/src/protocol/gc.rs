@@ -48,7 +48,7 @@ impl AzureStore {
                 if !is_collectable(&listed, min_idle) {
                     continue;
                 }
-                // A blob that was leased or written since then stays.
+                // A blob leased or written since then stays.
                 if blobs.delete(&listed.path, &listed.state.etag, options).await.is_ok() {
                     self.shared.cache.invalidate(&name);
                     deleted += 1;

@@ -61,7 +61,7 @@ impl AzureStore {
         state
     }
 
-    /// Returns the holder of a lease that was just read; none if a leader's value is
+    /// Returns the holder of a lease just read; none if a leader's value is
     /// unavailable, because a leader is never reported without it.
     pub(crate) async fn held_by(
         &self,

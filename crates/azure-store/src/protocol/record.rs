@@ -16,11 +16,12 @@ const MAX_METADATA_BYTES: usize = 8 * 1024;
 /// breaker's name or reason, with each byte escaped.
 const MAX_TEXT_BYTES: usize = 3 * 256;
 
-/// The same for the name of a daemon. With these limits, every record that was
-/// read can be written again.
+/// Maximum length of a daemon's name in escaped form. With these limits, every
+/// record can be written again after it was read.
 const MAX_DAEMON_BYTES: usize = 200;
 
-/// The same for a daemon's address, and for the host on which it can be used.
+/// Maximum length in escaped form of a daemon's address, and of the host on which it
+/// can be used.
 const MAX_ENDPOINT_BYTES: usize = 400;
 
 /// Characters that are escaped in a header. Spaces are among them, because signatures

@@ -16,6 +16,7 @@ use super::{
     state::Lock,
     table::{Cx, Due},
 };
+use crate::journal::{Entry, Fact, Source};
 
 impl Lock {
     /// Takes the next possible step: grants the lock to the next waiter, acquires the
@@ -62,7 +63,7 @@ impl Lock {
                     None => {
                         *awaits_tokens = true;
                         let call = StoreCall::NextTokens(self.name.clone(), *id);
-                        cx.out.push(Effect::Call(cx.lock, call));
+                        cx.out.push(Effect::Call(cx.lock, call, self.trace));
                     }
                 }
             }
@@ -76,9 +77,17 @@ impl Lock {
         let Some(mut waiter) = self.queue.as_mut().and_then(|queue| queue.pop_connected()) else {
             return;
         };
-        if let Lease::Held { linger_until, .. } = &mut self.lease {
-            *linger_until = None;
-        }
+        let lingered = match &mut self.lease {
+            Lease::Held { linger_until, .. } => linger_until.take().is_some(),
+            _ => false,
+        };
+        let source = match (recorded, lingered) {
+            (Some(_), _) => Source::Lease,
+            (None, true) => Source::Linger,
+            (None, false) => Source::Handoff,
+        };
+        let waited = cx.now.since(waiter.since);
+        self.trace = waiter.trace;
         self.on_removed(&mut waiter, cx);
         self.grant = Some(Grant {
             session: waiter.session,
@@ -91,6 +100,13 @@ impl Lock {
             end_cause: None,
             value: waiter.value.take(),
             ends_at: None,
+            trace: waiter.trace,
+        });
+        self.journal_grant(cx, |grant| Fact::Granted {
+            token: grant.token,
+            waited,
+            source,
+            is_leader: grant.value.is_some(),
         });
         self.reply_granted(cx);
         if recorded != Some(waiter.ticket) {
@@ -131,6 +147,11 @@ impl Lock {
         for (position, waiter) in queue.unnotified() {
             waiter.last_sent_position = position;
             let (session, request) = (waiter.session, waiter.request);
+            if cx.settings.journal {
+                let (name, holder) = (self.name.clone(), Some(Arc::clone(&waiter.holder)));
+                let entry = Entry { name, holder, trace: waiter.trace, fact: Fact::Queued };
+                cx.out.push(Effect::Journal(entry));
+            }
             cx.out.push(Effect::Queued { session, request, lock: cx.lock, position });
         }
     }
@@ -145,6 +166,7 @@ impl Lock {
         let duration = waiter.lease_duration;
         let (holder, recorded) = (Arc::clone(&waiter.holder), waiter.ticket);
         let (value, is_campaign) = (waiter.value.clone(), waiter.value.is_some());
+        self.trace = waiter.trace;
         let previous = match std::mem::replace(&mut self.lease, Lease::None) {
             Lease::Waiting(waiting) => Some(waiting),
             _ => None,
@@ -158,8 +180,9 @@ impl Lock {
             recorded,
             is_campaign,
             jumps: Duration::ZERO,
+            since: cx.now,
         };
-        cx.out.push(Effect::Call(cx.lock, StoreCall::Acquire(params)));
+        cx.out.push(Effect::Call(cx.lock, StoreCall::Acquire(params), self.trace));
     }
 
     pub(super) fn release_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
@@ -180,7 +203,7 @@ impl Lock {
         };
         let expires_at = cx.now + duration;
         self.lease = Lease::Releasing { id, retry_at: None, failures: 0, expires_at, then };
-        cx.out.push(Effect::Call(cx.lock, StoreCall::Release(self.name.clone(), id)));
+        cx.out.push(Effect::Call(cx.lock, StoreCall::Release(self.name.clone(), id), self.trace));
     }
 
     fn refuse_without_wait(&mut self, why: Refusal, cx: &mut Cx<'_>) {
@@ -194,6 +217,7 @@ impl Lock {
         cx: &mut Cx<'_>,
     ) {
         while let Some(mut waiter) = self.queue.as_deref_mut().and_then(&mut take) {
+            self.journal_refusal(&waiter, &why, cx);
             self.on_removed(&mut waiter, cx);
             let (session, request) = (waiter.session, waiter.request);
             cx.out.push(Effect::Refused {

@@ -1,14 +1,17 @@
 //! Answers of the store to the calls of a lock (safety rule 7).
 
+use std::time::Duration;
+
 use super::{
     Effect, Refusal,
     grant::Cause,
     lease::{Blocker, Lease, backoff, retry_later},
     queue::Queue,
-    renew::RenewalState,
+    renew::{RenewalSample, RenewalState},
     state::Lock,
     table::Cx,
 };
+use crate::journal::Fact;
 use leasehold_rules::valid_until;
 use leasehold_store as lease;
 use leasehold_store::{LeaseId, StoreAnswer};
@@ -51,12 +54,17 @@ impl Lock {
         answer: Result<lease::Acquire, lease::Error>,
         cx: &mut Cx<'_>,
     ) {
-        let Lease::Acquiring { duration, ref previous, recorded, is_campaign, jumps, .. } =
-            self.lease
+        let Lease::Acquiring {
+            duration, ref previous, recorded, is_campaign, jumps, since, ..
+        } = self.lease
         else {
             return;
         };
         let polls = previous.as_ref().map_or(0, |previous| previous.polls + 1);
+        let is_from_peer = previous
+            .as_ref()
+            .is_some_and(|previous| matches!(previous.blocker, Blocker::HeldByPeer { .. }));
+        self.journal_answer(&answer, cx.now.since(since), is_from_peer, polls, cx);
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let renewal = deadline.map(|deadline| {
@@ -92,6 +100,33 @@ impl Lock {
         }
     }
 
+    /// Appends the outcome of an acquire call. Repeated polls of a blocked lease are
+    /// left out.
+    fn journal_answer(
+        &self,
+        answer: &Result<lease::Acquire, lease::Error>,
+        took: Duration,
+        is_from_peer: bool,
+        polls: u32,
+        cx: &mut Cx<'_>,
+    ) {
+        match answer {
+            Ok(lease::Acquire::Acquired(_)) => {
+                self.journal_lease(cx, || Fact::LeaseAcquired { took, is_from_peer });
+            }
+            _ if polls > 0 => {}
+            Ok(lease::Acquire::Held { by }) => {
+                self.journal_lease(cx, || Fact::HeldByPeer { by: by.clone() });
+            }
+            Ok(lease::Acquire::Unknown { why }) => {
+                self.journal_lease(cx, || Fact::StoreFailed { why: why.as_str().into() });
+            }
+            Err(error) => {
+                self.journal_lease(cx, || Fact::StoreFailed { why: error.to_string().into() });
+            }
+        }
+    }
+
     fn got_tokens(
         &mut self,
         id: LeaseId,
@@ -113,22 +148,36 @@ impl Lock {
         let Lease::Held { renewal: Some(renewal), .. } = &mut self.lease else {
             return;
         };
+        let (took, left) = (renewal.took(cx.now), renewal.valid_until().since(cx.now));
+        let failures = renewal.failures();
+        if cx.settings.journal {
+            let is_renewed = matches!(answer, Ok(lease::Renew::Renewed { .. }));
+            renewal.add_sample(RenewalSample { at: cx.now, took, left, is_renewed });
+        }
         match answer {
             Ok(lease::Renew::Renewed { deadline }) => {
                 let deadline = deadline.unwrap_or_else(|| renewal.deadline());
-                if renewal.renewed(deadline, cx.now, cx.entropy)
+                let is_out_of_risk = renewal.renewed(deadline, cx.now, cx.entropy);
+                self.journal_lease(cx, || Fact::Renewed { took, left, failures });
+                if is_out_of_risk
                     && let Some(grant) = self.grant.as_ref().filter(|grant| grant.is_active())
                 {
                     cx.out.push(Effect::OutOfRisk { session: grant.session });
+                    self.journal_grant(cx, |grant| Fact::OutOfRisk { token: grant.token });
                 }
             }
-            Ok(lease::Renew::Unknown { .. }) | Err(_) => renewal.record_unknown(cx.now, cx.entropy),
+            Ok(lease::Renew::Unknown { .. }) | Err(_) => {
+                renewal.record_unknown(cx.now, cx.entropy);
+                let failures = failures + 1;
+                self.journal_lease(cx, || Fact::RenewalFailed { took, left, failures });
+            }
             Ok(lease::Renew::Lost { why, broken }) => {
                 // The holder may act until the deadline that it knows. The lease is released
                 // after that, or when the holder has released the lock, because peers wait
                 // until a broken lease expires.
                 renewal.retire();
                 let at = renewal.deadline();
+                self.journal_lease(cx, || Fact::LeaseLost);
                 let cause = match broken {
                     Some(lease::Breaker { by, reason }) => Cause::Broken { by, reason },
                     None => Cause::LeaseLost { why: why.into() },
@@ -144,6 +193,7 @@ impl Lock {
         };
         if answer == Ok(lease::Release::Released) || cx.now >= *expires_at {
             self.lease = then.take().map_or(Lease::None, Lease::Waiting);
+            self.journal_lease(cx, || Fact::LeaseReleased);
         } else {
             *retry_at = Some(cx.now + backoff(*failures, cx));
             *failures += 1;

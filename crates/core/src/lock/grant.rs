@@ -6,6 +6,8 @@ use leasehold_store::Value;
 use leasehold_time::Moment;
 use leasehold_types::{Holder, Token, secret};
 
+use crate::journal::TraceKey;
+
 /// Number of a session. It identifies the session for as long as that session has a
 /// grant or a waiting acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +84,8 @@ pub struct Grant {
     pub request: u64,
     /// Start of the grant.
     pub since: Moment,
+    /// Trace of the acquire, if it has one.
+    pub trace: Option<TraceKey>,
     /// Time at which the grant ends, because of its maximum hold time or a step-down.
     pub hold_until: Option<Moment>,
     /// Cause of the end at `hold_until`. None means the maximum hold time.

@@ -31,6 +31,8 @@ pub(super) enum Lease {
         is_campaign: bool,
         /// Clock jumps since the call was sent.
         jumps: Duration,
+        /// Time at which the call was sent.
+        since: Moment,
     },
     /// Unavailable; the next attempt is scheduled.
     Waiting(Box<Waiting>),

@@ -7,7 +7,9 @@
 
 mod advance;
 mod answer;
+mod explain;
 mod grant;
+mod journal;
 mod lease;
 mod publish;
 mod queue;
@@ -20,13 +22,17 @@ mod visible;
 
 use std::{sync::Arc, time::Duration};
 
+pub use explain::{HeldLease, LeaseView, QueuedAcquire};
 pub use grant::{Cause, Grant, Handle, LockId, SessionKey};
 pub use lease::Blocker;
 use leasehold_store::{StoreCall, Value};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Token};
 pub use queue::{Ticket, WaitLimit};
+pub use renew::RenewalSample;
 pub use table::Locks;
+
+use crate::journal::{Entry, TraceKey};
 
 /// Limits and durations from the daemon's configuration.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +49,8 @@ pub struct Settings {
     pub max_locks: usize,
     /// Maximum number of waiters of one lock.
     pub max_waiters_per_lock: usize,
+    /// True if facts are appended to the journal.
+    pub journal: bool,
 }
 
 /// Request for a lock.
@@ -65,6 +73,8 @@ pub struct Acquire {
     pub lease_duration: Option<Duration>,
     /// Value to publish, if this is a campaign.
     pub value: Option<Value>,
+    /// Trace of the request, if it has one.
+    pub trace: Option<TraceKey>,
 }
 
 /// Input of the lock table.
@@ -143,8 +153,11 @@ pub enum Effect {
     /// A proclaim has failed: the grant ended before the value was published, or
     /// there are too many pending proclaims.
     NotProclaimed { session: SessionKey, request: u64, too_many: bool },
-    /// Call the store. [`Locks::answered`] takes the answer.
-    Call(LockId, StoreCall),
+    /// Call the store, for the acquire with this trace. [`Locks::answered`] takes the
+    /// answer.
+    Call(LockId, StoreCall, Option<TraceKey>),
+    /// A fact for the journal.
+    Journal(Entry),
     /// The visible state of a lock may have changed.
     Changed(LockName),
 }

@@ -7,6 +7,7 @@ use leasehold_time::Moment;
 use leasehold_types::Holder;
 
 use super::grant::SessionKey;
+use crate::journal::TraceKey;
 
 /// Limit of the time that an acquire waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,10 @@ pub(super) struct Waiter {
     pub(super) last_sent_position: u32,
     /// Timer for the end of its wait, as set in the schedule.
     pub(super) armed: Option<Moment>,
+    /// Start of the wait.
+    pub(super) since: Moment,
+    /// Trace of the acquire, if it has one.
+    pub(super) trace: Option<TraceKey>,
 }
 
 /// The waiters of one lock, in the order of their tickets.
@@ -80,6 +85,11 @@ impl Queue {
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
+    }
+
+    /// Returns the waiters, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.iter()
     }
 
     /// Returns the first waiter with a stream.
@@ -161,6 +171,8 @@ mod tests {
             connected,
             last_sent_position: 0,
             armed: None,
+            since: Moment::from_boot(Duration::ZERO),
+            trace: None,
         }
     }
 

@@ -9,6 +9,22 @@ use leasehold_time::{Entropy, Moment};
 /// Minimum delay before a failed renewal is retried.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
 
+/// Maximum number of renewals that are kept for operators.
+const MAX_SAMPLES: usize = 4;
+
+/// A renewal, as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenewalSample {
+    /// Time of the answer.
+    pub at: Moment,
+    /// Duration of the call.
+    pub took: Duration,
+    /// Validity that was left when the answer arrived.
+    pub left: Duration,
+    /// True if the lease was renewed.
+    pub is_renewed: bool,
+}
+
 /// Next step for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -35,6 +51,8 @@ pub(super) struct RenewalState {
     duration: Duration,
     /// Time of the next renewal. None while a renewal is pending.
     renew_at: Option<Moment>,
+    /// Time at which the last renewal was sent.
+    sent_at: Moment,
     failures: u32,
     warned: bool,
     /// Sum of the clock jumps since the deadline was set. The validity of the lease is
@@ -45,6 +63,8 @@ pub(super) struct RenewalState {
     pending_jumps: Duration,
     /// True if the lease is neither used for a new grant nor renewed.
     retired: bool,
+    /// Last renewals, oldest first, if the journal is kept.
+    samples: Vec<RenewalSample>,
 }
 
 impl RenewalState {
@@ -60,11 +80,13 @@ impl RenewalState {
             deadline,
             duration,
             renew_at,
+            sent_at: now,
             failures: 0,
             warned: false,
             jumps: Duration::ZERO,
             pending_jumps: Duration::ZERO,
             retired: false,
+            samples: Vec::new(),
         }
     }
 
@@ -87,6 +109,44 @@ impl RenewalState {
         self.jumps = self.jumps.saturating_add(by);
         self.pending_jumps = self.pending_jumps.saturating_add(by);
         self.renew_at = self.renew_at.map(|at| at.min(now));
+    }
+
+    /// Returns the time since the last renewal was sent.
+    #[must_use]
+    pub(super) fn took(&self, now: Moment) -> Duration {
+        now.since(self.sent_at)
+    }
+
+    /// Keeps a renewal for operators.
+    pub(super) fn add_sample(&mut self, sample: RenewalSample) {
+        if self.samples.len() == MAX_SAMPLES {
+            self.samples.remove(0);
+        }
+        self.samples.push(sample);
+    }
+
+    /// Returns the last renewals, oldest first.
+    #[must_use]
+    pub(super) fn samples(&self) -> &[RenewalSample] {
+        &self.samples
+    }
+
+    /// Returns the number of consecutive renewals that failed.
+    #[must_use]
+    pub(super) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Returns the time of the next renewal; none while one is pending.
+    #[must_use]
+    pub(super) const fn renew_at(&self) -> Option<Moment> {
+        self.renew_at
+    }
+
+    /// Returns whether the holder was warned, and the warning still applies.
+    #[must_use]
+    pub(super) const fn is_at_risk(&self) -> bool {
+        self.warned
     }
 
     /// Returns the duration of the lease.
@@ -141,6 +201,7 @@ impl RenewalState {
         }
         if self.renew_at.is_some_and(|renew_at| now >= renew_at) {
             self.renew_at = None;
+            self.sent_at = now;
             self.pending_jumps = Duration::ZERO;
             return Some(Step::Renew);
         }

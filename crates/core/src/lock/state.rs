@@ -17,11 +17,12 @@ use super::{
     renew::{RenewalState, Step},
     table::{Cx, Due},
 };
+use crate::journal::{Fact, TraceKey};
 
 /// Cause of a loss after a clock jump.
 const CLOCK_JUMP_MESSAGE: &str = "this machine was paused, and its lease may have expired";
 
-/// A lock that has a holder, a waiter or a pending call.
+/// Lock with a holder, a waiter or a pending call.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: LockName,
@@ -31,11 +32,13 @@ pub(super) struct Lock {
     pub(super) queue: Option<Box<Queue>>,
     /// Timer of the lock, as set in the schedule.
     pub(super) armed: Option<Moment>,
+    /// Trace of the last acquire for which the lease was acquired or used.
+    pub(super) trace: Option<TraceKey>,
 }
 
 impl Lock {
     pub(super) const fn new(name: LockName) -> Self {
-        Self { name, lease: Lease::None, grant: None, queue: None, armed: None }
+        Self { name, lease: Lease::None, grant: None, queue: None, armed: None, trace: None }
     }
 
     /// Returns whether the lock has no holder, no waiter and no pending call.
@@ -156,6 +159,8 @@ impl Lock {
     pub(super) fn leave(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         let waiter = self.queue.as_mut().and_then(|queue| queue.remove(ticket));
         if let Some(mut waiter) = waiter {
+            let waited = cx.now.since(waiter.since);
+            self.journal_waiter(&waiter, Fact::Canceled { waited }, cx);
             self.on_removed(&mut waiter, cx);
             self.advance(cx);
         }
@@ -192,8 +197,18 @@ impl Lock {
     /// Ends the grant, because the holder released it or its session has ended. If there
     /// is a cause, the client is notified of the loss.
     pub(super) fn free(&mut self, cause: Option<Cause>, cx: &mut Cx<'_>) {
-        if let Some(cause) = cause {
-            self.notify_lost(cause, cx);
+        match cause {
+            Some(cause) => {
+                self.journal_loss(&cause, cx);
+                self.notify_lost(cause, cx);
+            }
+            None => {
+                let now = cx.now;
+                self.journal_grant(cx, |grant| Fact::Released {
+                    token: grant.token,
+                    held_for: now.since(grant.since),
+                });
+            }
         }
         self.fail_proclaims(cx);
         self.grant = None;
@@ -204,6 +219,7 @@ impl Lock {
     /// releases it, and no later than at `at`.
     pub(super) fn end(&mut self, at: Moment, cause: Cause, cx: &mut Cx<'_>) {
         self.fail_proclaims(cx);
+        self.journal_loss(&cause, cx);
         if let Some(grant) = &mut self.grant {
             let was_active = grant.is_active();
             grant.ends_at = earlier(grant.ends_at, Some(at));
@@ -213,6 +229,15 @@ impl Lock {
         }
     }
 
+    fn journal_loss(&self, cause: &Cause, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.journal_grant(cx, |grant| Fact::Lost {
+            token: grant.token,
+            held_for: now.since(grant.since),
+            cause: cause.clone(),
+        });
+    }
+
     fn notify_lost(&self, cause: Cause, cx: &mut Cx<'_>) {
         if let Some(Grant { session, handle, .. }) = self.grant {
             cx.out.push(Effect::Lost { session, handle, name: self.name.clone(), cause });
@@ -220,7 +245,16 @@ impl Lock {
     }
 
     /// Limits the grant to `at`. The cause applies if the grant is not released before.
-    pub(super) fn limit_grant(&mut self, at: Moment, cause: Cause) {
+    pub(super) fn limit_grant(&mut self, at: Moment, cause: Cause, cx: &mut Cx<'_>) {
+        if let Cause::SteppedDown { by, reason } = &cause {
+            let ends_in = at.since(cx.now);
+            self.journal_grant(cx, |grant| Fact::StepDownRequested {
+                token: grant.token,
+                by: by.clone(),
+                reason: reason.clone(),
+                ends_in,
+            });
+        }
         if let Some(grant) = &mut self.grant
             && grant.hold_until.is_none_or(|until| at < until)
         {
@@ -242,7 +276,7 @@ impl Lock {
             match renewal.step(cx.now) {
                 Some(Step::Renew) => {
                     let call = StoreCall::Renew(self.name.clone(), id, renewal.duration());
-                    cx.out.push(Effect::Call(cx.lock, call));
+                    cx.out.push(Effect::Call(cx.lock, call, self.trace));
                 }
                 Some(Step::ClockJumped) => {
                     let at = renewal.deadline();
@@ -254,6 +288,8 @@ impl Lock {
                         let (session, handle) = (grant.session, grant.handle);
                         let name = self.name.clone();
                         cx.out.push(Effect::AtRisk { session, handle, name, until });
+                        let left = until.since(cx.now);
+                        self.journal_grant(cx, |grant| Fact::AtRisk { token: grant.token, left });
                     }
                 }
                 Some(Step::Lose) => self.lose_lease(id, cx),
@@ -275,7 +311,7 @@ impl Lock {
             Lease::Releasing { id, retry_at, .. } if retry_at.is_some_and(|at| cx.now >= at) => {
                 *retry_at = None;
                 let call = StoreCall::Release(self.name.clone(), *id);
-                cx.out.push(Effect::Call(cx.lock, call));
+                cx.out.push(Effect::Call(cx.lock, call, self.trace));
             }
             _ => {}
         }

@@ -14,7 +14,10 @@ use super::{
     queue::{Queue, Ticket, Waiter},
     state::Lock,
 };
-use crate::schedule::Schedule;
+use crate::{
+    journal::{Entry, Fact},
+    schedule::Schedule,
+};
 
 /// Context of an event, as passed to a lock.
 pub(super) struct Cx<'a> {
@@ -89,7 +92,7 @@ impl Locks {
                 self.with(lock, now, out, |lock, cx| lock.end(at, cause, cx));
             }
             Event::Limit(lock, at, cause) => {
-                self.with(lock, now, out, |lock, _| lock.limit_grant(at, cause));
+                self.with(lock, now, out, |lock, cx| lock.limit_grant(at, cause, cx));
             }
             Event::Proclaim(lock, request, value) => {
                 self.with(lock, now, out, |lock, cx| lock.proclaim(request, value, cx));
@@ -211,10 +214,21 @@ impl Locks {
         page.names(|range| self.blocked.range(range).next().cloned())
     }
 
+    /// Returns whether facts are appended to the journal.
+    #[must_use]
+    pub const fn keeps_journal(&self) -> bool {
+        self.settings.journal
+    }
+
     /// Returns the number of locks in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.locks.len()
+    }
+
+    /// Returns the number of places of the table, used or not.
+    pub(super) fn capacity(&self) -> usize {
+        self.locks.capacity()
     }
 
     /// Returns whether no lock has a holder, a waiter or a pending call.
@@ -233,6 +247,7 @@ impl Locks {
             max_hold_time,
             lease_duration,
             value,
+            trace,
         } = acquire;
         let found = self.find(&name);
         let refusal = if self.draining {
@@ -247,6 +262,11 @@ impl Locks {
             None
         };
         if let Some(why) = refusal {
+            if self.settings.journal {
+                let fact = Fact::Refused { cause: (&why).into(), waited: Duration::ZERO };
+                let entry = Entry { name: name.clone(), holder: Some(holder), trace, fact };
+                out.push(Effect::Journal(entry));
+            }
             out.push(Effect::Refused { session, request, name, why });
             return;
         }
@@ -268,6 +288,8 @@ impl Locks {
             connected: true,
             last_sent_position: 0,
             armed: None,
+            since: now,
+            trace,
         };
         self.with(id, now, out, |lock, cx| lock.join(waiter, cx));
     }

@@ -1,4 +1,4 @@
-//! State of a lock that is visible to observers.
+//! Externally visible state of a lock.
 
 use leasehold_store::Value;
 use leasehold_time::Moment;

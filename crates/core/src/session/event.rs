@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{Message, Secret};
 use crate::{
     error::RequestError,
+    journal::{Entry, TraceKey},
     lock::{Handle, LockId},
 };
 use leasehold_store::{LeaseId, StoreAnswer, StoreCall, Value};
@@ -58,6 +59,8 @@ pub enum Request {
         lease_duration: Option<Duration>,
         /// Value to publish, if this is a campaign.
         value: Option<Value>,
+        /// Trace of the request, if it has one.
+        trace: Option<TraceKey>,
     },
     /// Withdraws a waiting acquire.
     Cancel {
@@ -145,8 +148,11 @@ pub enum Action {
     /// End a stream without sending pending messages: its session continues on another
     /// stream.
     Supersede(StreamId),
-    /// Call the store. The answer arrives as [`Event::Answered`].
-    Call(LockId, StoreCall),
+    /// Call the store, for the acquire with this trace. The answer arrives as
+    /// [`Event::Answered`].
+    Call(LockId, StoreCall, Option<TraceKey>),
+    /// A fact for the journal.
+    Journal(Entry),
     /// The visible state of a lock may have changed.
     Changed(LockName),
     /// Log that a session expired while it held locks.

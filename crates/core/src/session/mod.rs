@@ -8,6 +8,7 @@
 
 mod effect;
 mod event;
+mod explain;
 mod lifecycle;
 mod message;
 mod numbers;
@@ -15,16 +16,19 @@ mod request;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod survey;
 mod view;
 mod wording;
 
 use std::{sync::Arc, time::Duration};
 
 pub use event::{Action, Event, ExpiredSession, Open, Request, SessionId, StreamId};
+pub use explain::{Diagnosis, Explanation, GrantView, WaiterView};
 pub use message::{Message, Opened, Queued, Secret};
 use numbers::RequestNumbers;
 pub use settings::{MIN_HOLD_TIME, MIN_TTL, Settings};
 use slab::Slab;
+pub use survey::{LockSummary, Survey};
 pub use view::{HeldView, LockView};
 
 use crate::{
@@ -87,9 +91,10 @@ impl Session {
         self.grant_validity(None)
     }
 
-    /// Returns the validity of a grant that ends at `limit`, from the sending of the last
-    /// keep-alive. It ends before the limit, because the keep-alive was sent before it
-    /// arrived, and because it leaves room for the drift of the clocks.
+    /// Returns the validity of a grant that ends at `limit`. The client counts the validity
+    /// from the sending of the last keep-alive. It therefore ends before the limit: the
+    /// duration is computed from the arrival of that keep-alive, and is shortened by the
+    /// possible clock drift.
     fn grant_validity(&self, limit: Option<Moment>) -> Duration {
         let duration =
             limit.map_or(self.ttl, |limit| limit.since(self.last_keep_alive_at).min(self.ttl));

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Action, Message, Request, Session, Sessions, lifecycle::not_higher, numbers::Number};
 use crate::{
     error::RequestError,
+    journal::{Entry, Fact, RefusalCause},
     lock::{self, Handle, SessionKey, WaitLimit},
 };
 use leasehold_store::Value;
@@ -35,7 +36,15 @@ impl Sessions {
             Request::KeepAlive { keep_alive_number } => {
                 self.keep_alive(key, keep_alive_number, now, out)
             }
-            Request::Acquire { request, name, wait, max_hold_time, lease_duration, value } => {
+            Request::Acquire {
+                request,
+                name,
+                wait,
+                max_hold_time,
+                lease_duration,
+                value,
+                trace,
+            } => {
                 let Some(session) = self.sessions.get(key.index()) else { return };
                 let wait_limit = match wait {
                     None => WaitLimit::Forever,
@@ -51,6 +60,7 @@ impl Sessions {
                     max_hold_time,
                     lease_duration,
                     value,
+                    trace,
                 };
                 if is_repeat {
                     self.repeat_acquire(acquire, now, out);
@@ -182,6 +192,12 @@ impl Sessions {
         let limit = self.settings.max_locks_per_session;
         if session.grants.len() + session.waits.len() >= limit {
             let name = &acquire.name;
+            if self.locks.keeps_journal() {
+                let fact = Fact::Refused { cause: RefusalCause::Limit, waited: Duration::ZERO };
+                let holder = Some(Arc::clone(&acquire.holder));
+                let entry = Entry { name: name.clone(), holder, trace: acquire.trace, fact };
+                out.push(Action::Journal(entry));
+            }
             let message = format!(
                 "lock {name} refused: the session has reached max_locks_per_session ({limit})"
             );

@@ -10,12 +10,15 @@ use super::*;
 use leasehold_store as lease;
 use leasehold_store::{AcquireParams, Acquired, LeaseId, StoreAnswer, StoreCall, Value};
 use leasehold_types::Reason;
+
+use crate::journal::{Entry, Fact, RefusalCause, Source};
+use crate::lock::LeaseView;
 use leasehold_types::{Token, TokenRange};
 
 const DURATION: Duration = Duration::from_secs(15);
 const TTL: Duration = Duration::from_secs(3);
 
-/// Lock that is used as an election.
+/// Lock used as an election.
 const ELECTION: u8 = 2;
 
 /// Store as the core sees it: the pending calls, and the current state of the blobs.
@@ -74,6 +77,7 @@ struct World {
     streams: u32,
     highest: HashMap<LockName, u64>,
     grant_count: usize,
+    journal: Vec<Entry>,
 }
 
 #[derive(Clone, Debug)]
@@ -165,6 +169,7 @@ impl World {
             poll_interval: Duration::from_secs(2),
             max_locks: 100,
             max_waiters_per_lock: 100,
+            journal: true,
         };
         let daemons: Vec<_> = (0..daemons)
             .map(|n| Sessions::new(settings, locks, Entropy::seeded(seed + n as u64)))
@@ -178,6 +183,7 @@ impl World {
             streams: 0,
             highest: HashMap::default(),
             grant_count: 0,
+            journal: Vec::new(),
         };
         for n in 0..clients {
             world.clients.push(Client {
@@ -214,7 +220,10 @@ impl World {
                     self.event(daemon, Event::Detached(stream));
                 }
                 Action::Supersede(_) | Action::Expired(_) => {}
-                Action::Call(lock, call) => self.store.pending.push((daemon, lock, call, self.now)),
+                Action::Journal(entry) => self.journal.push(entry),
+                Action::Call(lock, call, _) => {
+                    self.store.pending.push((daemon, lock, call, self.now))
+                }
                 Action::Changed(_) => {}
             }
         }
@@ -380,6 +389,7 @@ impl World {
                             lease_duration: None,
                             // One of the locks is used as an election.
                             value: (lock == ELECTION).then(|| [client as u8].into()),
+                            trace: None,
                         },
                     );
                 }

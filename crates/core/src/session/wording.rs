@@ -132,8 +132,8 @@ pub(super) fn lost(handle: Handle, name: &LockName, cause: &Cause) -> Message {
         Cause::SteppedDown { by, reason } => (
             Reason::StepDown,
             format!(
-                "lost lock {name}: the leader did not step down in time, as {by} asked \
-                 ({reason:?})"
+                "lost lock {name}: {by} asked the leader to step down ({reason:?}), and the \
+                 timeout has passed"
             ),
         ),
         Cause::ShuttingDown => {

@@ -75,7 +75,7 @@ async fn deleted_blob_keeps_fence() {
     }
     let error = new.delete().await.unwrap_err();
     assert!(matches!(error, Error::Conflict { conflict: Conflict::Missing, .. }), "{error}");
-    // Other programs see an empty blob that is marked as deleted.
+    // Other programs see an empty blob marked as deleted.
     let raw = direct("deleted").get().await.ok();
     assert_eq!((raw.body.as_str(), raw.metadata()["leaseholdgone"].as_str()), ("", "true"));
     new.create("new").await.unwrap();

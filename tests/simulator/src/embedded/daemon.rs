@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use leasehold::driver::Driver;
+use leasehold::{driver::Driver, telemetry::Telemetry};
 use leasehold_checker::Event;
 use leasehold_core::{lock, session};
 use leasehold_embedded_store::Embedded;
@@ -93,9 +93,16 @@ pub fn start(place: usize) {
         poll_interval: sim.plan.poll,
         max_locks: 100,
         max_waiters_per_lock: 100,
+        journal: false,
     };
     let driver = sim.world.as_machine(machine, || {
-        let driver = Driver::new(sessions, locks, Arc::new(store), Entropy::seeded(rng.bits()));
+        let driver = Driver::new(
+            sessions,
+            locks,
+            Arc::new(store),
+            Entropy::seeded(rng.bits()),
+            Telemetry::default(),
+        );
         task::spawn(driver.clone().keep_time());
         driver
     });

@@ -141,7 +141,7 @@ impl Disk {
         true
     }
 
-    /// Loses, keeps or tears each write that was not synced.
+    /// Loses, keeps or tears each unsynced write.
     pub fn fail_power(&mut self) {
         count("disk: power failed");
         let sim = sim();

@@ -36,7 +36,7 @@ pub struct Place {
     /// True if that daemon is stopping or has stopped: it no longer grants
     /// locks.
     pub stopping: bool,
-    /// Number of the daemon that was last shut down.
+    /// Number of the daemon shut down last.
     pub draining: Option<u32>,
     /// Numbers of all daemons that were started here.
     pub numbers: Vec<u32>,

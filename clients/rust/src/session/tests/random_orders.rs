@@ -325,7 +325,7 @@ proptest! {
             world.on(&Event::DropUser(0));
             world.settle();
         }
-        // A grant that was broken before the client received it ends at its deadline.
+        // A grant broken before the client received it ends at its deadline.
         let ours = (world.daemon.held.values())
             .any(|held| matches!(held, Held::Own { ending: None, .. }));
         prop_assert!(!ours, "the daemon holds a lock without a guard");

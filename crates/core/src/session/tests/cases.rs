@@ -16,6 +16,7 @@ proptest! {
             world.apply(op);
         }
         world.heal();
+        world.check_journal();
     }
 }
 
@@ -33,6 +34,29 @@ impl World {
     fn answer_all(&mut self) {
         while !self.store.pending.is_empty() {
             self.apply(Op::Store(0, Outcome::Answered));
+        }
+    }
+
+    /// Checks that the journal has each grant once, and its end once.
+    fn check_journal(&self) {
+        let mut active = HashMap::default();
+        for Entry { name, fact, .. } in &self.journal {
+            match fact {
+                Fact::Granted { token, .. } => {
+                    assert!(active.insert((name, *token), ()).is_none(), "{name} {token}");
+                }
+                Fact::Released { token, .. } | Fact::Lost { token, .. } => {
+                    assert!(active.remove(&(name, *token)).is_some(), "{name} {token}");
+                }
+                _ => {}
+            }
+        }
+        for (name, token) in active.into_keys() {
+            let held = |daemon: &Sessions| {
+                let lock = daemon.locks.find(name)?;
+                daemon.locks.active_grant(lock).map(|grant| grant.token)
+            };
+            assert!(self.daemons.iter().any(|daemon| held(daemon) == Some(token)), "{name}");
         }
     }
 
@@ -136,7 +160,15 @@ fn silent_session_ends_exactly_at_its_ttl() {
 /// Returns an acquire as a client sends it.
 fn acquire(request: u64, lock: u8, wait: Option<Duration>) -> Request {
     let name = lock_name(lock);
-    Request::Acquire { request, name, wait, max_hold_time: None, lease_duration: None, value: None }
+    Request::Acquire {
+        request,
+        name,
+        wait,
+        max_hold_time: None,
+        lease_duration: None,
+        value: None,
+        trace: None,
+    }
 }
 
 impl World {
@@ -145,6 +177,7 @@ impl World {
         let (daemon, stream) = (self.clients[client].daemon, self.clients[client].stream.unwrap());
         let mut actions = Vec::new();
         self.daemons[daemon].on(Event::Request(stream, request), self.now, &mut actions);
+        actions.retain(|action| !matches!(action, Action::Journal(_)));
         actions
     }
 }
@@ -608,14 +641,17 @@ fn limits_are_enforced_and_named() {
             max_hold_time: None,
             lease_duration: None,
             value: None,
+            trace: None,
         };
         actions.clear();
         let stream = world.clients[0].stream.unwrap();
         world.daemons[0].on(Event::Request(stream, request), world.now, &mut actions);
     }
-    let Some(Action::Send(_, Message::Refused { problem, .. })) = actions.first() else {
+    let [Action::Journal(entry), Action::Send(_, Message::Refused { problem, .. })] = &actions[..]
+    else {
         panic!("{actions:?}")
     };
+    assert!(matches!(entry.fact, Fact::Refused { cause: RefusalCause::Limit, .. }), "{entry:?}");
     assert_eq!(problem.reason, Reason::Limit);
     assert!(problem.message.contains("max_locks_per_session"), "{problem}");
 }
@@ -661,7 +697,7 @@ fn proclaim_is_answered_when_lease_is_lost() {
     let mut calls: Vec<_> =
         world.store.pending.drain(..).map(|(_, lock, call, sent)| (lock, call, sent)).collect();
     for action in actions.drain(..) {
-        if let Action::Call(lock, call) = action {
+        if let Action::Call(lock, call, _) = action {
             calls.push((lock, call, world.now));
         }
     }
@@ -758,4 +794,60 @@ fn resumed_session_is_warned_of_step_down() {
     world.event(0, Event::StepDown { name, by: "a".into(), reason: "b".into(), until });
     world.apply(Op::Resume(0));
     assert_eq!(world.clients[0].warnings, 1);
+}
+
+#[test]
+fn explanation_names_holder_waiters_and_cause() {
+    let mut world = calm(3);
+    for client in 0..3 {
+        world.acquire(client, None);
+    }
+    world.pass(Duration::from_millis(500));
+    let explain = |world: &World| world.daemons[0].explain(&lock_name(0), 10, world.now);
+    let explanation = explain(&world);
+    assert_eq!(explanation.diagnosis(), Diagnosis::WaitingForHolder);
+    assert_eq!(explanation.waiters.len(), 2);
+    assert_eq!(explanation.waiters[0].waiting_for, Duration::from_millis(500));
+    assert!(explanation.advice()[0].contains("leasehold break lock-0"), "{explanation:?}");
+    let LeaseView::Held(lease) = &explanation.lease else { panic!("{explanation:?}") };
+    assert!(lease.valid_for.unwrap() < DURATION && !lease.is_at_risk);
+    world.cut(0);
+    assert_eq!(explain(&world).diagnosis(), Diagnosis::HolderSilent);
+    world.apply(Op::Break(0));
+    assert_eq!(explain(&world).diagnosis(), Diagnosis::Ending);
+    let facts = world.journal.iter().filter(|entry| entry.name == lock_name(0));
+    let facts: Vec<_> = facts.map(|entry| &entry.fact).collect();
+    let [
+        Fact::LeaseAcquired { .. },
+        Fact::Granted { source: Source::Lease, .. },
+        Fact::Queued,
+        Fact::Queued,
+        Fact::Lost { cause: Cause::Broken { .. }, .. },
+    ] = facts[..]
+    else {
+        panic!("{facts:?}")
+    };
+}
+
+#[test]
+fn survey_finds_longest_holds_and_queues_in_parts() {
+    let mut world = calm(2);
+    for lock in 0..20 {
+        world.apply(Op::Acquire(0, lock, None, None));
+        world.answer_all();
+        world.pass(Duration::from_millis(10));
+    }
+    world.apply(Op::Acquire(1, 7, None, None));
+    let mut survey = Survey::new(3);
+    let mut parts = 0;
+    while !survey.is_complete() {
+        world.daemons[0].survey(&mut survey, 4, world.now);
+        parts += 1;
+    }
+    assert!(parts >= 5, "{parts}");
+    assert_eq!((survey.locks, survey.held, survey.waiting, survey.sessions), (20, 20, 1, 2));
+    let names =
+        |locks: &[LockSummary]| locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&survey.longest_held), [lock_name(0), lock_name(1), lock_name(2)]);
+    assert_eq!(names(&survey.longest_queues), [lock_name(7)]);
 }

@@ -1,0 +1,52 @@
+//! Facts about a lock, as the journal records them.
+
+use std::sync::Arc;
+
+use leasehold_types::Holder;
+
+use super::{Effect, Refusal, grant::Grant, queue::Waiter, state::Lock, table::Cx};
+use crate::journal::{Entry, Fact, TraceKey};
+
+impl Lock {
+    /// Appends a fact about an active grant.
+    pub(super) fn journal_grant(&self, cx: &mut Cx<'_>, fact: impl FnOnce(&Grant) -> Fact) {
+        if cx.settings.journal
+            && let Some(grant) = self.grant.as_ref().filter(|grant| grant.is_active())
+        {
+            let fact = fact(grant);
+            self.append(Some(Arc::clone(&grant.holder)), grant.trace, fact, cx);
+        }
+    }
+
+    /// Appends a fact about an acquire.
+    pub(super) fn journal_waiter(&self, waiter: &Waiter, fact: Fact, cx: &mut Cx<'_>) {
+        if cx.settings.journal {
+            self.append(Some(Arc::clone(&waiter.holder)), waiter.trace, fact, cx);
+        }
+    }
+
+    /// Appends the refusal of an acquire.
+    pub(super) fn journal_refusal(&self, waiter: &Waiter, why: &Refusal, cx: &mut Cx<'_>) {
+        let waited = cx.now.since(waiter.since);
+        self.journal_waiter(waiter, Fact::Refused { cause: why.into(), waited }, cx);
+    }
+
+    /// Appends a fact about the lease.
+    pub(super) fn journal_lease(&self, cx: &mut Cx<'_>, fact: impl FnOnce() -> Fact) {
+        if cx.settings.journal {
+            let holder = self.grant.as_ref().map(|grant| Arc::clone(&grant.holder));
+            self.append(holder, self.trace, fact(), cx);
+        }
+    }
+
+    fn append(
+        &self,
+        holder: Option<Arc<Holder>>,
+        trace: Option<TraceKey>,
+        fact: Fact,
+        cx: &mut Cx<'_>,
+    ) {
+        let name = self.name.clone();
+        cx.out.push(Effect::Journal(Entry { name, holder, trace, fact }));
+    }
+}
