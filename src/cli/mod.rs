@@ -11,6 +11,7 @@ mod designated;
 mod doctor;
 mod elect;
 mod exit;
+mod explain;
 mod inspect;
 mod leader;
 mod lock;
@@ -23,6 +24,7 @@ mod process;
 mod run;
 mod serve;
 mod times;
+mod top;
 mod watchdog;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -116,6 +118,10 @@ enum Command {
     Ls(On<inspect::Ls>),
     /// Print one lock
     Get(On<inspect::Get>),
+    /// Explain a lock: holder, waiters, recent events, and why it does not move
+    Explain(On<explain::Explain>),
+    /// Show the busiest and longest-held locks of a daemon, live
+    Top(On<top::Top>),
     /// Print locks, and every change
     Watch(On<inspect::WatchArgs>),
     /// Break a lock: end its grant as an operator
@@ -253,6 +259,8 @@ impl Cli {
             Command::StepDown(on) => block_on(on.command.run(&on.globals)),
             Command::Ls(on) => block_on(on.command.run(&on.globals)),
             Command::Get(on) => block_on(on.command.run(&on.globals)),
+            Command::Explain(on) => block_on(on.command.run(&on.globals)),
+            Command::Top(on) => block_on(on.command.run(&on.globals)),
             Command::Watch(on) => block_on(on.command.run(&on.globals)),
             Command::Break(on) => block_on(on.command.run(&on.globals)),
             Command::Check(on) => block_on(on.command.run(&on.globals)),
@@ -352,6 +360,8 @@ mod tests {
             "leasehold completions bash --endpoint http://a:1",
             "leasehold completions bash -o json",
             "leasehold demo --rounds 0",
+            "leasehold top --interval 1ms",
+            "leasehold explain",
             "leasehold demo --endpoint http://a:1",
             "leasehold serve --endpoint http://a:1",
             "leasehold serve --namespace a",
@@ -400,6 +410,8 @@ mod tests {
         "watch",
         "break",
         "check",
+        "explain",
+        "top",
         "demo",
         "bench",
         "completions",

@@ -7,6 +7,8 @@
 mod cli;
 mod cli_demo;
 mod cli_election;
+mod cli_explain;
+mod cli_top;
 mod client;
 mod client_api;
 mod client_election;

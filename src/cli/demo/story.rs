@@ -309,7 +309,8 @@ fn introduction(endpoint: &str, http: &str, directory: &str, palette: Palette) -
         row("http", &palette.bold(http)),
         row("daemon", endpoint),
         row("data", &format!("{directory} (removed at the end)")),
-        row("try", &format!("leasehold watch -e {endpoint}")),
+        row("try", &format!("leasehold top -e {endpoint}")),
+        row("", &format!("leasehold explain {LOCK} -e {endpoint}")),
         row("stop", "Ctrl-C"),
         String::new(),
     ]
