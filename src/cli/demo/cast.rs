@@ -100,6 +100,12 @@ pub(super) fn name(index: usize) -> String {
     format!("worker-{}", index + 1)
 }
 
+/// Index of the worker with this name.
+pub(super) fn index(name: &str) -> Option<usize> {
+    let number: usize = name.strip_prefix("worker-")?.parse().ok()?;
+    number.checked_sub(1)
+}
+
 /// Forwards the reports of a process until it ends.
 async fn forward(worker: usize, pid: u32, output: ChildStdout, messages: mpsc::Sender<Message>) {
     let mut lines = BufReader::new(output).lines();

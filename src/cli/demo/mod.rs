@@ -12,9 +12,15 @@ mod server;
 mod story;
 mod worker;
 
-use std::{num::NonZeroU32, process::ExitCode, time::Duration};
+use std::{
+    io::{self, IsTerminal},
+    num::NonZeroU32,
+    process::ExitCode,
+    time::Duration,
+};
 
 use leasehold_time::{Entropy, Moment};
+use ratatui::crossterm::terminal;
 
 use self::{fault::Plan, play::Play, server::Server, story::Event};
 pub(super) use self::{server::DemoDaemon, worker::DemoWorker};
@@ -123,6 +129,12 @@ impl Demo {
     }
 }
 
+/// Width of the terminal. `None` if standard output is not a terminal.
+fn width() -> Option<usize> {
+    let size = io::stdout().is_terminal().then(terminal::size);
+    size.and_then(Result::ok).map(|(columns, _)| usize::from(columns))
+}
+
 /// Output of the events.
 #[derive(Debug, Clone, Copy)]
 struct Printer {
@@ -133,7 +145,7 @@ struct Printer {
 impl Printer {
     fn print(self, event: &Event) -> Result<(), Failure> {
         match self.output {
-            Output::Text => super::output::line(event.text(self.palette))?,
+            Output::Text => super::output::line(event.text(self.palette, width()))?,
             Output::Json => super::output::line(event.json())?,
         }
         Ok(())

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{
     LOCK, Printer,
-    cast::{Message, Worker, name},
+    cast::{Message, Worker, index, name},
     fault::{Fault, Plan},
     story::{Event, Story},
     worker::Report,
@@ -161,14 +161,13 @@ impl Play {
     async fn break_lock(&mut self, round: u32) -> Result<(), Failure> {
         loop {
             self.until("a holder", |story, _| story.holder().is_some()).await?;
-            let Some((holder, token)) = self.story.holder() else { continue };
             let request = self.client.break_lock(LOCK).by(process::operator());
             let broken = request.reason("fault of the demo").await?;
-            // The holder may have released the lock meanwhile.
-            if !broken.broken || broken.lock.token.map(u64::from) != Some(token) {
-                self.next().await?;
-                continue;
-            }
+            // The response names the holder at the time of the break, if there was one.
+            let holder = broken.lock.holder.filter(|_| broken.broken);
+            let holder = holder.and_then(|holder| index(&holder.client));
+            let (Some(holder), Some(token)) = (holder, broken.lock.token) else { continue };
+            let token = token.get();
             self.print_fault(round, Fault::Break, holder, token)?;
             self.until("the next grant", |story, _| {
                 story.holder().is_some_and(|(_, newer)| newer > token)

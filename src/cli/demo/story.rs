@@ -17,6 +17,9 @@ use crate::cli::{
     times,
 };
 
+/// Minimum width of a sentence, on a narrow terminal.
+const MIN_WIDTH: usize = 20;
+
 /// Worker and its token.
 type Place = Option<(usize, u64)>;
 
@@ -186,16 +189,17 @@ impl Event {
         object
     }
 
-    /// Text: a line with the time, the subject and a sentence. The first event is a
-    /// paragraph.
-    pub(super) fn text(&self, palette: Palette) -> String {
+    /// Text: a line with the time, the subject and a sentence, wrapped to the width of the
+    /// terminal if there is one. The first event is a paragraph.
+    pub(super) fn text(&self, palette: Palette, width: Option<usize>) -> String {
         if let Self::Started { endpoint, http, directory, .. } = self {
-            return introduction(endpoint, http, directory, palette);
+            return introduction(endpoint, http, directory, palette, width);
         }
         let time = times::start(Duration::ZERO).unwrap_or_default();
         let (subject, sentence) = self.sentence();
         let subject = format!("{subject:<9}");
-        let sentence = printable(&sentence.replace('\n', " "));
+        let indent = time.len() + subject.len() + 2;
+        let sentence = wrap(&printable(&sentence.replace('\n', " ")), width, indent);
         let (subject, sentence) = match self {
             Self::Fault { .. } => (palette.bad(&subject), palette.bad(&sentence)),
             Self::Refused { .. } => (palette.bold(&subject), palette.notable(&sentence)),
@@ -233,10 +237,12 @@ impl Event {
                 (worker, format!("leads {election:?} with token {token}"))
             }
             Self::Lost { worker, lock, message, .. } => {
-                (worker, format!("notices the loss of lock {lock:?}: {message}"))
+                let is_complete = message.contains(&format!("{lock:?}"));
+                let what = if is_complete { "" } else { " the loss of the lock" };
+                (worker, format!("notices{what}: {message}"))
             }
             Self::LeadershipLost { worker, election, message } => {
-                (worker, format!("notices the loss of leadership {election:?}: {message}"))
+                (worker, format!("no longer leads {election:?}: {message}"))
             }
             Self::Trouble { worker, message } => (worker, message.clone()),
             Self::Fault { round, fault, worker, .. } => {
@@ -296,15 +302,44 @@ fn fault_sentence(fault: Fault, worker: &str) -> String {
     }
 }
 
+/// Breaks a text into lines of at most `width` characters. It begins after `indent`
+/// columns, as do the further lines.
+fn wrap(text: &str, width: Option<usize>, indent: usize) -> String {
+    let width = width.map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_WIDTH));
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        column += length;
+    }
+    wrapped
+}
+
 /// Text of the first event.
-fn introduction(endpoint: &str, http: &str, directory: &str, palette: Palette) -> String {
+fn introduction(
+    endpoint: &str,
+    http: &str,
+    directory: &str,
+    palette: Palette,
+    width: Option<usize>,
+) -> String {
+    const TITLE: &str = "leasehold demo";
+    let text = format!(
+        "{TITLE}: three workers compete for lock {LOCK:?} and elect the leader of {ELECTION:?}, \
+         while faults hit them."
+    );
     let row = |key: &str, value: &str| format!("  {} {value}", palette.dim(&format!("{key:<8}")));
     [
-        format!(
-            "{}: three workers compete for lock {LOCK:?} and elect the leader of {ELECTION:?}, \
-             while faults hit them.",
-            palette.bold("leasehold demo")
-        ),
+        wrap(&text, width, 0).replacen(TITLE, &palette.bold(TITLE), 1),
         String::new(),
         row("http", &palette.bold(http)),
         row("daemon", endpoint),
@@ -373,6 +408,20 @@ mod tests {
         granted(&mut story, 1, 8);
         story.on(0, &Report::Released { token: 7 });
         assert_eq!(story.holder(), Some((1, 8)));
+    }
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        assert_eq!(wrap("one two three", None, 4), "one two three");
+        let text = "worker-1 continues as if it still held the lock";
+        assert_eq!(wrap(text, Some(34), 4), "worker-1 continues as if it\n    still held the lock");
+        assert_eq!(wrap(text, Some(0), 0).lines().next(), Some("worker-1 continues"));
+        let lost = |message: &str| {
+            let (worker, message) = ("worker-1".to_owned(), message.to_owned());
+            Event::Lost { worker, lock: LOCK, token: 1, message }.sentence().1
+        };
+        assert_eq!(lost("lost lock \"orders\": why"), "notices: lost lock \"orders\": why");
+        assert_eq!(lost("why"), "notices the loss of the lock: why");
     }
 
     #[test]
