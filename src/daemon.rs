@@ -22,7 +22,7 @@ use crate::{
     http::{self, Http},
     listen::{Incoming, Listener},
     rpc,
-    telemetry::Telemetry,
+    telemetry::{Telemetry, traces::Tracing},
 };
 use leasehold_azure_store::{
     AzureStore,
@@ -112,8 +112,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Opens the store and binds the listeners.
-    pub async fn bind(config: Config) -> Result<Self, Error> {
+    /// Opens the store and binds the listeners. Traces are off without `tracing`.
+    pub async fn bind(config: Config, tracing: Option<Tracing>) -> Result<Self, Error> {
         let mut entropy = Entropy::system().map_err(Error::Entropy)?;
         let store: Arc<dyn LeaseStore> = match config.store {
             Store::Embedded => Arc::new(Embedded::open(&config.data_dir)?),
@@ -124,7 +124,9 @@ impl Daemon {
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
         let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
-        let daemon = Self::new(config, store, entropy, listeners, http_listeners);
+        let telemetry = Telemetry::new(config.history).with_tracing(tracing);
+        let listeners = (listeners, http_listeners);
+        let daemon = Self::with_telemetry(config, store, entropy, listeners, telemetry);
         daemon.log_start();
         Ok(daemon)
     }
@@ -168,6 +170,16 @@ impl Daemon {
         http_listeners: Vec<Listener>,
     ) -> Self {
         let telemetry = Telemetry::new(config.history);
+        Self::with_telemetry(config, store, entropy, (listeners, http_listeners), telemetry)
+    }
+
+    fn with_telemetry(
+        config: Config,
+        store: Arc<dyn LeaseStore>,
+        entropy: Entropy,
+        (listeners, http_listeners): (Vec<Listener>, Vec<Listener>),
+        telemetry: Telemetry,
+    ) -> Self {
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             max_ttl: config.max_ttl,

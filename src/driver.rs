@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use opentelemetry::{Context, trace::FutureExt as _};
 use slab::Slab;
 use tokio::sync::Notify;
 
@@ -34,7 +35,7 @@ pub use self::{
     stream::Stream,
     watch::Watch,
 };
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, traces::Tracing};
 use leasehold_core::{
     error::RequestError,
     lock::{self, LockId},
@@ -62,6 +63,8 @@ struct Shared {
     state: Mutex<State>,
     store: Arc<dyn LeaseStore>,
     settings: Settings,
+    /// Start of traces, unless they are off.
+    tracing: Option<Tracing>,
     /// Notified when a watched lock may be due for a poll.
     observed: Notify,
     /// Notified when the earliest deadline has changed.
@@ -97,6 +100,7 @@ impl Driver {
         telemetry: Telemetry,
     ) -> Self {
         let poll_entropy = Entropy::seeded_by(&mut entropy);
+        let tracing = telemetry.tracing().cloned();
         let state = State {
             sessions: Sessions::new(settings, locks, entropy),
             streams: Slab::new(),
@@ -113,6 +117,7 @@ impl Driver {
                 state: Mutex::new(state),
                 store,
                 settings,
+                tracing,
                 observed: Notify::new(),
                 rearmed: Notify::new(),
                 drained: Notify::new(),
@@ -124,6 +129,11 @@ impl Driver {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// Returns the start of traces, unless they are off.
+    pub(crate) fn tracing(&self) -> Option<&Tracing> {
+        self.shared.tracing.as_ref()
     }
 
     /// Persists a TTL. Must succeed before a session with this TTL opens.
@@ -249,8 +259,10 @@ impl Driver {
                             outbox.supersede();
                         }
                     }
-                    Action::Call(lock, call, _) => {
-                        more.extend(self.call(lock, call, state.observed.generation()));
+                    Action::Call(lock, call, trace) => {
+                        let context = state.telemetry.call_context(trace, &call);
+                        let since = state.observed.generation();
+                        more.extend(self.call(lock, call, CallOptions { since, context }));
                     }
                     Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
@@ -264,34 +276,34 @@ impl Driver {
     }
 
     /// Calls the store. Returns the answer if it is available immediately; a later one
-    /// arrives as a separate event. `since` is the generation of the known states.
-    fn call(&self, lock: LockId, call: StoreCall, since: u64) -> Option<Event> {
+    /// arrives as a separate event.
+    fn call(&self, lock: LockId, call: StoreCall, options: CallOptions) -> Option<Event> {
         let store = &self.shared.store;
         match call {
             StoreCall::Acquire(params) => {
                 let id = params.id;
                 let unknown = |why| lease::Acquire::Unknown { why };
-                self.start(lock, id, store.acquire(params), StoreAnswer::Acquire, unknown, since)
+                self.start(lock, id, store.acquire(params), StoreAnswer::Acquire, unknown, options)
             }
             StoreCall::NextTokens(name, id) => {
                 let unknown = |why| lease::Acquire::Unknown { why };
                 let call = store.next_tokens(&name, id);
-                self.start(lock, id, call, StoreAnswer::NextTokens, unknown, since)
+                self.start(lock, id, call, StoreAnswer::NextTokens, unknown, options)
             }
             StoreCall::Renew(name, id, duration) => {
                 let unknown = |why| lease::Renew::Unknown { why };
                 let call = store.renew(&name, id, duration);
-                self.start(lock, id, call, StoreAnswer::Renew, unknown, since)
+                self.start(lock, id, call, StoreAnswer::Renew, unknown, options)
             }
             StoreCall::Release(name, id) => {
                 let unknown = |why| lease::Release::Unknown { why };
                 let call = store.release(&name, id);
-                self.start(lock, id, call, StoreAnswer::Release, unknown, since)
+                self.start(lock, id, call, StoreAnswer::Release, unknown, options)
             }
             StoreCall::Publish(name, id, publication) => {
                 let unknown = |why| lease::Publish::Unknown { why };
                 let call = store.publish(&name, id, publication);
-                self.start(lock, id, call, StoreAnswer::Publish, unknown, since)
+                self.start(lock, id, call, StoreAnswer::Publish, unknown, options)
             }
         }
     }
@@ -303,7 +315,7 @@ impl Driver {
         call: Call<T>,
         answer: fn(Result<T, lease::Error>) -> StoreAnswer,
         unknown: fn(String) -> T,
-        since: u64,
+        options: CallOptions,
     ) -> Option<Event> {
         match call {
             Call::Done(result) => Some(Event::Answered(lock, id, answer(result))),
@@ -311,7 +323,11 @@ impl Driver {
                 let driver = self.clone();
                 task::spawn(async move {
                     let reporter = PanicReporter { driver: &driver, lock, id, answer, unknown };
-                    let result = call.await;
+                    let CallOptions { since, context } = options;
+                    let result = match context {
+                        Some(context) => call.with_context(context).await,
+                        None => call.await,
+                    };
                     drop(reporter);
                     let mut state = driver.state();
                     state.answered_generation = Some(since);
@@ -322,6 +338,14 @@ impl Driver {
             }
         }
     }
+}
+
+/// Circumstances of a call to the store.
+struct CallOptions {
+    /// Generation of the known states.
+    since: u64,
+    /// Trace that the call belongs to.
+    context: Option<Context>,
 }
 
 /// Maximum number of locks in one log line.

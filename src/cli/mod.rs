@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod times;
 mod top;
+mod trace;
 mod watchdog;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -252,8 +253,12 @@ impl Cli {
             Command::Serve(serve) => serve.run(),
             Command::Doctor(doctor) => block_on(doctor.run()),
             Command::Completions { shell } => completions(shell),
-            Command::Lock(on) => block_on(on.command.run(&on.globals)),
-            Command::Elect(on) => block_on(on.command.run(&on.globals)),
+            Command::Lock(on) => {
+                trace::traced("lock", on.globals.output, on.command.run(&on.globals))
+            }
+            Command::Elect(on) => {
+                trace::traced("elect", on.globals.output, on.command.run(&on.globals))
+            }
             Command::Leader(on) => block_on(on.command.run(&on.globals)),
             Command::Observe(on) => block_on(on.command.run(&on.globals)),
             Command::StepDown(on) => block_on(on.command.run(&on.globals)),

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     config::{Config, Effective},
     daemon::Daemon,
-    telemetry,
+    telemetry::{self, otlp::Otlp, traces::Tracing},
 };
 
 #[derive(Debug, clap::Args)]
@@ -72,14 +72,22 @@ impl Serve {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let Effective { config, warnings, .. } = effective;
-        telemetry::init(&config, is_log_colored())
-            .map_err(|error| Failure::new(FAILED, "telemetry", error))?;
+        let Effective { config, mut warnings, .. } = effective;
+        let problem = |error| Failure::new(FAILED, "telemetry", error);
+        let otlp = Otlp::start().map_err(|why| problem(why.into()))?;
+        let tracing = otlp.as_ref().and_then(|otlp| {
+            warnings.extend_from_slice(&otlp.settings().warnings);
+            otlp.tracing()
+        });
+        telemetry::init(&config, is_log_colored(), otlp.as_ref()).map_err(problem)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let runtime = runtime(config.threads)?;
-        let ended = runtime.block_on(serve(config));
+        let ended = runtime.block_on(serve(config, tracing));
         // A blocked write must not delay the exit of a stopped daemon.
         runtime.shutdown_background();
+        if let Some(otlp) = otlp {
+            otlp.shutdown();
+        }
         ended
     }
 }
@@ -94,11 +102,12 @@ fn runtime(threads: usize) -> Result<Runtime, Failure> {
     Ok(builder.enable_all().build()?)
 }
 
-async fn serve(config: Config) -> Result<ExitCode, Failure> {
+async fn serve(config: Config, tracing: Option<Tracing>) -> Result<ExitCode, Failure> {
     // Before binding, so that no signal kills a daemon that accepts connections.
     let stop_count = count_stop_signals()?;
-    let daemon =
-        Daemon::bind(config).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
+    let daemon = Daemon::bind(config, tracing)
+        .await
+        .map_err(|error| Failure::new(FAILED, "daemon", error))?;
     for address in daemon.addresses() {
         // The daemon also runs if its output is closed.
         optional_line(format_args!("listening on {address}"))?;

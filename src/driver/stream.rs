@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::Driver;
+use crate::telemetry::traces::RemoteContext;
 use leasehold_core::{
     error::RequestError,
     session::{Event, Message, Open, Request, Secret, StreamId},
@@ -94,7 +95,15 @@ impl Stream {
     /// Handles a request. The caller must poll for messages afterwards, because the
     /// response does not wake its task.
     pub fn request(&self, request: Request) {
+        self.request_in(request, None);
+    }
+
+    /// Like [`Self::request`], for an acquire that is traced.
+    pub(crate) fn request_in(&self, mut request: Request, sampled: Option<RemoteContext>) {
         let mut state = self.driver.state();
+        if let (Some(remote), Request::Acquire { name, trace, .. }) = (sampled, &mut request) {
+            *trace = state.telemetry.begin_trace(&remote, name);
+        }
         if let Some(outbox) = state.streams.get_mut(self.id.0 as usize) {
             outbox.waker = None;
         }

@@ -13,6 +13,7 @@ mod fuzz;
 mod lock;
 mod session;
 mod status;
+mod trace;
 
 use std::time::Duration;
 
@@ -85,7 +86,11 @@ pub fn routes(driver: &Driver, reflection: bool) -> (Routes, tonic_health::serve
             (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "reflection is off"),
         }
     }
-    (routes.routes(), reporter)
+    let routes = match driver.tracing() {
+        Some(tracing) => trace::traced(routes.routes(), tracing.clone()),
+        None => routes.routes(),
+    };
+    (routes, reporter)
 }
 
 /// Creates a session's stream without a connection, for simulations.

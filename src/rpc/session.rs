@@ -11,10 +11,15 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     decode::{self, First},
-    encode, pb,
+    encode,
+    pb::{self, attach_request::Message},
     status::{status, store_problem, unreadable},
+    trace,
 };
-use crate::driver::{self, Driver};
+use crate::{
+    driver::{self, Driver},
+    telemetry::traces::RemoteContext,
+};
 use leasehold_core::{error::RequestError, session::Open};
 use leasehold_runtime::sleep;
 use leasehold_store::Call;
@@ -46,7 +51,11 @@ impl leasehold_protocol::server::session_service_server::SessionService for Serv
         &self,
         request: Request<Streaming<pb::AttachRequest>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
-        Ok(Response::new(Attached::begin(&self.driver, request.into_inner())?))
+        let headers = request.metadata().as_ref();
+        let remote = self.driver.tracing().map(|_| trace::remote_context(headers));
+        let mut attached = Attached::begin(&self.driver, request.into_inner())?;
+        attached.remote = remote;
+        Ok(Response::new(attached))
     }
 }
 
@@ -58,6 +67,8 @@ pub(super) struct Attached<In> {
     inbound: In,
     stream: driver::Stream,
     phase: Phase,
+    /// Trace context of the stream, if traces are on.
+    remote: Option<RemoteContext>,
 }
 
 enum Phase {
@@ -88,12 +99,13 @@ impl<In> Attached<In> {
     pub(super) fn begin(driver: &Driver, inbound: In) -> Result<Self, Status> {
         let stream = driver.attach().map_err(status)?;
         let phase = Phase::First(Box::pin(first_message_timeout()));
-        Ok(Self { driver: driver.clone(), inbound, stream, phase })
+        Ok(Self { driver: driver.clone(), inbound, stream, phase, remote: None })
     }
 
     fn received(&mut self, message: pb::AttachRequest) -> Result<(), Status> {
         if matches!(self.phase, Phase::Open) {
-            self.stream.request(decode::request(message).map_err(status)?);
+            let sampled = self.sampled(&message);
+            self.stream.request_in(decode::request(message).map_err(status)?, sampled);
             return Ok(());
         }
         self.phase = match decode::first(message, self.driver.settings()).map_err(status)? {
@@ -106,6 +118,17 @@ impl<In> Attached<In> {
             }
         };
         Ok(())
+    }
+
+    /// Returns the trace context of an acquire that is traced: its own, or else that of
+    /// the stream.
+    fn sampled(&self, message: &pb::AttachRequest) -> Option<RemoteContext> {
+        let tracing = self.driver.tracing()?;
+        let Some(Message::Acquire(acquire)) = &message.message else { return None };
+        let own = RemoteContext::new(&acquire.trace_parent, &acquire.trace_state);
+        let remote =
+            if own.parent().is_some() { own } else { self.remote.clone().unwrap_or_default() };
+        tracing.is_sampled(&remote).then_some(remote)
     }
 
     fn end(&mut self, with: Option<Status>) -> Poll<Option<Result<pb::AttachResponse, Status>>> {

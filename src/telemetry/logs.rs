@@ -8,13 +8,21 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+use super::otlp::Otlp;
 use crate::config::{Config, LogFormat};
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Starts logging to standard error, for the life of the process.
-pub fn init(config: &Config, ansi: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
-    subscriber(config, ansi, io::stderr)?.try_init()?;
+pub fn init(
+    config: &Config,
+    ansi: bool,
+    otlp: Option<&Otlp>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let exported = otlp.and_then(Otlp::log_layer);
+    layers(config, ansi, io::stderr, exported)?.try_init()?;
     Ok(())
 }
 
@@ -27,8 +35,22 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    layers(config, ansi, writer, None)
+}
+
+/// Creates a subscriber that writes log lines to `writer`, and passes the same events to
+/// another layer.
+fn layers<W>(
+    config: &Config,
+    ansi: bool,
+    writer: W,
+    exported: Option<BoxedLayer>,
+) -> Result<impl Subscriber + Send + Sync + use<W>, String>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let lines = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(writer);
-    let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.log_format {
+    let lines: BoxedLayer = match config.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
@@ -37,7 +59,8 @@ where
     let wanted = move |metadata: &Metadata<'_>| {
         is_discreet(metadata) && (connections_too || !is_chatter(metadata))
     };
-    Ok(Registry::default().with(lines).with(filter).with(filter_fn(wanted)))
+    let layers: Vec<BoxedLayer> = std::iter::once(lines).chain(exported).collect();
+    Ok(Registry::default().with(layers).with(filter).with(filter_fn(wanted)))
 }
 
 /// Reports whether a peer can cause the event at will, and fill the log. Such events
@@ -47,9 +70,11 @@ fn is_chatter(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Reports whether an event may be logged under any filter. Below warnings, the storage
-/// SDK logs the headers of requests, which contain lease IDs.
+/// SDK logs the headers of requests, which contain lease IDs, and the exporters log
+/// their settings.
 fn is_discreet(metadata: &Metadata<'_>) -> bool {
-    let sdk = ["azure_", "typespec"].iter().any(|name| metadata.target().starts_with(name));
+    let sdks = ["azure_", "typespec", "opentelemetry"];
+    let sdk = sdks.iter().any(|name| metadata.target().starts_with(name));
     !sdk || *metadata.level() <= Level::WARN
 }
 

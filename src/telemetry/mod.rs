@@ -5,15 +5,24 @@
 
 pub mod history;
 mod logs;
+pub mod otlp;
+mod sampler;
+pub mod traces;
 pub mod wording;
 
 pub(crate) use logs::parse_filter;
 pub use logs::{init, subscriber};
 
-use leasehold_core::journal::{Entry, Fact, Source};
+use leasehold_core::journal::{Entry, Fact, Source, TraceKey};
+use leasehold_store::StoreCall;
 use leasehold_time::Moment;
+use leasehold_types::LockName;
+use opentelemetry::Context;
 
-use self::history::History;
+use self::{
+    history::History,
+    traces::{RemoteContext, Traces, Tracing},
+};
 
 /// Receives the journal of a daemon's locks.
 #[derive(Debug, Default)]
@@ -22,6 +31,8 @@ pub struct Telemetry {
     pub history: History,
     /// Counters since the start of the daemon.
     pub counters: Counters,
+    tracing: Option<Tracing>,
+    traces: Option<Traces>,
 }
 
 /// Counters of a daemon since its start.
@@ -45,19 +56,53 @@ impl Telemetry {
     /// Creates telemetry that keeps at most this many events of locks.
     #[must_use]
     pub fn new(max_events: usize) -> Self {
-        Self { history: History::new(max_events), counters: Counters::default() }
+        Self { history: History::new(max_events), ..Self::default() }
+    }
+
+    /// Adds traces.
+    #[must_use]
+    pub fn with_tracing(self, tracing: Option<Tracing>) -> Self {
+        Self { traces: tracing.as_ref().map(Traces::new), tracing, ..self }
+    }
+
+    /// Returns the start of traces, unless they are off.
+    pub(crate) const fn tracing(&self) -> Option<&Tracing> {
+        self.tracing.as_ref()
     }
 
     /// Returns whether the core must keep the journal.
     #[must_use]
     pub const fn wants_journal(&self) -> bool {
-        self.history.is_enabled()
+        self.history.is_enabled() || self.traces.is_some()
     }
 
     /// Handles an entry of the journal.
     pub(crate) fn on_entry(&mut self, entry: Entry, now: Moment) {
         self.counters.count(&entry.fact);
+        if let Some(traces) = &mut self.traces {
+            traces.on_entry(&entry);
+        }
         self.history.record(entry, now);
+    }
+}
+
+impl Telemetry {
+    /// Starts the trace of an acquire that is sampled.
+    pub(crate) fn begin_trace(
+        &mut self,
+        remote: &RemoteContext,
+        name: &LockName,
+    ) -> Option<TraceKey> {
+        self.traces.as_mut()?.begin(remote, name)
+    }
+
+    /// Returns the context of a call to the store, if it has a trace.
+    pub(crate) fn call_context(
+        &mut self,
+        trace: Option<TraceKey>,
+        call: &StoreCall,
+    ) -> Option<Context> {
+        self.traces.as_mut()?.on_call(trace?, call)
     }
 }
 

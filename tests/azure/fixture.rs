@@ -102,6 +102,16 @@ impl Fixture {
         daemon
     }
 
+    /// A daemon behind the proxy, with environment variables.
+    pub(crate) fn daemon_with_variables(&self, variables: &[(&str, String)]) -> Daemon {
+        let account = Azurite::shared().connection_string_via(self.proxy.port());
+        let azure = ["--store", "azure", "--azure-connection-string", &account];
+        let more = ["--azure-container", &self.name, "--lease-duration", "15s"];
+        let daemon = Daemon::start_with_variables(&[&azure[..], &more].concat(), variables);
+        self.proxy.clear();
+        daemon
+    }
+
     /// A daemon that bypasses the proxy.
     pub(crate) fn daemon_direct(&self, arguments: &[&str]) -> Daemon {
         self.daemon_via(Azurite::shared().port(), arguments)

@@ -21,3 +21,4 @@ mod fixture;
 mod http;
 mod proxy;
 mod store_conformance;
+mod telemetry;

@@ -22,3 +22,4 @@ mod http;
 mod protocol;
 mod protocol_status;
 mod store_conformance;
+mod telemetry;

@@ -10,10 +10,12 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use crate::{
     Error, Reason, Token, pb,
     session::{GrantId, Session},
+    trace,
 };
 use leasehold_time::Moment;
 
@@ -227,7 +229,10 @@ impl Guard {
             return Err(loss.into_error(self.name()));
         }
         self.released = true;
-        self.session.release(self.grant).await
+        let span = trace::release_span(&self.lock, self.token);
+        let released = self.session.release(self.grant).instrument(span.clone()).await;
+        trace::record_outcome(&span, released.as_ref().map(|()| None));
+        released
     }
 
     /// Runs `work` until it returns or the grant is lost. Returns the loss if both have

@@ -146,6 +146,7 @@ mod name;
 mod request;
 mod session;
 mod status;
+mod trace;
 mod value;
 mod wait_options;
 

@@ -49,7 +49,12 @@ impl WaitOptions {
         max_hold_time: Option<Duration>,
         value: Option<Value>,
     ) -> AcquireOptions {
-        AcquireOptions { max_hold_time, lease_duration: self.lease_duration, value }
+        AcquireOptions {
+            max_hold_time,
+            lease_duration: self.lease_duration,
+            value,
+            ..AcquireOptions::default()
+        }
     }
 }
 

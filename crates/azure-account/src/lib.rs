@@ -14,6 +14,7 @@ pub mod access_tokens;
 mod account;
 mod address;
 mod auth_method;
+mod call_span;
 mod connection_string;
 mod credentials;
 mod endpoint;
@@ -32,6 +33,7 @@ pub use azure_core::credentials::TokenCredential;
 /// HTTP client for the calls. A program can supply one with its own certificates or
 /// proxy.
 pub use azure_core::http::Transport;
+pub use call_span::CallSpan;
 pub use connection_string::ConnectionString;
 pub use credentials::{Credential, CredentialSource, Identity};
 pub use endpoint::{ServiceKind, account_name, check_key, is_account_name, parse_sas};

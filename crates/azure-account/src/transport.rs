@@ -10,6 +10,8 @@ use azure_core::{
     },
 };
 
+use crate::call_span;
+
 /// Replacement for an error whose causes all contain a URL.
 const NO_RESPONSE: &str = "no response";
 
@@ -47,7 +49,10 @@ struct RedactingClient(Transport);
 impl HttpClient for RedactingClient {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse> {
         let mut sent = request.clone();
-        self.0.send(&Context::new(), &mut sent).await.map_err(|error| {
+        call_span::on_request(&mut sent);
+        let answer = self.0.send(&Context::new(), &mut sent).await;
+        call_span::on_response(answer.as_ref().ok().map(|answer| u16::from(answer.status())));
+        answer.map_err(|error| {
             // The outermost cause is the error of the HTTP client, whose text
             // contains the URL. The causes below it have the details.
             let first = error.source().and_then(StdError::source);

@@ -59,13 +59,13 @@ impl DemoDaemon {
 
     fn serve(self) -> Result<ExitCode, Failure> {
         let Effective { config, .. } = self.configuration.load()?;
-        telemetry::init(&config, is_log_colored())
+        telemetry::init(&config, is_log_colored(), None)
             .map_err(|error| Failure::new(FAILED, "telemetry", error))?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut input = process::input()?;
             let failed = |error| Failure::new(FAILED, "daemon", error);
-            let daemon = Daemon::bind(config).await.map_err(failed)?;
+            let daemon = Daemon::bind(config, None).await.map_err(failed)?;
             line(format_args!("listening on {}", daemon.addresses().join(",")))?;
             line(format_args!("listening for HTTP on {}", daemon.http_addresses().join(",")))?;
             // Its state is removed: nothing has to be drained or recorded.

@@ -17,6 +17,7 @@ use crate::cli::{
     exit::{CANNOT_RUN, Failure, NOT_FOUND},
     output::Output,
     process::{self, TrackedChild},
+    trace,
 };
 
 #[derive(Debug, clap::Args)]
@@ -70,7 +71,8 @@ pub(super) fn start(grant: &impl Grant, program: &Program<'_>) -> io::Result<Tra
         command
             .env("LEASEHOLD_LOCK", grant.name())
             .env("LEASEHOLD_NAMESPACE", grant.namespace())
-            .env("LEASEHOLD_TOKEN", grant.token().to_string());
+            .env("LEASEHOLD_TOKEN", grant.token().to_string())
+            .envs(trace::environment());
     })
 }
 

@@ -67,13 +67,7 @@ pub fn start(place: usize) {
         let account = Account::over(wire::transport(place, number), &azure);
         let account = account.expect("the client can be set up");
         let name = format!("place {place} (pid {number})");
-        let store = AzureStore::new(
-            account,
-            &azure,
-            name,
-            Entropy::seeded(rng.bits()),
-            Telemetry::default(),
-        );
+        let store = AzureStore::new(account, &azure, name, Entropy::seeded(rng.bits()));
         let store = ObserverMutants::new(LimitedTokens { store, tokens: plan.tokens });
         let store = BrokenStore::new(store, place, number);
         let driver = Driver::new(

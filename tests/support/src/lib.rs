@@ -6,6 +6,7 @@
 //! - `relay`: cuts connections between clients and a daemon.
 //! - `election_cli`, `election_client`, `http_endpoint`: run elections through the command
 //!   line, the client library and HTTP.
+//! - `otlp`: receives telemetry.
 //! - `logging`: captures the log events of the client library.
 //! - `store_conformance`: checks that every store must pass.
 
@@ -17,6 +18,7 @@ pub mod election_cli;
 pub mod election_client;
 pub mod http_endpoint;
 pub mod logging;
+pub mod otlp;
 pub mod proxy;
 pub mod relay;
 pub mod rest;
@@ -130,9 +132,22 @@ impl Daemon {
         Self::start_in(Arc::new(TempDir::new().unwrap()), "127.0.0.1:0", arguments)
     }
 
+    /// Like [`Self::start_with`], with additional environment variables.
+    pub fn start_with_variables(arguments: &[&str], variables: &[(&str, String)]) -> Self {
+        let dir = Arc::new(TempDir::new().unwrap());
+        let mut command = serve(dir.path(), "127.0.0.1:0", arguments);
+        command.envs(variables.iter().map(|(key, value)| (key, value)));
+        Self::start_command(dir, &mut command)
+    }
+
     /// Starts a daemon in a directory.
     pub fn start_in(dir: Arc<TempDir>, listen: &str, arguments: &[&str]) -> Self {
-        let mut process = Running::start(&mut serve(dir.path(), listen, arguments));
+        let mut command = serve(dir.path(), listen, arguments);
+        Self::start_command(dir, &mut command)
+    }
+
+    fn start_command(dir: Arc<TempDir>, command: &mut Command) -> Self {
+        let mut process = Running::start(command);
         let line = process.line();
         let address = line
             .strip_prefix("listening on ")
@@ -182,10 +197,11 @@ impl Daemon {
     }
 }
 
-/// The program without `LEASEHOLD_` variables in its environment.
+/// The program without `LEASEHOLD_` and `OTEL_` variables in its environment.
 pub fn program() -> Command {
     let mut command = Command::new(leasehold());
-    for (key, _) in env::vars().filter(|(key, _)| key.starts_with("LEASEHOLD_")) {
+    let is_ours = |key: &str| key.starts_with("LEASEHOLD_") || key.starts_with("OTEL_");
+    for (key, _) in env::vars().filter(|(key, _)| is_ours(key)) {
         command.env_remove(key);
     }
     command.stdin(Stdio::null());

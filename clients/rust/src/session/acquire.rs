@@ -3,6 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
 
 use super::{
     AcquireOptions, Session, Wait,
@@ -11,12 +12,31 @@ use super::{
     shared::{Reply, Waiter},
     state::{Outcome, Ticket},
 };
-use crate::{Error, Guard, Progress, pb, request::OnProgress};
+use crate::{
+    Error, Guard, Progress, pb,
+    request::OnProgress,
+    trace::{self, TraceContext},
+};
 use leasehold_time::Moment;
 
 impl Session {
     /// Sends an acquire and waits for its result. Dropping the future cancels it.
     pub(crate) async fn acquire(
+        self: Arc<Self>,
+        lock: pb::LockRef,
+        wait: Wait,
+        mut options: AcquireOptions,
+        on_progress: Option<OnProgress>,
+    ) -> Result<Guard, Error> {
+        let span = trace::acquire_span(&lock);
+        options.trace = TraceContext::of(&span);
+        let acquire = self.send_and_wait(lock, wait, options, on_progress);
+        let acquired = acquire.instrument(span.clone()).await;
+        trace::record_outcome(&span, acquired.as_ref().map(|guard| Some(guard.token())));
+        acquired
+    }
+
+    async fn send_and_wait(
         self: Arc<Self>,
         lock: pb::LockRef,
         wait: Wait,

@@ -76,6 +76,20 @@ const PURPOSES: [(Purpose, &str); 9] = [
     (Purpose::Gc, "gc"),
 ];
 
+impl Kind {
+    /// Returns the name of the operation.
+    pub(crate) const fn name(self) -> &'static str {
+        KINDS[self as usize].1
+    }
+}
+
+impl Purpose {
+    /// Returns the name of the purpose.
+    pub(crate) const fn name(self) -> &'static str {
+        PURPOSES[self as usize].1
+    }
+}
+
 /// Priority of a call. Renewals first, because a late one loses a lock. Then calls
 /// that end or complete a hold, because its lease is running. Then calls that
 /// clients wait for, then all others.

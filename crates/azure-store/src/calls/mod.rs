@@ -25,6 +25,7 @@ use std::{
 
 use azure_core::http::{Response, headers::HeaderName};
 use azure_storage_blob::BlobClient;
+use leasehold_azure_account::CallSpan;
 
 use self::{
     fault::Fault,
@@ -79,17 +80,20 @@ impl Blobs {
         options: CallOptions,
         call: impl Future<Output = Result<T, CallError>>,
     ) -> (Moment, Result<T, Fault>) {
+        let span = CallSpan::start(kind.name(), options.purpose.name());
         let permit = self.limiter.enter(kind, options.purpose).await;
+        span.event("sent");
         let sent = Moment::now();
         let answer = tokio::select! {
             biased;
-            answer = call => answer.map_err(Fault::from),
+            answer = span.run(call) => answer.map_err(Fault::from),
             () = sleep(options.timeout) => {
                 let timeout = humantime::format_duration(options.timeout);
                 Err(Fault::Unknown { why: format!("storage call timed out after {timeout}") })
             }
         };
         drop(permit);
+        span.end(answer.as_ref().err().map(|fault| || fault.what()));
         if let Err(Fault::Busy { retry_after }) = &answer {
             self.limiter.throttle(*retry_after);
         }

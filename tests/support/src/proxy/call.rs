@@ -76,6 +76,10 @@ pub struct RecordedCall {
     pub blob: String,
     /// True if the request has a lease ID.
     pub with_lease_id: bool,
+    /// Lease ID of the request, also of a new lease.
+    pub lease_id: Option<String>,
+    /// W3C trace context of the request.
+    pub trace_parent: Option<String>,
     /// Requested lease duration.
     pub lease_seconds: Option<i64>,
     /// Token in the metadata of the request.
@@ -124,6 +128,10 @@ impl RecordedCall {
             container,
             blob,
             with_lease_id: header(head, "x-ms-lease-id").is_some(),
+            lease_id: header(head, "x-ms-lease-id")
+                .or(header(head, "x-ms-proposed-lease-id"))
+                .map(ToString::to_string),
+            trace_parent: header(head, "traceparent").map(ToString::to_string),
             lease_seconds: header(head, "x-ms-lease-duration").and_then(|text| text.parse().ok()),
             token: token(&head.headers),
             records_break: header(head, "x-ms-meta-brokenby").is_some(),
