@@ -73,9 +73,11 @@ fn demo_shows_each_fault_and_leaves_nothing() {
     let tokens: Vec<_> =
         of_kind(&events, "granted").iter().map(|one| one["token"].as_u64()).collect();
     assert!(tokens.is_sorted_by(|one, next| one < next), "{lines}");
-    let [refused] = of_kind(&events, "refused")[..] else { panic!("{lines}") };
     let paused = faults.iter().find(|fault| fault["fault"] == "pause").unwrap();
-    assert_eq!((&refused["worker"], &refused["token"]), (&paused["worker"], &paused["token"]));
+    // On a busy machine, a worker may also be too slow without a fault.
+    let refusals = of_kind(&events, "refused");
+    let refused = refusals.iter().find(|refused| refused["token"] == paused["token"]).unwrap();
+    assert_eq!(refused["worker"], paused["worker"], "{lines}");
     assert!(refused["token"].as_u64() < refused["highest_token"].as_u64(), "{lines}");
     let broken = of_kind(&events, "lost")
         .into_iter()
@@ -84,7 +86,10 @@ fn demo_shows_each_fault_and_leaves_nothing() {
     let again = of_kind(&events, "joined").into_iter().filter(|joined| joined["again"] == true);
     assert_eq!(again.count(), 1, "{lines}");
     let ended = events.last().unwrap();
-    assert_eq!((&ended["event"], &ended["refused_writes"]), (&"ended".into(), &1.into()));
+    assert_eq!(
+        (&ended["event"], &ended["refused_writes"]),
+        (&"ended".into(), &refusals.len().into())
+    );
 
     assert!(is_empty(&temporary));
     assert!(pids(&events).into_iter().all(has_ended), "{lines}");

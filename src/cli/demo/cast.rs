@@ -17,6 +17,9 @@ use crate::cli::{
     process::{self, ChildState, Group, Signal},
 };
 
+/// Capacity of the queue of answers.
+const ANSWERS_CAPACITY: usize = 4;
+
 /// Message about a worker.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -32,7 +35,7 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
-    input: ChildStdin,
+    answers: mpsc::Sender<Answer>,
     pid: u32,
     is_killed: bool,
 }
@@ -55,7 +58,9 @@ impl Worker {
         let input = child.stdin.take().ok_or_else(no_pipe)?;
         let output = child.stdout.take().ok_or_else(no_pipe)?;
         leasehold_runtime::spawn(forward(index, pid, output, messages));
-        Ok(Self { child, input, pid, is_killed: false })
+        let (answers, receiver) = mpsc::channel(ANSWERS_CAPACITY);
+        leasehold_runtime::spawn(forward_answers(receiver, input));
+        Ok(Self { child, answers, pid, is_killed: false })
     }
 
     /// Returns the process ID.
@@ -87,11 +92,9 @@ impl Worker {
     }
 
     /// Answers a write. A worker that has ended needs no answer.
-    pub(super) async fn answer(&mut self, answer: Answer) -> Result<(), Failure> {
-        let mut line = serde_json::to_string(&answer).map_err(std::io::Error::from)?;
-        line.push('\n');
-        let _ = self.input.write_all(line.as_bytes()).await;
-        Ok(())
+    pub(super) fn answer(&self, answer: Answer) {
+        // A worker waits for each answer, so that the queue is never full.
+        let _ = self.answers.try_send(answer);
     }
 }
 
@@ -104,6 +107,16 @@ pub(super) fn name(index: usize) -> String {
 pub(super) fn index(name: &str) -> Option<usize> {
     let number: usize = name.strip_prefix("worker-")?.parse().ok()?;
     number.checked_sub(1)
+}
+
+/// Writes answers to a process until it ends. Dropping the sender closes its input.
+async fn forward_answers(mut answers: mpsc::Receiver<Answer>, mut input: ChildStdin) {
+    while let Some(answer) = answers.recv().await {
+        let Ok(line) = serde_json::to_string(&answer) else { continue };
+        if input.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Forwards the reports of a process until it ends.

@@ -2,7 +2,7 @@
 //!
 //! This process starts a daemon in a temporary directory ([`server`]) and three workers
 //! ([`worker`]). It is also the resource that the workers write to, injects the faults
-//! ([`fault`]), and prints what happens ([`story`]). The daemon and the workers end when
+//! ([`fault`]), and prints the events ([`story`]). The daemon and the workers end when
 //! this process ends, because their standard input is a pipe from it.
 
 mod cast;
@@ -46,7 +46,7 @@ const TTL: Duration = Duration::from_secs(2);
 #[command(
     after_help = "Starts a daemon on the embedded store in a temporary directory, and three workers \
 that compete for lock \"orders\" and elect the leader of \"scheduler\". Every few seconds, it kills or \
-pauses a worker, or breaks the lock, and prints what follows. Each worker writes to a resource that \
+pauses a worker, or breaks the lock, and prints the effects. Each worker writes to a resource that \
 compares tokens; the resource refuses a worker that was paused past its deadline.
 
 Ctrl-C stops everything, and removes the directory.

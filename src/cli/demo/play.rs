@@ -192,7 +192,7 @@ impl Play {
         self.printer.print(&Event::Joined { worker: name(worker), pid, again })
     }
 
-    /// Prints what happens, for a time.
+    /// Prints the events of a period.
     async fn watch_for(&mut self, time: Duration) -> Result<(), Failure> {
         let end = Moment::now() + time;
         loop {
@@ -203,8 +203,7 @@ impl Play {
         }
     }
 
-    /// Prints what happens until a condition is true, and returns the message that made it
-    /// true. A condition that is already true waits for one more message.
+    /// Prints events until a condition is true, and returns the message that made it true. A condition that is already true waits for one more message.
     async fn until(
         &mut self,
         what: &str,
@@ -229,6 +228,7 @@ impl Play {
     }
 
     /// Receives the next message of a running worker, prints it, and answers a write.
+    /// Cancel-safe.
     async fn next(&mut self) -> Result<Message, Failure> {
         loop {
             let Some(message) = self.messages.recv().await else {
@@ -245,7 +245,7 @@ impl Play {
             let (event, answer) = self.story.on(*worker, report);
             event.map_or(Ok(()), |event| self.printer.print(&event))?;
             if let Some(answer) = answer {
-                self.workers[*worker].answer(answer).await?;
+                self.workers[*worker].answer(answer);
             }
             return Ok(message);
         }

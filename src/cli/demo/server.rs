@@ -133,10 +133,9 @@ impl Server {
             let code = child.wait().await?.code().and_then(|code| u8::try_from(code).ok());
             return Ok(Err(ExitCode::from(code.unwrap_or(FAILED))));
         };
-        let endpoint = match address.starts_with("unix:") {
-            true => address,
-            false => format!("http://{address}"),
-        };
+        let [endpoint, http] = [address, http].map(|address| {
+            if address.starts_with("unix:") { address } else { format!("http://{address}") }
+        });
         let directory = directory.to_owned();
         Ok(Ok(Self { child, input, directory, endpoint, http, _output: output }))
     }
@@ -150,13 +149,13 @@ impl Server {
     pub(super) fn event(&self) -> Event {
         Event::Started {
             endpoint: self.endpoint.clone(),
-            http: format!("http://{}", self.http),
+            http: self.http.clone(),
             directory: self.directory.display().to_string(),
             pid: self.child.id().unwrap_or_default(),
         }
     }
 
-    /// Waits for an end of the daemon that nobody asked for.
+    /// Waits for an unrequested end of the daemon.
     pub(super) async fn ended(&mut self) -> Failure {
         match self.child.wait().await {
             Ok(status) => Failure::new(FAILED, "demo", format!("the daemon ended: {status}")),
