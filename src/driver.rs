@@ -4,7 +4,7 @@
 //!
 //! - [`Stream`]: a session's stream, with its pending messages.
 //! - `inspect`: reads of locks. `operate`: break and step-down. `diagnose`: one lock in
-//!   detail, a survey of all locks.
+//!   detail, a survey of all locks. `reading`: metrics.
 //! - [`Watch`]: watchers, and polls of locks that a peer may hold.
 //!
 //! Every event enters through `Driver::run`, under one mutex: first clock jumps, then
@@ -13,6 +13,7 @@
 mod diagnose;
 mod inspect;
 mod operate;
+mod reading;
 #[cfg(feature = "simulation")]
 mod simulation;
 mod stream;
@@ -221,6 +222,7 @@ impl Driver {
         let here = ClockPair::now();
         if let Some(jump) = state.jumps.check(here) {
             tracing::warn!(?jump, "clock jump detected: this machine may have been paused");
+            state.telemetry.on_clock_jump();
             self.step(state, Event::ClockJumped(jump), here.at());
         }
         self.step(state, event, here.at());

@@ -6,9 +6,11 @@ use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path, sync::LazyLock}
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
 use super::{exit::Failure, options::variable_names};
-use crate::config::{self, Config, Effective, Group, Layer, SETTINGS, Setting, Source};
+use crate::config::{
+    self, Config, ConfigErrors, Effective, Group, Layer, SETTINGS, Setting, Source,
+};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Configuration {
     /// Configuration file (TOML) [env: LEASEHOLD_CONFIG]
     #[arg(long, short, value_name = "FILE")]
@@ -20,6 +22,11 @@ pub(super) struct Configuration {
 impl Configuration {
     /// Loads the file, the environment and the flags.
     pub(super) fn load(self) -> Result<Effective, Failure> {
+        Ok(self.read()?)
+    }
+
+    /// Loads them without converting the errors.
+    pub(super) fn read(self) -> Result<Effective, ConfigErrors> {
         let mut layers = Vec::new();
         let flag = self.config.map(|path| (path, Source::Flag("config".into())));
         let named = flag.or_else(|| {
@@ -32,7 +39,7 @@ impl Configuration {
         let environment = Layer::environment(|variable| std::env::var_os(variable));
         layers.push(environment.with_variables(variable_names()));
         layers.push(self.settings.layer());
-        Ok(config::load(layers)?)
+        config::load(layers)
     }
 }
 

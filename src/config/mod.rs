@@ -73,6 +73,8 @@ pub struct Config {
     pub max_locks_per_session: usize,
     /// Maximum number of lock events that are kept.
     pub history: usize,
+    /// Maximum number of locks whose metrics have their names.
+    pub metrics_lock_names: usize,
     /// Log filter directives.
     pub log: String,
     /// Format of log lines.
@@ -104,6 +106,7 @@ impl Default for Config {
             max_waiters_per_lock: 10_000,
             max_locks_per_session: 1_000_000,
             history: 10_000,
+            metrics_lock_names: 0,
             log: "info".to_owned(),
             log_format: LogFormat::Text,
         }

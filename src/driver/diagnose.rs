@@ -15,7 +15,7 @@ const MAX_EXPLAINED_WAITERS: usize = 100;
 pub const MAX_LISTED_LOCKS: usize = 100;
 
 /// Places of the lock table that a survey reads at a time.
-const SURVEY_STEP: usize = 4096;
+pub(super) const SURVEY_STEP: usize = 4096;
 
 /// One lock in detail, and its recent events.
 #[derive(Clone, Debug)]

@@ -20,11 +20,10 @@ impl Driver {
         let Breaker { by, reason } = &breaker;
         let (by, reason) = (by.clone(), reason.clone());
         if let Some((before, free_within)) = self.break_here(&name, &breaker) {
-            tracing::warn!(lock = %name, %by, reason = &*reason, "lock broken");
             // The holder is notified and the break is logged already. The record is for
             // later reads.
             if let Err(error) = self.shared.store.record_break(&name, breaker).await {
-                tracing::warn!(lock = %name, %error, "failed to record the break");
+                tracing::warn!(namespace = name.namespace(), lock = name.name(), %error, "failed to record the break");
             }
             return Ok((before, Some(free_within)));
         }
@@ -41,7 +40,7 @@ impl Driver {
                 return Err(lease::Error::Unavailable { why, retry_after: None });
             }
         };
-        tracing::warn!(lock = %name, %by, reason = &*reason, "broke the lock of another daemon");
+        tracing::warn!(namespace = name.namespace(), lock = name.name(), %by, reason = &*reason, "broke the lock of another daemon");
         Ok((before, free_within))
     }
 
@@ -71,7 +70,6 @@ impl Driver {
             if let Some(until) = state.sessions.step_down_deadline(&name, within, now) {
                 let before = state.sessions.view(&name, now);
                 let Breaker { by, reason } = breaker;
-                tracing::info!(lock = %name, %by, reason = &*reason, "asked the holder to step down");
                 self.run(&mut state, Event::StepDown { name, by, reason, until });
                 return Ok((before, Some(until.since(now))));
             }

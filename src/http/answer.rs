@@ -127,7 +127,8 @@ pub(super) fn election(view: &LockView, own: bool) -> Answer {
 
 /// Answers that the path does not exist.
 pub(super) fn not_found() -> Answer {
-    let message = "no such path; use /v1/elections/{namespace}/{name}, /healthz or /readyz";
+    let message =
+        "no such path; use /v1/elections/{namespace}/{name}, /metrics, /healthz or /readyz";
     failed(StatusCode::NOT_FOUND, "NOT_FOUND", None, message)
 }
 

@@ -6,6 +6,7 @@
 //! GET /v1/elections/{namespace}/{name}?self=1    200 if a client of this daemon leads, else 503;
 //!                                                reads no storage, so a peer's leader may be missing
 //! GET /healthz                                   200 while the daemon answers
+//! GET /metrics                                   metrics in the text formats of Prometheus
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
@@ -13,9 +14,10 @@
 //! token.
 //!
 //! `serve` accepts connections and limits them, the router here selects the
-//! handler, `request` parses names and queries, `answer` writes JSON.
+//! handler, `request` parses names and queries, `answer` writes JSON, `metrics` the text of the metrics.
 
 mod answer;
+mod metrics;
 mod request;
 mod serve;
 
@@ -53,6 +55,7 @@ impl Http {
         Router::new()
             .route("/healthz", get(async || answer::well("ok")))
             .route("/readyz", get(ready))
+            .route("/metrics", get(metrics::metrics))
             .route("/v1/elections/{*election}", get(election))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(async || answer::not_found())

@@ -4,7 +4,11 @@ use std::{error::Error, io};
 
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, filter::filter_fn, fmt::MakeWriter, layer::SubscriberExt as _,
+    EnvFilter, Layer, Registry,
+    filter::{FilterExt as _, filter_fn},
+    fmt::MakeWriter,
+    layer::{Filter, SubscriberExt as _},
+    reload,
     util::SubscriberInitExt as _,
 };
 
@@ -15,15 +19,30 @@ type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Starts logging to standard error, for the life of the process.
+type BoxedFilter = Box<dyn Filter<Registry> + Send + Sync>;
+
+/// Filter of the log of a running daemon.
+#[derive(Clone)]
+pub struct LogFilter(reload::Handle<BoxedFilter, Registry>);
+
+impl LogFilter {
+    /// Replaces the filter.
+    pub fn set(&self, text: &str) -> Result<(), String> {
+        self.0.reload(filter(text)?).map_err(|error| error.to_string())
+    }
+}
+
+/// Starts logging to standard error, for the life of the process. Returns the filter, so
+/// that it can be changed.
 pub fn init(
     config: &Config,
     ansi: bool,
     otlp: Option<&Otlp>,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let exported = otlp.and_then(Otlp::log_layer);
-    layers(config, ansi, io::stderr, exported)?.try_init()?;
-    Ok(())
+) -> Result<LogFilter, Box<dyn Error + Send + Sync>> {
+    let exported = otlp.map(Otlp::log_layers).unwrap_or_default();
+    let (subscriber, filter) = layers(config, ansi, io::stderr, exported)?;
+    subscriber.try_init()?;
+    Ok(filter)
 }
 
 /// Creates a subscriber that writes log lines to `writer`.
@@ -31,21 +50,21 @@ pub fn subscriber<W>(
     config: &Config,
     ansi: bool,
     writer: W,
-) -> Result<impl Subscriber + Send + Sync + use<W>, String>
+) -> Result<(impl Subscriber + Send + Sync + use<W>, LogFilter), String>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    layers(config, ansi, writer, None)
+    layers(config, ansi, writer, Vec::new())
 }
 
 /// Creates a subscriber that writes log lines to `writer`, and passes the same events to
-/// another layer.
+/// other layers. The filter applies to these layers only.
 fn layers<W>(
     config: &Config,
     ansi: bool,
     writer: W,
-    exported: Option<BoxedLayer>,
-) -> Result<impl Subscriber + Send + Sync + use<W>, String>
+    exported: Vec<BoxedLayer>,
+) -> Result<(impl Subscriber + Send + Sync + use<W>, LogFilter), String>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -54,13 +73,18 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let filter = parse_filter(&config.log)?;
-    let connections_too = config.log.contains("h2");
+    let layers: Vec<BoxedLayer> = std::iter::once(lines).chain(exported).collect();
+    let (filter, handle) = reload::Layer::new(filter(&config.log)?);
+    Ok((Registry::default().with(layers.with_filter(filter)), LogFilter(handle)))
+}
+
+/// Creates the filter for a text, with the conditions that apply to every filter.
+fn filter(text: &str) -> Result<BoxedFilter, String> {
+    let connections_too = text.contains("h2");
     let wanted = move |metadata: &Metadata<'_>| {
         is_discreet(metadata) && (connections_too || !is_chatter(metadata))
     };
-    let layers: Vec<BoxedLayer> = std::iter::once(lines).chain(exported).collect();
-    Ok(Registry::default().with(layers).with(filter).with(filter_fn(wanted)))
+    Ok(Box::new(parse_filter(text)?.and(filter_fn(wanted))))
 }
 
 /// Reports whether a peer can cause the event at will, and fill the log. Such events

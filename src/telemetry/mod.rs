@@ -3,15 +3,19 @@
 //! The core appends facts about locks to a journal. [`Telemetry`] receives each
 //! entry under the driver's mutex.
 
+mod events;
 pub mod history;
 mod logs;
+pub mod metrics;
 pub mod otlp;
 mod sampler;
 pub mod traces;
 pub mod wording;
 
+use std::sync::Arc;
+
 pub(crate) use logs::parse_filter;
-pub use logs::{init, subscriber};
+pub use logs::{LogFilter, init, subscriber};
 
 use leasehold_core::journal::{Entry, Fact, Source, TraceKey};
 use leasehold_store::StoreCall;
@@ -20,17 +24,22 @@ use leasehold_types::LockName;
 use opentelemetry::Context;
 
 use self::{
+    events::LineLimit,
     history::History,
+    metrics::Metrics,
     traces::{RemoteContext, Traces, Tracing},
 };
 
 /// Receives the journal of a daemon's locks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Telemetry {
     /// Recent events of each lock.
     pub history: History,
     /// Counters since the start of the daemon.
     pub counters: Counters,
+    metrics: Option<Arc<Metrics>>,
+    lines: LineLimit,
+    is_enabled: bool,
     tracing: Option<Tracing>,
     traces: Option<Traces>,
 }
@@ -56,7 +65,19 @@ impl Telemetry {
     /// Creates telemetry that keeps at most this many events of locks.
     #[must_use]
     pub fn new(max_events: usize) -> Self {
-        Self { history: History::new(max_events), ..Self::default() }
+        Self { history: History::new(max_events), is_enabled: true, ..Self::default() }
+    }
+
+    /// Counts metrics as well.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Returns the metrics, if they are counted.
+    #[must_use]
+    pub fn metrics(&self) -> Option<Arc<Metrics>> {
+        self.metrics.clone()
     }
 
     /// Adds traces.
@@ -73,16 +94,28 @@ impl Telemetry {
     /// Returns whether the core must keep the journal.
     #[must_use]
     pub const fn wants_journal(&self) -> bool {
-        self.history.is_enabled() || self.traces.is_some()
+        self.is_enabled
     }
 
     /// Handles an entry of the journal.
     pub(crate) fn on_entry(&mut self, entry: Entry, now: Moment) {
+        events::log(&entry, &mut self.lines, now);
         self.counters.count(&entry.fact);
+        if let Some(metrics) = &self.metrics {
+            let traces = self.traces.as_ref();
+            metrics.on_entry(&entry, entry.trace.and_then(|key| traces?.trace_id(key)));
+        }
         if let Some(traces) = &mut self.traces {
             traces.on_entry(&entry);
         }
         self.history.record(entry, now);
+    }
+
+    /// Handles a clock jump.
+    pub(crate) fn on_clock_jump(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.on_clock_jump();
+        }
     }
 }
 

@@ -236,7 +236,8 @@ async fn lease_ids_are_not_logged_with_any_filter() {
             let log = Log::default();
             let config = Config { log: filter.clone(), log_format: format, ..Config::default() };
             let writer = log.clone();
-            let subscriber = telemetry::subscriber(&config, false, move || writer.clone()).unwrap();
+            let subscriber =
+                telemetry::subscriber(&config, false, move || writer.clone()).unwrap().0;
             lease_with_subscriber(&format!("logged-{number}-{}", format as u8), subscriber).await;
             let text = log.text();
             assert!(text.contains("logging is enabled"), "{text}");

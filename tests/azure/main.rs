@@ -19,6 +19,7 @@ mod faults;
 mod fence;
 mod fixture;
 mod http;
+mod metrics;
 mod proxy;
 mod store_conformance;
 mod telemetry;

@@ -8,6 +8,7 @@ mod examples;
 mod links;
 mod markdown;
 mod messages;
+mod observability;
 mod references;
 mod rust_blocks;
 mod safety;

@@ -2,6 +2,7 @@
 
 mod cli;
 mod configuration;
+mod metrics;
 mod protocol;
 
 use std::{env, fs};

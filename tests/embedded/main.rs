@@ -19,6 +19,8 @@ mod data_directory;
 mod decoders;
 mod fence;
 mod http;
+mod logs;
+mod metrics;
 mod protocol;
 mod protocol_status;
 mod store_conformance;

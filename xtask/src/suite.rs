@@ -42,6 +42,8 @@ pub(crate) struct Part {
 #[derive(Debug)]
 enum Step {
     Need(Tool),
+    /// Installs a tool where that is possible. The tests skip its checks otherwise.
+    Want(Tool),
     Run(Cmd),
     /// Fails if the output of the command contains the text.
     Refuse(Cmd, &'static str),
@@ -153,7 +155,7 @@ fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
             }
         }
     }
-    vec![Step::Need(Tool::Sqlite), Step::Run(test)]
+    vec![Step::Need(Tool::Sqlite), Step::Want(Tool::Promtool), Step::Run(test)]
 }
 
 /// Product and simulation have different features, so both are checked. The
@@ -325,6 +327,12 @@ fn execute(
                     return (Outcome::Failed(why), tally);
                 }
             },
+            Step::Want(tool) => {
+                if let Err(Unavailable::Optional(why) | Unavailable::Missing(why)) = tool.ensure() {
+                    println!("warning: {why}");
+                }
+                continue;
+            }
             Step::Run(command) => match command.run(directory) {
                 Ok(found) => {
                     tally += found;

@@ -14,6 +14,8 @@ pub(crate) enum Tool {
     Valgrind,
     /// Shell of SQLite, for the examples of the tutorial.
     Sqlite,
+    /// Checks of metrics, alerts and their tests. Optional.
+    Promtool,
     /// Optional: a part without it is skipped.
     CargoDeny,
 }
@@ -53,6 +55,7 @@ impl Tool {
             }
             Self::Valgrind => debian_package("valgrind"),
             Self::Sqlite => debian_package("sqlite3"),
+            Self::Promtool => promtool(),
             Self::CargoDeny => {
                 let version = Cmd::cargo("deny").arg("--version");
                 let hint = "cargo-deny is not installed: cargo install --locked cargo-deny";
@@ -66,14 +69,33 @@ fn install(command: &Cmd) -> Result<(), String> {
     command.run(Path::new(".")).map(|_| ()).map_err(|failure| failure.why)
 }
 
+/// Installs `promtool` alone, because its package starts a server.
+fn promtool() -> Result<(), Unavailable> {
+    if Cmd::new("promtool").arg("--version").succeeds() {
+        return Ok(());
+    }
+    let hint = "promtool is not installed; it is in the Debian package prometheus".to_owned();
+    if !can_install() {
+        return Err(Unavailable::Optional(hint));
+    }
+    let script = "cd \"$(mktemp -d)\" && apt-get update --quiet=2 \
+        && apt-get download --quiet=2 prometheus && dpkg-deb -x prometheus_*.deb . \
+        && install -m 755 usr/bin/promtool /usr/local/bin/promtool";
+    install(&Cmd::new("sh").args(["-c", script])).map_err(|_| Unavailable::Optional(hint))
+}
+
+/// Returns true if this user can install packages of Debian.
+fn can_install() -> bool {
+    let is_root = Cmd::new("id").arg("-u").output(Path::new(".")).is_ok_and(|id| id.trim() == "0");
+    is_root && Cmd::new("apt-get").arg("--version").succeeds()
+}
+
 /// Installs a package that has a program of the same name, if the program is missing.
 fn debian_package(name: &'static str) -> Result<(), Unavailable> {
     if Cmd::new(name).arg("--version").succeeds() {
         return Ok(());
     }
-    let is_root = Cmd::new("id").arg("-u").output(Path::new(".")).is_ok_and(|id| id.trim() == "0");
-    let has_apt = Cmd::new("apt-get").arg("--version").succeeds();
-    if !(is_root && has_apt) {
+    if !can_install() {
         return Err(Unavailable::Missing(format!(
             "{name} is not installed; install the package, for instance with \
              `sudo apt-get install {name}`"

@@ -37,7 +37,7 @@ use leasehold_runtime as task;
 use leasehold_runtime::sleep;
 use leasehold_store::{
     Acquire, AcquireParams, Break, Breaker, Call, CallCount, Endpoint, Error, LEASE_DURATIONS,
-    LeaseId, LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew,
+    LeaseId, LeaseInfo, LeaseStore, Page, Publication, Publish, Release, Renew, StoreStats,
 };
 use leasehold_time::Entropy;
 use leasehold_types::LockName;
@@ -217,6 +217,10 @@ impl LeaseStore for AzureStore {
 
     fn calls(&self) -> Vec<CallCount> {
         self.shared.blobs.limiter.counts()
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats { account: Some(self.shared.blobs.stats()), directory: None }
     }
 
     fn close(&self) -> Call<()> {

@@ -41,7 +41,7 @@ use write::run_to_completion;
 use leasehold_rules::recovered_at;
 use leasehold_store::{
     Acquire, AcquireParams, Acquired, Break, Breaker, Call, CallCount, Error, LeaseId, LeaseInfo,
-    LeaseStore, Page, Publication, Publish, Release, Renew,
+    LeaseStore, Page, Publication, Publish, Release, Renew, StoreStats, stats::DirectoryStats,
 };
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName};
@@ -83,6 +83,9 @@ struct State {
     /// Maximum TTL on disk.
     persisted_ttl: Duration,
     closed: bool,
+    /// Number of successful writes, with the one of the start.
+    writes: u64,
+    failed_writes: u64,
 }
 
 /// Reason why the store can't grant.
@@ -148,6 +151,8 @@ impl Embedded {
                 .and_then(|found| recovered_at(found.clean, found.max_ttl, Moment::now())),
             persisted_ttl: record.max_ttl,
             closed: false,
+            writes: 1,
+            failed_writes: 0,
         };
         let (state, record) = (Mutex::new(state), tokio::sync::Mutex::new(record));
         Ok(Self { shared: Arc::new(Shared { directory, state, record }) })
@@ -357,6 +362,14 @@ impl LeaseStore for Embedded {
 
     fn calls(&self) -> Vec<CallCount> {
         Vec::new()
+    }
+
+    fn stats(&self) -> StoreStats {
+        let state = self.shared.state();
+        let recovery_left = state.recovered_at.map_or(Duration::ZERO, Moment::remaining);
+        let (writes, failed_writes) = (state.writes, state.failed_writes);
+        let directory = DirectoryStats { writes, failed_writes, recovery_left };
+        StoreStats { account: None, directory: Some(directory) }
     }
 
     fn close(&self) -> Call<()> {

@@ -96,13 +96,18 @@ impl Embedded {
         match written.try_recv().ok() {
             Some(Ok(())) => {
                 *record = next;
+                state.writes += 1;
                 if state.unavailability.take().is_some() {
                     tracing::info!("the data directory is writable again; granting resumes");
                 }
                 Ok(())
             }
-            Some(Err(error)) => Err(self.fail(&mut state, &error)),
+            Some(Err(error)) => {
+                state.failed_writes += 1;
+                Err(self.fail(&mut state, &error))
+            }
             None => {
+                state.failed_writes += 1;
                 let path = self.shared.directory.path();
                 let source = std::io::Error::other("the write was interrupted");
                 Err(self.fail(&mut state, &directory::failed("write", path)(source)))

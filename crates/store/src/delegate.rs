@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Acquire, AcquireParams, Break, Breaker, Call, CallCount, Endpoint, Error, LeaseId, LeaseInfo,
-    LeaseStore, Page, Publication, Publish, Release, Renew,
+    LeaseStore, Page, Publication, Publish, Release, Renew, StoreStats,
 };
 use leasehold_types::LockName;
 
@@ -60,6 +60,9 @@ pub trait Delegate: Send + Sync + 'static {
     fn calls(&self) -> Vec<CallCount> {
         self.inner().calls()
     }
+    fn stats(&self) -> StoreStats {
+        self.inner().stats()
+    }
     fn close(&self) -> Call<()> {
         self.inner().close()
     }
@@ -110,6 +113,9 @@ impl<D: Delegate> LeaseStore for D {
     }
     fn calls(&self) -> Vec<CallCount> {
         Delegate::calls(self)
+    }
+    fn stats(&self) -> StoreStats {
+        Delegate::stats(self)
     }
     fn close(&self) -> Call<()> {
         Delegate::close(self)

@@ -8,6 +8,7 @@ mod call;
 #[cfg(feature = "delegate")]
 pub mod delegate;
 pub mod finding;
+pub mod stats;
 
 use std::{
     ops::{Bound, RangeInclusive},
@@ -19,6 +20,7 @@ use std::{
 pub use call::{StoreAnswer, StoreCall};
 use leasehold_time::Moment;
 use leasehold_types::{Holder, LockName, Namespace, Token, TokenRange, secret};
+pub use stats::StoreStats;
 
 secret! {
     /// Lease ID of one acquisition. Each acquisition has a fresh random one, so
@@ -396,6 +398,10 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn describe(&self) -> String;
     /// Returns the number of storage calls by operation and purpose.
     fn calls(&self) -> Vec<CallCount>;
+    /// Returns the measurements of the store.
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
     /// Records a clean shutdown, when no lease is held.
     fn close(&self) -> Call<()>;
 }

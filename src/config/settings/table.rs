@@ -40,8 +40,8 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "http_listen",
         Group::Listeners,
-        "Address that serves HTTP for probes and scripts: leaders of elections, /healthz and \
-         /readyz (repeatable); without any, HTTP is off",
+        "Address that serves HTTP for probes and scripts: leaders of elections, /metrics, \
+         /healthz and /readyz (repeatable); without any, HTTP is off",
         Kind::Listeners { field: |config| &mut config.http_listen, is_required: false },
     ),
     setting(
@@ -322,6 +322,12 @@ pub const SETTINGS: &[Setting] = &[
         "Maximum number of lock events that are kept in memory for `explain` and `top`; 0 keeps \
          none",
         Kind::Number(|config| &mut config.history, 0..=1_000_000),
+    ),
+    setting(
+        "metrics_lock_names",
+        Group::Running,
+        "Maximum number of locks with time series of their own in /metrics; all others share one",
+        Kind::Number(|config| &mut config.metrics_lock_names, 0..=10_000),
     ),
     setting(
         "log",

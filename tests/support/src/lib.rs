@@ -8,6 +8,7 @@
 //!   line, the client library and HTTP.
 //! - `otlp`: receives telemetry.
 //! - `logging`: captures the log events of the client library.
+//! - `metrics`: scrapes of a daemon, and the programs that check them.
 //! - `store_conformance`: checks that every store must pass.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -18,6 +19,7 @@ pub mod election_cli;
 pub mod election_client;
 pub mod http_endpoint;
 pub mod logging;
+pub mod metrics;
 pub mod otlp;
 pub mod proxy;
 pub mod relay;

@@ -52,7 +52,7 @@ pub(crate) enum Purpose {
     Gc,
 }
 
-const KINDS: [(Kind, &str); 9] = [
+pub(super) const KINDS: [(Kind, &str); 9] = [
     (Kind::Acquire, "acquire"),
     (Kind::Renew, "renew"),
     (Kind::Release, "release"),
@@ -64,7 +64,7 @@ const KINDS: [(Kind, &str); 9] = [
     (Kind::List, "list"),
 ];
 
-const PURPOSES: [(Purpose, &str); 9] = [
+pub(super) const PURPOSES: [(Purpose, &str); 9] = [
     (Purpose::Renew, "renew"),
     (Purpose::Release, "release"),
     (Purpose::Grant, "grant"),

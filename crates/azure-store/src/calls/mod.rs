@@ -8,12 +8,14 @@
 //! | `limiter.rs` | Limit on concurrent calls, their priority and their counters |
 //! | `fault.rs` | Meaning of failures |
 //! | `health.rs` | Availability of the account, as recent calls found it |
+//! | `stats.rs` | Results and durations, for metrics |
 
 pub(crate) mod blob;
 pub(crate) mod fault;
 pub(crate) mod health;
 pub(crate) mod limiter;
 pub(crate) mod list;
+mod stats;
 
 use std::{
     sync::{
@@ -31,9 +33,11 @@ use self::{
     fault::Fault,
     health::Health,
     limiter::{CallLimiter, Kind, Purpose},
+    stats::CallStats,
 };
 use crate::account::Account;
 use leasehold_runtime::sleep;
+use leasehold_store::stats::AccountStats;
 use leasehold_time::{Moment, clock::unix_seconds};
 
 /// Blobs of a container, called within the limit on concurrent calls.
@@ -41,6 +45,7 @@ pub(crate) struct Blobs {
     account: Arc<Account>,
     pub(crate) limiter: Arc<CallLimiter>,
     pub(crate) health: Health,
+    stats: CallStats,
     /// Lead of the storage clock over this machine's clock, in seconds.
     ahead: AtomicI64,
 }
@@ -56,7 +61,7 @@ pub(crate) struct CallOptions {
 impl Blobs {
     pub(crate) fn new(account: Arc<Account>, max_calls: usize) -> Self {
         let (limiter, health) = (CallLimiter::new(max_calls), Health::default());
-        Self { account, limiter, health, ahead: AtomicI64::new(0) }
+        Self { account, limiter, health, stats: CallStats::default(), ahead: AtomicI64::new(0) }
     }
 
     /// Storage clock, as far as it is known. For display only.
@@ -66,6 +71,12 @@ impl Blobs {
 
     fn set_service_clock(&self, date: u64) {
         self.ahead.store(date as i64 - unix_seconds() as i64, Relaxed);
+    }
+
+    /// Measurements of all calls.
+    pub(crate) fn stats(&self) -> AccountStats {
+        let is_throttled = self.limiter.throttled_for().is_some();
+        self.stats.read(is_throttled, self.ahead.load(Relaxed))
     }
 
     fn blob(&self, path: &str) -> BlobClient {
@@ -93,6 +104,7 @@ impl Blobs {
             }
         };
         drop(permit);
+        self.stats.record(kind, options.purpose, answer.as_ref().err(), Moment::now().since(sent));
         span.end(answer.as_ref().err().map(|fault| || fault.what()));
         if let Err(Fault::Busy { retry_after }) = &answer {
             self.limiter.throttle(*retry_after);

@@ -61,7 +61,7 @@ impl AzureStore {
                 Err(fault) if fault.is_unknown() && retries.wait(until).await => {}
                 Err(fault) => {
                     let why = fault.why();
-                    tracing::warn!(lock = %name, %why, "failed to write the break note for the holder");
+                    tracing::warn!(namespace = name.namespace(), lock = name.name(), %why, "failed to write the break note for the holder");
                     return None;
                 }
             }

@@ -11,7 +11,7 @@ impl AzureStore {
     pub(crate) fn data_loss(&self, name: &LockName, path: &str, corrupt: &str) -> Error {
         let error = frozen(path, corrupt);
         self.shared.cache.invalidate(name);
-        tracing::error!(lock = %name, "{error}");
+        tracing::error!(namespace = name.namespace(), lock = name.name(), "{error}");
         error
     }
 }

@@ -93,6 +93,7 @@ impl Sessions {
         let opened = self.opened(&session, Some(session.secret));
         let secret = session.secret;
         let key = SessionKey(self.sessions.insert(session) as u32);
+        self.counts.opened += 1;
         self.secrets.insert(secret, key);
         self.bind(stream, Some(key));
         self.arm(key);
@@ -324,6 +325,7 @@ impl Sessions {
         self.leave_queues(key, now, out);
         let Some(session) = self.sessions.get_mut(key.index()) else { return };
         let grants = std::mem::take(&mut session.grants);
+        self.counts.expired += u64::from(cause == Some(Cause::Expired));
         if cause == Some(Cause::Expired) && !grants.is_empty() {
             let locks = grants.values().filter_map(|held| self.locks.name(held.lock).cloned());
             let (id, holder, ttl) = (session.id, Arc::clone(&session.holder), session.ttl);

@@ -123,6 +123,16 @@ pub struct Sessions {
     draining: Option<Moment>,
     /// Empty list for reuse.
     effects: Vec<Effect>,
+    counts: SessionCounts,
+}
+
+/// Numbers of sessions since the daemon started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts {
+    /// Sessions that were opened.
+    pub opened: u64,
+    /// Sessions that expired.
+    pub expired: u64,
 }
 
 impl Sessions {
@@ -139,6 +149,7 @@ impl Sessions {
             entropy,
             draining: None,
             effects: Vec::new(),
+            counts: SessionCounts::default(),
         }
     }
 
@@ -244,6 +255,12 @@ impl Sessions {
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.sessions.len(), self.locks.len())
+    }
+
+    /// Returns the numbers of sessions since the daemon started.
+    #[must_use]
+    pub const fn session_counts(&self) -> SessionCounts {
+        self.counts
     }
 
     /// Returns the time by which a holder that is asked to step down within `within` must

@@ -19,6 +19,10 @@ pub struct Survey {
     pub held: usize,
     /// Waiting acquires.
     pub waiting: usize,
+    /// Waiting acquires of elections, which are included in `waiting`.
+    pub candidates: usize,
+    /// Longest time that a waiter has waited, without candidates of elections.
+    pub oldest_lock_wait: Option<Duration>,
     /// Elections that have a candidate and no leader.
     pub leaderless: usize,
     /// Locks whose grant is at risk.
@@ -68,6 +72,8 @@ impl Survey {
             locks: 0,
             held: 0,
             waiting: 0,
+            candidates: 0,
+            oldest_lock_wait: None,
             leaderless: 0,
             at_risk: 0,
             oldest_wait: None,
@@ -99,6 +105,11 @@ impl Sessions {
             let is_at_risk = glance.is_at_risk && glance.grant.is_some();
             survey.held += usize::from(glance.grant.is_some());
             survey.waiting += glance.waiting;
+            if glance.has_candidate {
+                survey.candidates += glance.waiting;
+            } else {
+                survey.oldest_lock_wait = survey.oldest_lock_wait.max(glance.longest_wait);
+            }
             survey.leaderless += usize::from(is_leaderless);
             survey.at_risk += usize::from(is_at_risk);
             survey.oldest_wait = survey.oldest_wait.max(glance.longest_wait);
