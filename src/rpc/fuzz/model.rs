@@ -27,6 +27,8 @@ struct Grant {
     /// Number of the acquire.
     request: u64,
     lost: bool,
+    /// False during the list after a resume, until the grant is listed.
+    listed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -212,6 +214,10 @@ impl Model {
             }
             Received::Restored(_) => {
                 assert!(std::mem::take(&mut session.restoring));
+                // A grant was lost while the session had no stream if it is not listed.
+                for grant in session.grants.values_mut() {
+                    grant.lost |= !grant.listed;
+                }
                 self.coverage.insert("restored".to_owned());
             }
         }
@@ -240,6 +246,7 @@ impl Model {
                 );
                 (session.keep_alive_number, session.restoring) = (resume.keep_alive_number, true);
                 session.last = 0;
+                session.grants.values_mut().for_each(|grant| grant.listed = false);
                 for carried in &mut self.streams {
                     carried.session.take_if(|other| *other == number);
                 }
@@ -272,7 +279,8 @@ impl Model {
         let pb::Granted { request, token, handle, keep_alive_number, .. } = granted;
         let session = &mut self.sessions[number];
         assert_eq!((handle.len(), keep_alive_number), (16, session.keep_alive_number));
-        if let Some(grant) = session.grants.get(&handle) {
+        if let Some(grant) = session.grants.get_mut(&handle) {
+            grant.listed = true;
             // Listed after a resume, or the response to a repeated acquire.
             assert_eq!((grant.request, grant.token), (request, token));
             self.coverage.insert(format!("listed{}", session.restoring));
@@ -282,7 +290,7 @@ impl Model {
         let Some(Owed::Acquire { name, queued }) = owed else {
             panic!("granted without an acquire")
         };
-        let grant = Grant { name: name.clone(), token, request, lost: false };
+        let grant = Grant { name: name.clone(), token, request, lost: false, listed: true };
         session.grants.insert(handle.clone(), grant);
         let holders = self.sessions.iter().flat_map(|session| session.grants.values());
         assert_eq!(
