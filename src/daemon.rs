@@ -210,7 +210,7 @@ impl Daemon {
             poll_interval: config.poll_interval,
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
-            journal: telemetry.wants_journal(),
+            journal: telemetry.wants_journal() || config.console,
         };
         let addresses = listeners.iter().map(Listener::address);
         if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {
@@ -247,6 +247,7 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Result<(), Error> {
+        let addresses = self.addresses();
         let Self { config, driver, store, listeners, http_listeners, exporter } = self;
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
@@ -255,7 +256,10 @@ impl Daemon {
         let other_files = OTHER_FILES + http_listeners.len() * http::MAX_CONNECTIONS;
         let most = limit_connections(config.max_connections, other_files);
         serve_rpc(&mut servers, listeners, &routes, most, &stopped);
-        let http = Http::new(driver.clone(), Arc::clone(&store), draining);
+        let mut http = Http::new(driver.clone(), Arc::clone(&store), draining);
+        if config.console {
+            http = http.with_console(&config, addresses);
+        }
         serve_http(&mut servers, http_listeners, &http, &stopped);
         let timer = tokio::spawn(driver.clone().keep_time());
         let polls = tokio::spawn(driver.clone().poll_peers());

@@ -14,6 +14,7 @@ mod diagnose;
 mod inspect;
 mod operate;
 mod reading;
+mod search;
 #[cfg(feature = "simulation")]
 mod simulation;
 mod stream;
@@ -33,6 +34,7 @@ use tokio::sync::Notify;
 use self::stream::Outbox;
 pub use self::{
     diagnose::{Diagnosed, MAX_LISTED_LOCKS, Overview},
+    search::Found,
     stream::Stream,
     watch::Watch,
 };
@@ -88,6 +90,8 @@ struct State {
     /// Empty list for reuse.
     actions: Vec<Action>,
     telemetry: Telemetry,
+    /// Number of changes of locks, for observers that read again after changes.
+    changes: u64,
 }
 
 impl Driver {
@@ -112,6 +116,7 @@ impl Driver {
             timer: None,
             actions: Vec::new(),
             telemetry,
+            changes: 0,
         };
         Self {
             shared: Arc::new(Shared {

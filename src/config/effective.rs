@@ -90,6 +90,10 @@ impl Effective {
                 format!("{listener} already serves gRPC (listen); choose another address");
             errors.push(self.error("http_listen", problem));
         }
+        if self.config.console && self.config.http_listen.is_empty() {
+            let problem = "needs a listener for HTTP (http_listen)".to_owned();
+            errors.push(self.error("console", problem));
+        }
         // An invalid value is also missing from the account: report it once.
         let is_reported = errors.iter().any(|error| error.key.starts_with("azure_"));
         if self.config.store == Store::Azure

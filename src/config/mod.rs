@@ -73,6 +73,10 @@ pub struct Config {
     pub max_locks_per_session: usize,
     /// Maximum number of lock events that are kept.
     pub history: usize,
+    /// True if the web console is served over HTTP.
+    pub console: bool,
+    /// Host names under which the console may be requested.
+    pub console_hosts: Vec<String>,
     /// Maximum number of locks whose metrics have their names.
     pub metrics_lock_names: usize,
     /// Log filter directives.
@@ -106,6 +110,8 @@ impl Default for Config {
             max_waiters_per_lock: 10_000,
             max_locks_per_session: 1_000_000,
             history: 10_000,
+            console: false,
+            console_hosts: Vec::new(),
             metrics_lock_names: 0,
             log: "info".to_owned(),
             log_format: LogFormat::Text,

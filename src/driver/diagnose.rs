@@ -9,7 +9,7 @@ use leasehold_time::Moment;
 use leasehold_types::LockName;
 
 /// Maximum number of waiters in an explanation.
-const MAX_EXPLAINED_WAITERS: usize = 100;
+pub(super) const MAX_EXPLAINED_WAITERS: usize = 100;
 
 /// Maximum number of locks in each list of an overview.
 pub const MAX_LISTED_LOCKS: usize = 100;
@@ -74,13 +74,16 @@ impl Driver {
     }
 
     /// Returns the main numbers of this daemon, with at most `limit` locks in each list.
-    #[must_use]
-    pub fn overview(&self, limit: usize) -> Overview {
+    pub async fn overview(&self, limit: usize) -> Overview {
         let limit = limit.min(MAX_LISTED_LOCKS);
         let mut survey = Survey::new(limit);
-        while !survey.is_complete() {
-            let state = self.state_after_timers();
-            state.sessions.survey(&mut survey, SURVEY_STEP, Moment::now());
+        loop {
+            self.state_after_timers().sessions.survey(&mut survey, SURVEY_STEP, Moment::now());
+            if survey.is_complete() {
+                break;
+            }
+            // Other tasks of this thread run between the parts.
+            tokio::task::yield_now().await;
         }
         let at = Moment::now();
         let (busiest, counters) = {

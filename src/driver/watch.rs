@@ -87,6 +87,7 @@ impl Driver {
         match seen {
             Ok(info) => {
                 if state.observed.record_poll(name, info.map(Arc::new), since, now) {
+                    state.changes += 1;
                     state.watches.changed(name);
                 }
             }
@@ -106,6 +107,7 @@ impl State {
     /// Updates the last known state of a lock that this daemon's sessions changed,
     /// and notifies its watchers.
     pub(super) fn on_changed(&mut self, name: &LockName) {
+        self.changes += 1;
         if self.sessions.has_lease(name) {
             let granted = self.sessions.granted_token(name);
             self.observed.invalidate(name, granted);

@@ -180,7 +180,7 @@ fn whole_seconds(length: Duration) -> u64 {
     length.as_millis().div_ceil(1000).max(1) as u64
 }
 
-fn failed(
+pub(super) fn failed(
     status: StatusCode,
     reason: &'static str,
     field: Option<&'static str>,
@@ -191,8 +191,12 @@ fn failed(
 
 fn json(status: StatusCode, body: &impl Serialize) -> Answer {
     // All fields of these structs have a JSON form.
-    let mut text = serde_json::to_vec(body).unwrap_or_default();
-    text.push(b'\n');
+    text(status, serde_json::to_string(body).unwrap_or_default())
+}
+
+/// Answers with JSON.
+pub(super) fn text(status: StatusCode, mut text: String) -> Answer {
+    text.push('\n');
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, headers, text).into_response()
 }

@@ -10,6 +10,8 @@
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
+//! With the setting `console`, `/` and `/console/` serve a [web console](console).
+//!
 //! An answer may be out of date when it arrives: a client that acts on it needs the
 //! token.
 //!
@@ -17,6 +19,7 @@
 //! handler, `request` parses names and queries, `answer` writes JSON, `metrics` the text of the metrics.
 
 mod answer;
+mod console;
 mod metrics;
 mod request;
 mod serve;
@@ -25,11 +28,12 @@ use std::sync::Arc;
 
 use answer::Answer;
 use axum::{Router, extract::State, http::Uri, routing::get};
+use console::Console;
 use request::ElectionRequest;
 pub use serve::{MAX_CONNECTIONS, serve};
 use tokio::sync::watch;
 
-use crate::driver::Driver;
+use crate::{config::Config, driver::Driver};
 use leasehold_store::LeaseStore;
 
 /// State of the HTTP interface. Cheap to clone.
@@ -38,6 +42,7 @@ pub struct Http {
     driver: Driver,
     store: Arc<dyn LeaseStore>,
     draining: watch::Receiver<bool>,
+    console: Option<Console>,
 }
 
 impl Http {
@@ -48,11 +53,20 @@ impl Http {
         store: Arc<dyn LeaseStore>,
         draining: watch::Receiver<bool>,
     ) -> Self {
-        Self { driver, store, draining }
+        Self { driver, store, draining, console: None }
+    }
+
+    /// Adds the web console of a daemon with these gRPC addresses.
+    #[must_use]
+    pub fn with_console(mut self, config: &Config, listen: Vec<String>) -> Self {
+        let (driver, store) = (self.driver.clone(), Arc::clone(&self.store));
+        self.console = Some(Console::new(config, listen, driver, store, self.draining.clone()));
+        self
     }
 
     fn router(self) -> Router {
-        Router::new()
+        let console = self.console.clone().map(Console::router).unwrap_or_default();
+        console
             .route("/healthz", get(async || answer::well("ok")))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics::metrics))

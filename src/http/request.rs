@@ -49,7 +49,7 @@ fn own(query: Option<&str>) -> Result<bool, InvalidName> {
     Ok(own)
 }
 
-fn decode(field: &'static str, text: &str) -> Result<String, InvalidName> {
+pub(super) fn decode(field: &'static str, text: &str) -> Result<String, InvalidName> {
     // The decoder accepts a single percent sign as itself. A name that was not encoded
     // would then become another name.
     let mut escapes = text.split('%').skip(1);
@@ -60,7 +60,7 @@ fn decode(field: &'static str, text: &str) -> Result<String, InvalidName> {
     decoded.map(Into::into).map_err(|_| invalid(field, "is not UTF-8 after decoding"))
 }
 
-fn invalid(field: &'static str, problem: &str) -> InvalidName {
+pub(super) fn invalid(field: &'static str, problem: &str) -> InvalidName {
     InvalidName { field, problem: problem.to_owned() }
 }
 

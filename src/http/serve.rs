@@ -2,7 +2,7 @@
 
 use std::{io, pin::pin, time::Duration};
 
-use axum::Router;
+use axum::{Extension, Router};
 use futures_core::Stream;
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_stream::StreamExt;
 
-use super::Http;
+use super::{Http, console::Lifetime};
 use leasehold_runtime::sleep;
 
 /// Maximum number of concurrent connections of a listener; further connections
@@ -33,8 +33,8 @@ const MAX_HEADERS: usize = 64;
 /// Timeout for the request line and the headers of a client.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum lifetime of a connection. A client that does not read its answer then
-/// frees its place too.
+/// Maximum lifetime of a connection, unless it is an event stream of the console. A
+/// client that does not read its answer then frees its place too.
 const MAX_LIFETIME: Duration = Duration::from_secs(15);
 
 /// Time that a closing connection has for its pending answer.
@@ -71,6 +71,8 @@ async fn attend<C>(connection: C, router: Router, mut stopped: watch::Receiver<b
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let lifetime = Lifetime::default();
+    let router = router.layer(Extension(lifetime.clone()));
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -89,8 +91,9 @@ where
         // Errors of a connection concern its client only.
         _ = connection.as_mut() => return,
         () = end_of(&mut stopped) => {}
-        () = sleep(MAX_LIFETIME) => {}
+        () = lifetime.over(MAX_LIFETIME) => {}
     }
+    lifetime.end();
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}

@@ -50,7 +50,7 @@ impl leasehold_protocol::server::diagnostics_service_server::DiagnosticsService 
             0 => DEFAULT_LIMIT,
             limit => limit as usize,
         };
-        Ok(Response::new(overview(&self.driver.overview(limit))))
+        Ok(Response::new(overview(&self.driver.overview(limit).await)))
     }
 }
 

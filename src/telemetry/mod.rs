@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) use logs::parse_filter;
 pub use logs::{LogFilter, init, subscriber};
 
+use std::time::Duration;
+
 use leasehold_core::journal::{Entry, Fact, Source, TraceKey};
 use leasehold_store::StoreCall;
 use leasehold_time::Moment;
@@ -49,6 +51,8 @@ pub struct Telemetry {
 pub struct Counters {
     /// Acquires that were granted.
     pub grants: u64,
+    /// Time that granted acquires waited, in total.
+    pub waited: Duration,
     /// Acquires that were refused.
     pub refusals: u64,
     /// Grants that were released.
@@ -142,8 +146,9 @@ impl Telemetry {
 impl Counters {
     fn count(&mut self, fact: &Fact) {
         match fact {
-            Fact::Granted { source, .. } => {
+            Fact::Granted { source, waited, .. } => {
                 self.grants += 1;
+                self.waited = self.waited.saturating_add(*waited);
                 self.handoffs += u64::from(*source == Source::Handoff);
             }
             Fact::Refused { .. } => self.refusals += 1,

@@ -14,6 +14,7 @@ mod client_api;
 mod client_election;
 mod client_endpoints;
 mod config;
+mod console;
 mod daemon;
 mod data_directory;
 mod decoders;

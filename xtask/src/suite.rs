@@ -69,6 +69,12 @@ pub(crate) const PARTS: &[Part] = &[
         steps: tests,
     },
     Part {
+        name: "console",
+        about: "the web console in chromium, which is installed where that is possible",
+        levels: THOROUGH,
+        steps: console,
+    },
+    Part {
         name: "shipped",
         about: "daemon, client and fences contain neither broken rules nor simulated clocks",
         levels: ALL,
@@ -143,6 +149,9 @@ fn format(_: &Workspace, _: &Options) -> Vec<Step> {
     ]
 }
 
+/// Variable that selects whether the tests in a browser are skipped or required.
+const BROWSER_TESTS: &str = "LEASEHOLD_BROWSER_TESTS";
+
 /// One invocation for all packages: cargo unifies features per invocation.
 fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
     let mut test = Cmd::cargo("test").args(["--locked", "--no-fail-fast"]);
@@ -155,7 +164,19 @@ fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
             }
         }
     }
-    vec![Step::Need(Tool::Sqlite), Step::Want(Tool::Promtool), Step::Run(test)]
+    // They are a separate part.
+    vec![
+        Step::Need(Tool::Sqlite),
+        Step::Want(Tool::Promtool),
+        Step::Run(test.env(BROWSER_TESTS, "skip")),
+    ]
+}
+
+/// All packages are selected, so that nothing is compiled again.
+fn console(workspace: &Workspace, _: &Options) -> Vec<Step> {
+    let test = Cmd::cargo("test").arg("--locked").args(select(workspace.product()));
+    let test = test.args(["--test", "console"]).env(BROWSER_TESTS, "require");
+    vec![Step::Need(Tool::Chromium), Step::Run(test)]
 }
 
 /// Product and simulation have different features, so both are checked. The
@@ -407,13 +428,11 @@ mod tests {
 
     #[test]
     fn product_is_tested_without_simulation() {
-        assert_eq!(
-            commands("tests", Level::Ci),
-            ["cargo test --locked --no-fail-fast --package leasehold"]
-        );
+        let skip = "LEASEHOLD_BROWSER_TESTS=skip cargo test --locked --no-fail-fast";
+        assert_eq!(commands("tests", Level::Ci), [format!("{skip} --package leasehold")]);
         assert_eq!(
             commands("tests", Level::Quick),
-            ["cargo test --locked --no-fail-fast --package leasehold --lib --bins --test embedded"]
+            [format!("{skip} --package leasehold --lib --bins --test embedded")]
         );
     }
 

@@ -14,6 +14,8 @@ pub(crate) enum Tool {
     Valgrind,
     /// Shell of SQLite, for the examples of the tutorial.
     Sqlite,
+    /// Browser for the tests of the web console. Required in CI.
+    Chromium,
     /// Checks of metrics, alerts and their tests. Optional.
     Promtool,
     /// Optional: a part without it is skipped.
@@ -55,6 +57,10 @@ impl Tool {
             }
             Self::Valgrind => debian_package("valgrind"),
             Self::Sqlite => debian_package("sqlite3"),
+            Self::Chromium => debian_package("chromium").map_err(|why| match why {
+                Unavailable::Missing(why) if !is_ci() => Unavailable::Optional(why),
+                why => why,
+            }),
             Self::Promtool => promtool(),
             Self::CargoDeny => {
                 let version = Cmd::cargo("deny").arg("--version");
@@ -67,6 +73,11 @@ impl Tool {
 
 fn install(command: &Cmd) -> Result<(), String> {
     command.run(Path::new(".")).map(|_| ()).map_err(|failure| failure.why)
+}
+
+/// Returns whether this is a run of continuous integration.
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
 /// Installs `promtool` alone, because its package starts a server.

@@ -29,6 +29,12 @@ fn is_advertisable(text: &str) -> bool {
         && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// Returns whether this is a host name without a port.
+fn is_host_name(text: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.len() <= 253 && text.bytes().all(is_valid)
+}
+
 /// All settings, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     setting(
@@ -322,6 +328,32 @@ pub const SETTINGS: &[Setting] = &[
         "Maximum number of lock events that are kept in memory for `explain` and `top`; 0 keeps \
          none",
         Kind::Number(|config| &mut config.history, 0..=1_000_000),
+    ),
+    setting(
+        "console",
+        Group::Running,
+        "Serve a read-only web console at / on the HTTP listeners; like everything else, it has no \
+         authentication",
+        Kind::Switch(|config| &mut config.console),
+    ),
+    setting(
+        "console_hosts",
+        Group::Running,
+        "Host names under which browsers request the console, besides IP addresses, localhost and \
+         the name in advertise; others are refused, because a foreign site could use its own name",
+        Kind::Text {
+            allowed: "host names separated by commas, without ports",
+            parse: |config, text| {
+                let hosts = text.split(',').map(str::trim).filter(|host| !host.is_empty());
+                let hosts: Vec<String> = hosts.map(str::to_owned).collect();
+                if hosts.len() > 32 || !hosts.iter().all(|host| is_host_name(host)) {
+                    return Err(None);
+                }
+                config.console_hosts = hosts;
+                Ok(())
+            },
+            format: |config| config.console_hosts.join(","),
+        },
     ),
     setting(
         "metrics_lock_names",

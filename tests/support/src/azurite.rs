@@ -1,13 +1,13 @@
 //! Azurite, the storage emulator, as a process that ends with the test.
 
 use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader, ErrorKind, Write},
+    io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, OnceLock, PoisonError},
-    time::SystemTime,
 };
+
+use crate::npm;
 
 /// Azurite's only account.
 pub const ACCOUNT: &str = "devstoreaccount1";
@@ -59,7 +59,7 @@ impl Azurite {
 
     /// A separate instance, for a test that stops it.
     pub fn start() -> Self {
-        install();
+        npm::install(Path::new(DIRECTORY), REMEDY);
         let mut command = Command::new("node");
         command.arg(format!("{DIRECTORY}/azurite.js"));
         command.args(["--silent", "--disableTelemetry", "--inMemoryPersistence"]);
@@ -67,7 +67,7 @@ impl Azurite {
         // With this variable set, Azurite connects to a database.
         command.env_remove("AZURITE_DB").current_dir(std::env::temp_dir());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = spawn(&mut command);
+        let mut child = npm::spawn(&mut command, REMEDY);
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut console = Console { input: child.stdin.take().unwrap(), output };
         let port = console.read_line().parse().expect("a port number");
@@ -153,38 +153,4 @@ impl Drop for Azurite {
         _ = self.child.kill();
         _ = self.child.wait();
     }
-}
-
-/// Installs the packages of the lock file unless they are up to date.
-fn install() {
-    let wanted = Path::new(DIRECTORY).join("package-lock.json");
-    // Another test or process may install at the same time.
-    let install_lock = File::open(&wanted).unwrap();
-    install_lock.lock().unwrap();
-    // npm writes this file last.
-    let installed = Path::new(DIRECTORY).join("node_modules/.package-lock.json");
-    if modified(&installed).is_some_and(|installed| Some(installed) >= modified(&wanted)) {
-        return;
-    }
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--engine-strict"]);
-    npm.current_dir(DIRECTORY).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = spawn(&mut npm).wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "`npm ci` in tests/support/ failed; {REMEDY}, and give npm access to its registry\n{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-}
-
-fn modified(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|file| file.modified()).ok()
-}
-
-fn spawn(command: &mut Command) -> Child {
-    command.spawn().unwrap_or_else(|error| match error.kind() {
-        ErrorKind::NotFound => panic!("{:?} not found: {REMEDY}", command.get_program()),
-        _ => panic!("failed to start {:?}: {error}; {REMEDY}", command.get_program()),
-    })
 }

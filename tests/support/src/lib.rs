@@ -1,6 +1,6 @@
 //! Test support: real daemons as processes, with sockets and signals.
 //!
-//! - `azurite`: runs the storage emulator.
+//! - `azurite`: runs the storage emulator. `npm`: installs packages of Node.js.
 //! - `proxy`: injects faults between a daemon and its storage.
 //! - `rest`: reads and changes blobs without the product's code.
 //! - `relay`: cuts connections between clients and a daemon.
@@ -20,6 +20,7 @@ pub mod election_client;
 pub mod http_endpoint;
 pub mod logging;
 pub mod metrics;
+pub mod npm;
 pub mod otlp;
 pub mod proxy;
 pub mod relay;

@@ -13,6 +13,7 @@ mod lifecycle;
 mod message;
 mod numbers;
 mod request;
+mod search;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulation;
@@ -26,6 +27,7 @@ pub use event::{Action, Event, ExpiredSession, Open, Request, SessionId, StreamI
 pub use explain::{Diagnosis, Explanation, GrantView, WaiterView};
 pub use message::{Message, Opened, Queued, Secret};
 use numbers::RequestNumbers;
+pub use search::{LockFilter, LockKind, Search};
 pub use settings::{MIN_HOLD_TIME, MIN_TTL, Settings};
 use slab::Slab;
 pub use survey::{LockSummary, Survey};
