@@ -22,7 +22,11 @@ use crate::{
     http::{self, Http},
     listen::{Incoming, Listener},
     rpc,
-    telemetry::{Telemetry, metrics::Metrics, traces::Tracing},
+    telemetry::{
+        Telemetry,
+        metrics::Metrics,
+        otlp::{MetricExporter, Otlp},
+    },
 };
 use leasehold_azure_store::{
     AzureStore,
@@ -37,6 +41,9 @@ use leasehold_time::Entropy;
 
 /// Time that streams have to end at shutdown.
 const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Time for the last export of metrics.
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum number of open files besides connections.
 const OTHER_FILES: usize = 64;
@@ -109,11 +116,13 @@ pub struct Daemon {
     store: Arc<dyn LeaseStore>,
     listeners: Vec<Listener>,
     http_listeners: Vec<Listener>,
+    exporter: Option<MetricExporter>,
 }
 
 impl Daemon {
-    /// Opens the store and binds the listeners. Traces are off without `tracing`.
-    pub async fn bind(config: Config, tracing: Option<Tracing>) -> Result<Self, Error> {
+    /// Opens the store and binds the listeners. Exports no telemetry
+    /// without `otlp`.
+    pub async fn bind(config: Config, otlp: Option<&Otlp>) -> Result<Self, Error> {
         let mut entropy = Entropy::system().map_err(Error::Entropy)?;
         let store: Arc<dyn LeaseStore> = match config.store {
             Store::Embedded => Arc::new(Embedded::open(&config.data_dir)?),
@@ -124,9 +133,15 @@ impl Daemon {
         }
         let listeners = listen_on(&config.listen, config.socket_mode).await?;
         let http_listeners = listen_on(&config.http_listen, config.socket_mode).await?;
-        let telemetry = Telemetry::new(config.history).with_tracing(tracing);
+        let mut telemetry =
+            Telemetry::new(config.history).with_tracing(otlp.and_then(Otlp::tracing));
+        let exporter = otlp.and_then(Otlp::metrics);
+        if exporter.is_some() {
+            telemetry = telemetry.with_metrics(Arc::new(Metrics::new(config.metrics_lock_names)));
+        }
         let listeners = (listeners, http_listeners);
-        let daemon = Self::with_telemetry(config, store, entropy, listeners, telemetry);
+        let mut daemon = Self::with_telemetry(config, store, entropy, listeners, telemetry);
+        daemon.exporter = exporter;
         daemon.log_start();
         Ok(daemon)
     }
@@ -178,12 +193,11 @@ impl Daemon {
         store: Arc<dyn LeaseStore>,
         entropy: Entropy,
         (listeners, http_listeners): (Vec<Listener>, Vec<Listener>),
-        telemetry: Telemetry,
+        mut telemetry: Telemetry,
     ) -> Self {
-        let telemetry = match http_listeners.is_empty() {
-            true => telemetry,
-            false => telemetry.with_metrics(Arc::new(Metrics::new(config.metrics_lock_names))),
-        };
+        if !http_listeners.is_empty() && telemetry.metrics().is_none() {
+            telemetry = telemetry.with_metrics(Arc::new(Metrics::new(config.metrics_lock_names)));
+        }
         let sessions = session::Settings {
             default_ttl: config.default_ttl,
             max_ttl: config.max_ttl,
@@ -203,7 +217,7 @@ impl Daemon {
             store.advertise(endpoint);
         }
         let driver = Driver::new(sessions, locks, Arc::clone(&store), entropy, telemetry);
-        Self { config, driver, store, listeners, http_listeners }
+        Self { config, driver, store, listeners, http_listeners, exporter: None }
     }
 
     /// Core and its surroundings, for the checks of a simulation.
@@ -233,7 +247,7 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         abort: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let Self { config, driver, store, listeners, http_listeners } = self;
+        let Self { config, driver, store, listeners, http_listeners, exporter } = self;
         let (routes, health) = rpc::routes(&driver, config.reflection);
         let (stop, stopped) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
@@ -245,6 +259,8 @@ impl Daemon {
         serve_http(&mut servers, http_listeners, &http, &stopped);
         let timer = tokio::spawn(driver.clone().keep_time());
         let polls = tokio::spawn(driver.clone().poll_peers());
+        let exports = exporter
+            .map(|exporter| tokio::spawn(export_metrics(driver.clone(), exporter, stopped)));
         let checks = tokio::spawn(report_health(Arc::clone(&store), health.clone()));
 
         let serve_and_drain = async {
@@ -264,6 +280,12 @@ impl Daemon {
             tokio::select! {
                 () = async { while servers.join_next().await.is_some() {} } => {}
                 () = sleep(STREAM_CLOSE_TIMEOUT) => {}
+            }
+            if let Some(exports) = exports {
+                tokio::select! {
+                    _ = exports => {}
+                    () = sleep(LAST_EXPORT_TIMEOUT) => {}
+                }
             }
             served.and(closed)?;
             tracing::info!("stopped");
@@ -411,6 +433,27 @@ fn limit_connections(asked: usize, other_files: usize) -> usize {
         tracing::warn!(asked, most, "max_connections reduced to fit the limit of open files");
     }
     asked.min(most)
+}
+
+/// Exports metrics at an interval, and a last time when the daemon has stopped.
+async fn export_metrics(
+    driver: Driver,
+    exporter: MetricExporter,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut is_last = false;
+    while !is_last {
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => is_last = true,
+            () = sleep(exporter.interval) => {}
+        }
+        if let Some(families) = driver.metrics().await
+            && let Err(why) = exporter.export(&families).await
+        {
+            // Lines with this target are limited, and are not exported.
+            tracing::error!(target: "opentelemetry", why, "failed to export metrics");
+        }
+    }
 }
 
 /// Reports the service as healthy while the store can grant.

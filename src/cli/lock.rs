@@ -29,8 +29,8 @@ use leasehold_time::Moment;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "With COMMAND: runs it while holding the lock. The command sees LEASEHOLD_LOCK, \
-LEASEHOLD_NAMESPACE and LEASEHOLD_TOKEN in its environment. There is no shell in between; signals \
-are forwarded to the command.
+LEASEHOLD_NAMESPACE and LEASEHOLD_TOKEN in its environment, and TRACEPARENT within a trace. There \
+is no shell in between; signals are forwarded to the command.
 
 Without COMMAND: prints the token, one line, and holds the lock until SIGINT (Ctrl-C), SIGTERM, \
 SIGHUP or SIGQUIT; then releases it and exits with 0. With --output json, the line is an object with \

@@ -145,7 +145,7 @@ impl LockOutput {
 }
 
 /// Formats one line of a paragraph.
-fn entry(key: &str, value: &str, palette: Palette) -> String {
+pub(super) fn entry(key: &str, value: &str, palette: Palette) -> String {
     format!("{} {value}", palette.dim(&format!("{key:<10}")))
 }
 
@@ -240,7 +240,8 @@ impl Table {
     }
 }
 
-fn align(columns: &[String], widths: &[usize]) -> String {
+/// Joins columns that are filled to these widths.
+pub(super) fn align(columns: &[String], widths: &[usize]) -> String {
     let padded = columns.iter().zip(widths).map(|(text, width)| format!("{text:<width$}"));
     padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }

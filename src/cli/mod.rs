@@ -1,15 +1,17 @@
 //! The command line: one module for each command or group of commands.
 //!
-//! `serve` and `doctor` access the store; all other commands are clients of a
-//! daemon. `lock` and `elect` share `run`, which runs a program under a grant,
-//! and `watchdog`, which kills the program if this process dies.
+//! `serve` and `doctor` access the store, and `demo` starts a daemon; all other
+//! commands are clients of a daemon. `lock` and `elect` share `run`, which runs a
+//! program under a grant, and `watchdog`, which kills the program if this process dies.
 
 mod bench;
 mod configuration;
+mod demo;
 mod designated;
 mod doctor;
 mod elect;
 mod exit;
+mod explain;
 mod inspect;
 mod leader;
 mod lock;
@@ -22,6 +24,7 @@ mod process;
 mod run;
 mod serve;
 mod times;
+mod top;
 mod trace;
 mod watchdog;
 
@@ -116,12 +119,18 @@ enum Command {
     Ls(On<inspect::Ls>),
     /// Print one lock
     Get(On<inspect::Get>),
+    /// Explain a lock: holder, waiters, recent events, and why it does not move
+    Explain(On<explain::Explain>),
+    /// Show the busiest and longest-held locks of a daemon, live
+    Top(On<top::Top>),
     /// Print locks, and every change
     Watch(On<inspect::WatchArgs>),
     /// Break a lock: end its grant as an operator
     Break(On<inspect::Break>),
     /// Check whether a token belongs to the current holder of a lock
     Check(On<inspect::Check>),
+    /// Show how workers share a lock and elect a leader while faults hit them
+    Demo(demo::Demo),
     /// Measure a daemon
     Bench(bench::Bench),
     /// Write shell completions to standard output
@@ -139,15 +148,15 @@ impl Command {
     /// unknown variables with their configuration.
     const fn uses_daemon(&self) -> bool {
         match self {
-            Self::Serve(_) | Self::Doctor(_) | Self::Completions { .. } => false,
+            Self::Serve(_) | Self::Doctor(_) | Self::Demo(_) | Self::Completions { .. } => false,
             Self::Bench(bench) => bench.uses_daemon(),
             _ => true,
         }
     }
 }
 
-/// Internal commands, with which `lock` and `elect` start this program again. They
-/// are left out of the help and the completions.
+/// Internal commands, with which `lock`, `elect` and `demo` start this program again.
+/// They are left out of the help and the completions.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold")]
 enum Internal {
@@ -158,17 +167,25 @@ enum Internal {
         subject: String,
     },
     Launch(run::Launch),
+    DemoDaemon(demo::DemoDaemon),
+    DemoWorker(demo::DemoWorker),
 }
+
+/// Names of the internal commands.
+const INTERNAL: [&str; 4] = ["watchdog", "launch", "demo-daemon", "demo-worker"];
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    if matches!(std::env::args_os().nth(1), Some(word) if word == "watchdog" || word == "launch") {
+    let first = std::env::args_os().nth(1);
+    if first.is_some_and(|first| INTERNAL.iter().any(|word| first == *word)) {
         return match Internal::try_parse() {
             Ok(Internal::Watchdog { output, subject }) => {
                 watchdog::run(output, &subject).unwrap_or_else(|failure| failure.report(output))
             }
             Ok(Internal::Launch(launch)) => launch.run(),
+            Ok(Internal::DemoDaemon(daemon)) => daemon.run(),
+            Ok(Internal::DemoWorker(worker)) => worker.run(),
             Err(error) => print_usage(&error),
         };
     }
@@ -247,9 +264,12 @@ impl Cli {
             Command::StepDown(on) => block_on(on.command.run(&on.globals)),
             Command::Ls(on) => block_on(on.command.run(&on.globals)),
             Command::Get(on) => block_on(on.command.run(&on.globals)),
+            Command::Explain(on) => block_on(on.command.run(&on.globals)),
+            Command::Top(on) => block_on(on.command.run(&on.globals)),
             Command::Watch(on) => block_on(on.command.run(&on.globals)),
             Command::Break(on) => block_on(on.command.run(&on.globals)),
             Command::Check(on) => block_on(on.command.run(&on.globals)),
+            Command::Demo(demo) => block_on(demo.run()),
             Command::Bench(bench) => block_on(bench.run()),
         }
     }
@@ -344,6 +364,10 @@ mod tests {
             "leasehold lock -- true",
             "leasehold completions bash --endpoint http://a:1",
             "leasehold completions bash -o json",
+            "leasehold demo --rounds 0",
+            "leasehold top --interval 1ms",
+            "leasehold explain",
+            "leasehold demo --endpoint http://a:1",
             "leasehold serve --endpoint http://a:1",
             "leasehold serve --namespace a",
             "leasehold doctor -n a",
@@ -391,6 +415,9 @@ mod tests {
         "watch",
         "break",
         "check",
+        "explain",
+        "top",
+        "demo",
         "bench",
         "completions",
         "--",

@@ -58,6 +58,16 @@ impl Globals {
         namespace.unwrap_or_else(|| "default".to_owned())
     }
 
+    /// Returns the address of the daemon.
+    pub(super) fn endpoint(&self) -> String {
+        self.daemon.endpoint()
+    }
+
+    /// Returns the address of the daemon, if it was given as an option.
+    pub(super) fn given_endpoint(&self) -> Option<&str> {
+        self.daemon.endpoint.as_deref()
+    }
+
     pub(super) fn builder(&self) -> ClientBuilder {
         Client::builder(self.daemon.endpoint()).namespace(self.namespace())
     }

@@ -31,6 +31,11 @@ impl Palette {
         Self { is_colored: output == Output::Text && colors(AutoStream::choice(&io::stderr())) }
     }
 
+    /// Returns whether the output is colored.
+    pub(super) const fn is_colored(self) -> bool {
+        self.is_colored
+    }
+
     pub(super) fn bold(self, text: &str) -> String {
         self.paint(Style::new().bold(), text)
     }

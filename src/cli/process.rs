@@ -7,6 +7,7 @@ use std::{
     fs::File,
     future::poll_fn,
     io::{self, IsTerminal},
+    os::fd::AsFd,
     path::PathBuf,
     task::Poll,
 };
@@ -14,12 +15,17 @@ use std::{
 use nix::{
     errno::Errno,
     sys::{
+        prctl,
         signal::{SigSet, kill, killpg, raise},
         wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
     },
-    unistd::{Pid, User, gethostname, getpgrp, getppid, getuid, tcgetpgrp, tcsetpgrp},
+    unistd::{Pid, User, gethostname, getpgrp, getppid, getuid, mkdtemp, tcgetpgrp, tcsetpgrp},
 };
-use tokio::signal::unix::{self, SignalKind};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    net::unix::pipe::Receiver,
+    signal::unix::{self, SignalKind},
+};
 
 pub(super) use self::orphans::{
     TrackedChild, adopt_orphans, reap_untracked_children, reap_untracked_now,
@@ -114,6 +120,27 @@ pub(super) fn stop_own_group() -> io::Result<()> {
 /// Returns the process ID of the parent.
 pub(super) fn parent() -> u32 {
     getppid().as_raw().unsigned_abs()
+}
+
+/// Kills this process when its parent ends, even if it is stopped then.
+pub(super) fn end_with(expected_parent: u32) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    match parent() == expected_parent {
+        true => Ok(()),
+        // It ended before the call.
+        false => Err(io::Error::other("the process that started this one has ended")),
+    }
+}
+
+/// Returns the lines of standard input, which must be a pipe.
+pub(super) fn input() -> io::Result<Lines<BufReader<Receiver>>> {
+    let pipe = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    Ok(BufReader::new(pipe).lines())
+}
+
+/// Creates a directory that only this user can access.
+pub(super) fn temporary_directory(prefix: &str) -> io::Result<PathBuf> {
+    Ok(mkdtemp(&std::env::temp_dir().join(format!("{prefix}-XXXXXX")))?)
 }
 
 /// Returns the path of this program, to start it again. Works after an upgrade has

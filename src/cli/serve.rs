@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     config::{Config, Effective},
-    daemon::Daemon,
-    telemetry::{self, otlp::Otlp, traces::Tracing},
+    daemon::{self, Daemon},
+    telemetry::{self, otlp::Otlp},
 };
 use reload::Reload;
 
@@ -80,21 +80,17 @@ impl Serve {
         let Effective { config, mut warnings, .. } = effective;
         let problem = |error| Failure::new(FAILED, "telemetry", error);
         let otlp = Otlp::start().map_err(|why| problem(why.into()))?;
-        let tracing = otlp.as_ref().and_then(|otlp| {
-            warnings.extend_from_slice(&otlp.settings().warnings);
-            otlp.tracing()
-        });
+        warnings.extend(otlp.iter().flat_map(|otlp| otlp.settings().warnings.clone()));
         let filter = telemetry::init(&config, is_log_colored(), otlp.as_ref()).map_err(problem)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let runtime = runtime(config.threads)?;
         let reload = Reload { configuration: self.configuration, filter, active: config.clone() };
-        let ended = runtime.block_on(serve(config, tracing, reload));
+        let ended = runtime.block_on(serve(config, reload, otlp.as_ref()));
         // A blocked write must not delay the exit of a stopped daemon.
         runtime.shutdown_background();
-        if let Some(otlp) = otlp {
-            otlp.shutdown();
-        }
-        ended
+        let is_aborted = ended.as_ref().is_ok_and(|ended| ended.is_aborted);
+        otlp.into_iter().for_each(if is_aborted { Otlp::abort } else { Otlp::shutdown });
+        ended.map(|ended| ended.code)
     }
 }
 
@@ -108,17 +104,19 @@ fn runtime(threads: usize) -> Result<Runtime, Failure> {
     Ok(builder.enable_all().build()?)
 }
 
-async fn serve(
-    config: Config,
-    tracing: Option<Tracing>,
-    reload: Reload,
-) -> Result<ExitCode, Failure> {
+/// End of a daemon.
+struct Ended {
+    code: ExitCode,
+    /// True if a second signal stopped the daemon immediately.
+    is_aborted: bool,
+}
+
+async fn serve(config: Config, reload: Reload, otlp: Option<&Otlp>) -> Result<Ended, Failure> {
     // Before binding, so that no signal kills a daemon that accepts connections.
     let stop_count = count_stop_signals()?;
     reload.on_hangup()?;
-    let daemon = Daemon::bind(config, tracing)
-        .await
-        .map_err(|error| Failure::new(FAILED, "daemon", error))?;
+    let daemon =
+        Daemon::bind(config, otlp).await.map_err(|error| Failure::new(FAILED, "daemon", error))?;
     for address in daemon.addresses() {
         // The daemon also runs if its output is closed.
         optional_line(format_args!("listening on {address}"))?;
@@ -127,10 +125,11 @@ async fn serve(
         optional_line(format_args!("listening for HTTP on {address}"))?;
     }
     match daemon.run(reached(stop_count.clone(), 1), reached(stop_count, 2)).await {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(Ended { code: ExitCode::SUCCESS, is_aborted: false }),
         Err(error) => {
             tracing::error!("{error}");
-            Ok(ExitCode::from(FAILED))
+            let is_aborted = matches!(error, daemon::Error::Aborted);
+            Ok(Ended { code: ExitCode::from(FAILED), is_aborted })
         }
     }
 }

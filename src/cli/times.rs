@@ -23,7 +23,13 @@ pub(super) fn local_now() -> String {
 
 /// Current time in UTC as RFC 3339, with milliseconds.
 pub(super) fn utc_now() -> String {
-    Timestamp::try_from(clock::wall()).map_or_else(|_| String::new(), |now| format!("{now:.3}"))
+    utc(Duration::ZERO).unwrap_or_default()
+}
+
+/// Time `ago` before now, in UTC as RFC 3339, with milliseconds.
+pub(super) fn utc(ago: Duration) -> Option<String> {
+    let now = Timestamp::try_from(clock::wall()).ok()?;
+    Some(format!("{:.3}", now.checked_sub(ago).ok()?))
 }
 
 /// Local start time of a period that began `elapsed` ago, with its duration, as in

@@ -29,7 +29,7 @@ pub(super) fn traced(
     let remote = RemoteContext::new(&header("TRACEPARENT"), &header("TRACESTATE"));
     // All tasks of the command run on this thread.
     let attached = remote.context().attach();
-    let otlp = Otlp::start().unwrap_or_else(|why| {
+    let otlp = Otlp::start_traces().unwrap_or_else(|why| {
         output.note(format!("no telemetry is exported: {why}"));
         None
     });

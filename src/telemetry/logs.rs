@@ -39,7 +39,7 @@ pub fn init(
     ansi: bool,
     otlp: Option<&Otlp>,
 ) -> Result<LogFilter, Box<dyn Error + Send + Sync>> {
-    let exported = otlp.and_then(Otlp::log_layer);
+    let exported = otlp.map(Otlp::log_layers).unwrap_or_default();
     let (subscriber, filter) = layers(config, ansi, io::stderr, exported)?;
     subscriber.try_init()?;
     Ok(filter)
@@ -54,16 +54,16 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    layers(config, ansi, writer, None)
+    layers(config, ansi, writer, Vec::new())
 }
 
 /// Creates a subscriber that writes log lines to `writer`, and passes the same events to
-/// another layer. The filter applies to these layers, not to others.
+/// other layers. The filter applies to these layers only.
 fn layers<W>(
     config: &Config,
     ansi: bool,
     writer: W,
-    exported: Option<BoxedLayer>,
+    exported: Vec<BoxedLayer>,
 ) -> Result<(impl Subscriber + Send + Sync + use<W>, LogFilter), String>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -73,8 +73,8 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let (filter, handle) = reload::Layer::new(filter(&config.log)?);
     let layers: Vec<BoxedLayer> = std::iter::once(lines).chain(exported).collect();
+    let (filter, handle) = reload::Layer::new(filter(&config.log)?);
     Ok((Registry::default().with(layers.with_filter(filter)), LogFilter(handle)))
 }
 

@@ -38,7 +38,7 @@ use leasehold_core::{
     lock::Cause,
 };
 use leasehold_store::StoreCall;
-use leasehold_types::{LockName, TraceParent, trace_parent::valid_trace_state};
+use leasehold_types::{LockName, Token, TraceParent, trace_parent::valid_trace_state};
 
 /// Maximum number of acquires with a trace that are waiting or held.
 const MAX_OPEN: usize = 10_000;
@@ -231,25 +231,11 @@ impl Traces {
             }
             Fact::LeaseAcquired { .. } => parent.span().add_event("lease acquired", Vec::new()),
             Fact::Granted { token, source, .. } => {
-                let token = KeyValue::new("leasehold.token", token.get() as i64);
-                if *source == Source::Handoff {
-                    let links = before.map(|(_, before)| Link::with_context(before));
-                    let links = links.into_iter().collect();
-                    self.emit(&parent, self.tracer.span_builder("handoff").with_links(links), name);
-                }
-                let source = KeyValue::new("leasehold.grant.source", source_name(*source));
-                parent.span().add_event("granted", vec![token.clone(), source]);
-                parent.span().set_attribute(token);
-                parent.span().end();
+                let before = before.map(|(_, before)| before);
+                self.on_granted(&parent, name, *token, *source, before);
             }
             Fact::Refused { cause, .. } => {
-                let reason = refusal_name(*cause);
-                parent.span().add_event("refused", vec![KeyValue::new("leasehold.reason", reason)]);
-                if !matches!(cause, RefusalCause::Held | RefusalCause::TimedOut) {
-                    parent.span().set_attribute(KeyValue::new("error.type", reason));
-                    parent.span().set_status(Status::error(reason));
-                }
-                parent.span().end();
+                on_refused(&parent, *cause);
                 self.end(key);
             }
             Fact::Canceled { .. } => {
@@ -287,6 +273,26 @@ impl Traces {
             Fact::LeaseLost => end_renewal(acquire, None, Some("lease_lost")),
             Fact::OutOfRisk { .. } | Fact::LeaseReleased => {}
         }
+    }
+
+    /// Ends the span of an acquire. A handoff is linked to the acquire before.
+    fn on_granted(
+        &self,
+        acquire: &Context,
+        name: &LockName,
+        token: Token,
+        source: Source,
+        before: Option<SpanContext>,
+    ) {
+        if source == Source::Handoff {
+            let links = before.map(Link::with_context).into_iter().collect();
+            self.emit(acquire, self.tracer.span_builder("handoff").with_links(links), name);
+        }
+        let token = KeyValue::new("leasehold.token", token.get() as i64);
+        let source = KeyValue::new("leasehold.grant.source", source_name(source));
+        acquire.span().add_event("granted", vec![token.clone(), source]);
+        acquire.span().set_attribute(token);
+        acquire.span().end();
     }
 
     /// Adds the span of a loss, with its reason as an event.
@@ -335,6 +341,18 @@ impl Traces {
             self.open.remove(&oldest);
         }
     }
+}
+
+/// Ends the span of an acquire. That another client holds the lock is no error.
+fn on_refused(acquire: &Context, cause: RefusalCause) {
+    let reason = refusal_name(cause);
+    let span = acquire.span();
+    span.add_event("refused", vec![KeyValue::new("leasehold.reason", reason)]);
+    if !matches!(cause, RefusalCause::Held | RefusalCause::TimedOut) {
+        span.set_attribute(KeyValue::new("error.type", reason));
+        span.set_status(Status::error(reason));
+    }
+    span.end();
 }
 
 /// Ends the renewal in flight.

@@ -190,7 +190,7 @@ async fn logs_arrive_over_both_protocols() {
 async fn exported_data_contains_no_secret() {
     let (fixture, receiver) = (Fixture::new().await, Receiver::grpc());
     let mut variables = receiver.variables();
-    variables.push(("LEASEHOLD_LOG", "trace,h2=off".to_owned()));
+    variables.push(("LEASEHOLD_LOG", "trace,h2=off,hyper=off,hyper_util=off,tower=off".to_owned()));
     let mut daemon = fixture.daemon_with_variables(&variables);
     let parent = format!("00-{TRACE_ID}-{SPAN_ID}-01");
     let mut session = Session::open(&daemon, Some(parent)).await;

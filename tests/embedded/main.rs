@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod cli;
+mod cli_demo;
 mod cli_election;
+mod cli_explain;
+mod cli_top;
 mod client;
 mod client_api;
 mod client_election;

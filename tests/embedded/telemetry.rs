@@ -8,7 +8,10 @@ use leasehold_test_support::{
     otlp::{API_KEY, Receiver, attributes, event},
     serve, until,
 };
-use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
+use opentelemetry_proto::tonic::{
+    metrics::v1::{Metric, NumberDataPoint, metric::Data, number_data_point},
+    trace::v1::{Span, span::SpanKind},
+};
 use tempfile::TempDir;
 
 /// Names of the threads of a daemon.
@@ -128,4 +131,40 @@ fn headers_of_exporters_are_never_printed() {
     std::io::Read::read_to_string(&mut stderr, &mut log).unwrap();
     assert!(log.contains("OTEL_EXPORTER_OTLP_TRACES_HEADERS is invalid and ignored"), "{log}");
     assert!(!log.contains(API_KEY), "{log}");
+}
+
+/// Number of the data point with this attribute; 0 if there is none.
+fn count(metric: &Metric, key: &str, value: &str) -> i64 {
+    let Some(Data::Sum(sum)) = &metric.data else { panic!("{metric:?}") };
+    assert!(sum.is_monotonic);
+    let has = |point: &&NumberDataPoint| attributes(&point.attributes)[key] == value;
+    match sum.data_points.iter().find(has).and_then(|point| point.value) {
+        Some(number_data_point::Value::AsInt(count)) => count,
+        None => 0,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn metrics_arrive_over_both_protocols() {
+    for receiver in [Receiver::grpc(), Receiver::http()] {
+        let mut daemon = Daemon::start_with_variables(&[], &receiver.variables());
+        assert!(daemon.run(&["lock", "orders", "--", "true"]).status.success());
+        let grants = async || {
+            let grants = receiver.metric("leasehold_grants").await;
+            (count(&grants, "source", "lease") == 1).then_some(())
+        };
+        until(grants).await;
+        let acquire = receiver.span("acquire", |_| true).await;
+        let waits = receiver.metric("leasehold_wait_seconds").await;
+        assert_eq!(waits.unit, "s");
+        let Some(Data::Histogram(waits)) = &waits.data else { panic!("{waits:?}") };
+        let [point] = &waits.data_points[..] else { panic!("{waits:?}") };
+        assert_eq!((point.count, point.bucket_counts.len()), (1, point.explicit_bounds.len() + 1));
+        assert_eq!(point.exemplars[0].trace_id, acquire.trace_id);
+        // The last values are sent when the daemon stops.
+        assert!(daemon.run(&["lock", "orders", "--", "true"]).status.success());
+        assert!(daemon.stop().success());
+        assert_eq!(count(&receiver.metric("leasehold_grants").await, "source", "lease"), 2);
+    }
 }

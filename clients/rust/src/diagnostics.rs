@@ -229,6 +229,18 @@ impl Client {
         Ok(response.await?.into())
     }
 
+    /// Explains the same lock at the daemon of its holder. `None` if the lock is not held
+    /// through a peer, or that peer can't be reached from this host.
+    pub async fn explain_at_peer(&self, explanation: &Explanation) -> Option<Explanation> {
+        let LockInfo { namespace, name, daemon, .. } = &explanation.lock;
+        let lock = Some(name::lock_ref(namespace, name).ok()?);
+        let peer = self.peer(daemon.as_ref()).await?;
+        let response = peer.call(pb::ExplainRequest { lock }, |channel, request| async move {
+            diagnostics(channel).explain(request).await
+        });
+        response.await.ok().map(Explanation::from)
+    }
+
     /// Returns the main numbers of the daemon, with at most `limit` locks in each list.
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 //! grants nor renewals. Queues are bounded; what does not fit is dropped.
 
 mod client;
+mod failures;
+mod metrics;
 mod resource;
 mod settings;
 
@@ -24,8 +26,11 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 
-use self::client::HttpClient;
-pub use self::settings::{Exporter, Protocol, Settings};
+use self::{client::HttpClient, failures::FailureLimit};
+pub use self::{
+    metrics::MetricExporter,
+    settings::{Exporter, Protocol, Settings},
+};
 use super::{sampler::Sampler, traces::Tracing};
 use leasehold_time::Entropy;
 
@@ -44,6 +49,7 @@ pub struct Otlp {
     /// Seed of the sampling.
     seed: u64,
     traces: Option<SdkTracerProvider>,
+    metrics: Option<MetricExporter>,
     logs: Option<SdkLoggerProvider>,
 }
 
@@ -53,7 +59,20 @@ impl Otlp {
     /// # Errors
     /// If a value can't be used. The message contains no secret.
     pub fn start() -> Result<Option<Self>, String> {
-        let Some(settings) = Settings::from_env()? else { return Ok(None) };
+        Settings::from_env()?.map(Self::start_with).transpose()
+    }
+
+    /// Like [`Self::start`], without metrics and logs.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn start_traces() -> Result<Option<Self>, String> {
+        let settings = Settings::from_env()?.filter(|settings| settings.traces.is_some());
+        let traces_only = |settings| Settings { metrics: None, logs: None, ..settings };
+        settings.map(traces_only).map(Self::start_with).transpose()
+    }
+
+    fn start_with(settings: Settings) -> Result<Self, String> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("otlp")
@@ -62,13 +81,17 @@ impl Otlp {
             .map_err(|error| format!("can't start the exporters: {error}"))?;
         let mut entropy = Entropy::system().map_err(|error| error.to_string())?;
         let resource = resource::of_this_process(&mut entropy);
+        let problem = |error: ExporterBuildError| error.to_string();
+        let metrics = settings.metrics.as_ref().map(|metrics| {
+            MetricExporter::new(metrics, settings.metric_interval, &resource, runtime.handle())
+        });
+        let metrics = metrics.transpose().map_err(problem)?;
         let (traces, logs) = {
             // gRPC connections start in the current runtime.
             let _entered = runtime.enter();
             let exporters = Exporters { runtime: &runtime, resource };
             let traces = settings.traces.as_ref().map(|traces| exporters.traces(traces));
             let logs = settings.logs.as_ref().map(|logs| exporters.logs(logs));
-            let problem = |error: ExporterBuildError| error.to_string();
             (traces.transpose().map_err(problem)?, logs.transpose().map_err(problem)?)
         };
         let seed = entropy.bits() as u64;
@@ -76,7 +99,7 @@ impl Otlp {
             // Storage calls get their tracer from here.
             opentelemetry::global::set_tracer_provider(traces.clone());
         }
-        Ok(Some(Self { settings, runtime, seed, traces, logs }))
+        Ok(Self { settings, runtime, seed, traces, metrics, logs })
     }
 
     /// Settings of the exporters.
@@ -98,14 +121,30 @@ impl Otlp {
         Some(Tracing::new(self.traces.as_ref()?, sampler))
     }
 
-    /// Layer that exports log events, unless logs are off.
+    /// Exporter of metrics, unless they are off.
     #[must_use]
-    pub fn log_layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
+    pub fn metrics(&self) -> Option<MetricExporter> {
+        self.metrics.clone()
+    }
+
+    /// Layers for log events: they limit the lines of the exporters, and export all
+    /// others unless logs are off.
+    #[must_use]
+    pub fn log_layers<S>(&self) -> Vec<Box<dyn Layer<S> + Send + Sync>>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let bridge = OpenTelemetryTracingBridge::new(self.logs.as_ref()?);
-        Some(bridge.with_filter(filter_fn(|metadata| !is_exporter(metadata))).boxed())
+        let mut layers = vec![FailureLimit::default().boxed()];
+        layers.extend(self.logs.as_ref().map(|logs| {
+            let bridge = OpenTelemetryTracingBridge::new(logs);
+            bridge.with_filter(filter_fn(|metadata| !is_exporter(metadata))).boxed()
+        }));
+        layers
+    }
+
+    /// Stops the exporters without sending what is pending.
+    pub fn abort(self) {
+        self.runtime.shutdown_background();
     }
 
     /// Sends pending telemetry within a limited time, and stops the exporters.

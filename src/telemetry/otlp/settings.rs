@@ -330,10 +330,12 @@ mod tests {
 
     #[test]
     fn invalid_endpoint_is_an_error_without_its_value() {
-        for invalid in ["collector:4318", "ftp://c", "http://", "http://a b", "/v1"] {
+        for invalid in
+            ["mysecret:4318", "ftp://mysecret", "http://", "http://mysecret b", "/mysecret"]
+        {
             let error = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", invalid)]).unwrap_err();
             assert!(error.starts_with("OTEL_EXPORTER_OTLP_ENDPOINT is invalid"), "{error}");
-            assert!(!error.contains(invalid), "{error}");
+            assert!(!error.contains("mysecret"), "{error}");
         }
     }
 

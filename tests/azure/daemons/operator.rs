@@ -1,7 +1,7 @@
 //! Commands of an operator at one daemon for locks held through a peer.
 
 use leasehold_client::Reason;
-use leasehold_test_support::{Daemon, Running};
+use leasehold_test_support::{Daemon, Running, until};
 use serde_json::Value;
 
 use super::{
@@ -120,6 +120,14 @@ async fn request_for_unreachable_daemon_names_daemon() {
         "{output}"
     );
     assert_eq!(json(&b, &["check", "orders", &token])["state"], "unknown");
+    let explained = String::from_utf8(b.run(&["explain", "orders"]).stdout).unwrap();
+    assert!(
+        explained.ends_with(&format!(
+            " did not respond; repeat the command with --endpoint {UNREACHABLE}\n"
+        )),
+        "{explained}"
+    );
+    assert!(json(&b, &["explain", "orders"])["peer"].is_null());
     assert_eq!(b.run(&["check", "orders", "1"]).status.code(), Some(1), "stale");
     assert_eq!(a.run(&["check", "orders", &token]).status.code(), Some(0), "current");
 
@@ -130,6 +138,42 @@ async fn request_for_unreachable_daemon_names_daemon() {
     let endpoint = format!("--endpoint {UNREACHABLE}");
     assert!(output.contains(&pid) && output.contains(&endpoint), "{output}");
     leading.resign().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_of_peer_is_explained_at_both_daemons() {
+    let cluster = Cluster::new("explained");
+    let (a, b) = (cluster.daemon(), cluster.daemon());
+    let guard = acquire_free(&client(&a, "holder").await, "orders").await;
+    let _waiter = Waiter::start(&client(&b, "waiter").await, "orders").await;
+    // The holder's daemon has renewed the lease.
+    let explanation = until(async || {
+        let explanation = json(&b, &["explain", "orders"]);
+        (explanation["peer"]["lease"]["renewals"].get(0).is_some()).then_some(explanation)
+    })
+    .await;
+    assert_eq!(explanation["diagnosis"], "held_by_peer", "{explanation}");
+    assert_eq!(explanation["waiters"][0]["holder"]["client"], "waiter", "{explanation}");
+    assert!(explanation["grant"].is_null(), "{explanation}");
+    let peer = &explanation["peer"];
+    assert_eq!((&peer["diagnosis"], &peer["holder"]["client"]), (&"held".into(), &"holder".into()));
+    assert_eq!(peer["token"], guard.token().get(), "{peer}");
+    assert_eq!(peer["events"][0]["kind"], "granted", "{peer}");
+    let renewal = &peer["lease"]["renewals"][0];
+    assert_eq!(renewal["renewed"], true, "{renewal}");
+    assert!(
+        renewal["took_ms"].is_u64() && renewal["left_ms"].as_u64() <= Some(15_000),
+        "{renewal}"
+    );
+    assert!(json(&a, &["explain", "orders"])["peer"].is_null());
+
+    let text = String::from_utf8(b.run(&["explain", "orders"]).stdout).unwrap();
+    let (here, there) = text.split_once("\nat daemon ").unwrap_or_else(|| panic!("{text}"));
+    assert!(here.contains("\nwaiters\n") && !here.contains("\nrenewals\n"), "{text}");
+    assert!(there.contains(&format!("pid {}", a.process.pid())), "{text}");
+    assert!(there.contains("\nrenewals\n") && there.contains("\nevents\n"), "{text}");
+    let calls = json(&a, &["top", "--interval", "100ms"])["calls"].clone();
+    assert!(calls.as_array().unwrap().iter().any(|calls| calls["operation"] == "renew"), "{calls}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
