@@ -108,3 +108,31 @@ async fn remote_handoff_is_counted_by_the_next_daemon() {
     assert_eq!(scrape.value("leasehold_handoffs_total{scope=\"local\"}"), 0.0);
     next.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn lease_that_a_tool_broke_is_counted_as_lost() {
+    let fixture = Fixture::new().await;
+    let served = HttpDaemon::of(fixture.daemon(&HTTP));
+    let client = served.client(LONG).await;
+    let guard = client.lock("a").acquire().await.unwrap();
+    fixture.blob("a").break_lease(Some(0)).await.ok();
+    guard.lost().await;
+    let lost = "leasehold_losses_total{reason=\"lease_lost\"}";
+    let scrape = until_scrape(&served, |scrape| scrape.value(lost) == 1.0).await;
+    assert_eq!(scrape.value("leasehold_renewals_total{result=\"lost\"}"), 1.0);
+}
+
+#[tokio::test]
+async fn grant_on_unused_lease_is_counted_as_linger() {
+    let fixture = Fixture::new().await;
+    let served = HttpDaemon::of(fixture.daemon_direct(&[&HTTP[..], &["--linger", "60s"]].concat()));
+    let client = served.client(LONG).await;
+    for _ in 0..2 {
+        client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    }
+    let scrape = Scrape::of(&served).await;
+    for source in ["lease", "linger"] {
+        let grants = format!("leasehold_grants_total{{source={source:?}}}");
+        assert_eq!(scrape.value(&grants), 1.0, "{source}");
+    }
+}

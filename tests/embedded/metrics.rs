@@ -173,6 +173,21 @@ async fn election_without_leader_is_counted_after_crash() {
 }
 
 #[tokio::test]
+async fn failed_write_makes_store_unavailable() {
+    let served = HttpDaemon::start(&[]);
+    let start = Scrape::of(&served).await;
+    assert_eq!(start.value("leasehold_store_available"), 1.0);
+    let data = served.daemon.dir.path().join("data");
+    std::fs::rename(&data, data.with_extension("moved")).unwrap();
+    // A new session writes its TTL.
+    let client = served.client(LONG).await;
+    assert!(client.lock("a").no_wait().acquire().await.is_err());
+    let scrape = Scrape::of(&served).await;
+    assert_eq!(scrape.value("leasehold_store_failed_writes_total"), 1.0, "{}", scrape.text);
+    assert_eq!(scrape.value("leasehold_store_available"), 0.0);
+}
+
+#[tokio::test]
 async fn series_of_single_locks_are_limited() {
     let served = HttpDaemon::start(&["--metrics-lock-names", "2"]);
     let client = served.client(LONG).await;

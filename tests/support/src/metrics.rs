@@ -93,10 +93,7 @@ pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> bool {
     let mut promtool = Command::new("promtool");
     promtool.args(arguments).current_dir(directory);
     let Some(output) = run(&mut promtool, input) else {
-        eprintln!(
-            "warning: promtool is missing, so {arguments:?} was not checked; install it \
-                   from the Debian package prometheus"
-        );
+        warn("promtool is missing; install it from the Debian package prometheus");
         return false;
     };
     assert!(output.is_empty(), "promtool {arguments:?}: {output}");
@@ -110,7 +107,7 @@ pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> bool {
 /// If it reports an error.
 pub fn parse_with_python(text: &str) -> bool {
     let Some(python) = python() else {
-        eprintln!("warning: Python 3 with venv and pip is missing, so OpenMetrics was not parsed");
+        warn("Python 3 with venv, pip and prometheus_client is missing");
         return false;
     };
     let script = "import sys; from prometheus_client.openmetrics import parser; \
@@ -118,6 +115,12 @@ pub fn parse_with_python(text: &str) -> bool {
     let output = run(Command::new(python).args(["-c", script]), text);
     assert_eq!(output.as_deref(), Some(""), "the OpenMetrics parser refused the text");
     true
+}
+
+/// Prints a warning in the output of a test.
+#[allow(clippy::print_stderr, reason = "a check is skipped")]
+fn warn(why: &str) {
+    eprintln!("warning: the format of metrics was not checked: {why}");
 }
 
 /// Runs a program with input. Returns its errors, empty if it succeeds; `None` if it is
