@@ -266,14 +266,20 @@ impl Driver {
                             outbox.supersede();
                         }
                     }
-                    Action::Call(lock, call, trace) => {
-                        let context = state.telemetry.call_context(trace, &call);
+                    Action::Call(lock, call) => {
+                        let context = match self.shared.tracing {
+                            Some(_) => {
+                                let trace = state.sessions.trace(lock);
+                                state.telemetry.call_context(trace, &call).map(Box::new)
+                            }
+                            None => None,
+                        };
                         let since = state.observed.generation();
                         more.extend(self.call(lock, call, CallOptions { since, context }));
                     }
                     Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
-                    Action::Journal(entry) => state.telemetry.on_entry(entry, now),
+                    Action::Journal(entry) => state.telemetry.on_entry(*entry, now),
                 }
             }
             actions.shrink_to(ACTIONS_CAPACITY);
@@ -332,7 +338,7 @@ impl Driver {
                     let reporter = PanicReporter { driver: &driver, lock, id, answer, unknown };
                     let CallOptions { since, context } = options;
                     let result = match context {
-                        Some(context) => call.with_context(context).await,
+                        Some(context) => call.with_context(*context).await,
                         None => call.await,
                     };
                     drop(reporter);
@@ -352,7 +358,7 @@ struct CallOptions {
     /// Generation of the known states.
     since: u64,
     /// Trace that the call belongs to.
-    context: Option<Context>,
+    context: Option<Box<Context>>,
 }
 
 /// Maximum number of locks in one log line.

@@ -17,10 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("leasehold.v1.bin"), compiler.encode_file_descriptor_set())?;
     let client = out.join("client");
     fs::create_dir_all(&client)?;
+    // Rare fields of frequent messages are boxed, so that the messages are small.
     // Byte fields of clients share the received buffer instead of copying it.
     tonic_prost_build::configure()
         .build_server(false)
         .bytes(".leasehold.v1")
+        .boxed(".leasehold.v1.Acquire.trace_context")
         .out_dir(&client)
         .compile_fds(compiler.file_descriptor_set())?;
     let server = out.join("server");

@@ -125,7 +125,8 @@ impl<In> Attached<In> {
     fn sampled(&self, message: &pb::AttachRequest) -> Option<RemoteContext> {
         let tracing = self.driver.tracing()?;
         let Some(Message::Acquire(acquire)) = &message.message else { return None };
-        let own = RemoteContext::new(&acquire.trace_parent, &acquire.trace_state);
+        let own = acquire.trace_context.as_deref();
+        let own = own.map(|own| RemoteContext::new(&own.parent, &own.state)).unwrap_or_default();
         let remote =
             if own.parent().is_some() { own } else { self.remote.clone().unwrap_or_default() };
         tracing.is_sampled(&remote).then_some(remote)

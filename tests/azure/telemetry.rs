@@ -46,8 +46,9 @@ impl Session {
 
     async fn acquire(&mut self, request: u64, name: &str, trace_parent: &str) -> pb::Granted {
         let lock = Some(pb::LockRef { namespace: String::new(), name: name.to_owned() });
-        let trace_parent = trace_parent.to_owned();
-        let acquire = pb::Acquire { request, lock, trace_parent, ..Default::default() };
+        let parent = trace_parent.to_owned();
+        let trace_context = Some(Box::new(pb::TraceContext { parent, ..Default::default() }));
+        let acquire = pb::Acquire { request, lock, trace_context, ..Default::default() };
         self.requests.send(message(ToDaemon::Acquire(acquire))).unwrap();
         loop {
             let response = self.responses.message().await.unwrap().unwrap().message.unwrap();

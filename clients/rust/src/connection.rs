@@ -31,8 +31,7 @@ use crate::{
         election_service_client::ElectionServiceClient, lock_service_client::LockServiceClient,
         session_service_client::SessionServiceClient,
     },
-    status,
-    trace::TraceContext,
+    status, trace,
 };
 
 /// Interval of HTTP/2 pings, which detect a dead connection.
@@ -300,7 +299,7 @@ impl Connection {
         let response = self.on_any(|channel| {
             let mut request = Request::new(request.clone());
             request.set_timeout(self.timeout);
-            TraceContext::add_current_to(&mut request);
+            trace::add_current_to(&mut request);
             call(channel, request)
         });
         response.await.map(Response::into_inner).map_err(|status| status::error(&status))

@@ -230,7 +230,11 @@ impl Guard {
         }
         self.released = true;
         let span = trace::release_span(&self.lock, self.token);
-        let released = self.session.release(self.grant).instrument(span.clone()).await;
+        let release = self.session.release(self.grant);
+        if span.is_disabled() {
+            return release.await;
+        }
+        let released = release.instrument(span.clone()).await;
         trace::record_outcome(&span, released.as_ref().map(|()| None));
         released
     }

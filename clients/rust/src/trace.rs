@@ -7,58 +7,49 @@ use tracing::{Span, field::Empty};
 
 use crate::{Error, Token, pb};
 
-/// W3C trace context of a request. Empty outside of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TraceContext {
-    pub(crate) parent: String,
-    pub(crate) state: String,
+/// Returns the W3C trace context of a span. None outside of a trace.
+#[cfg(feature = "opentelemetry")]
+pub(crate) fn context_of(span: &Span) -> Option<pb::TraceContext> {
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+    let of_span = (!span.is_disabled()).then(|| from_context(&span.context())).flatten();
+    of_span.or_else(|| opentelemetry::Context::map_current(from_context))
 }
 
-impl TraceContext {
-    /// Returns the context of a span.
-    #[cfg(feature = "opentelemetry")]
-    pub(crate) fn of(span: &Span) -> Self {
-        use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+/// Returns no context.
+#[cfg(not(feature = "opentelemetry"))]
+pub(crate) const fn context_of(_: &Span) -> Option<pb::TraceContext> {
+    None
+}
 
-        let of_span = (!span.is_disabled()).then(|| Self::from_context(&span.context())).flatten();
-        of_span
-            .or_else(|| opentelemetry::Context::map_current(Self::from_context))
-            .unwrap_or_default()
+#[cfg(feature = "opentelemetry")]
+fn from_context(context: &opentelemetry::Context) -> Option<pb::TraceContext> {
+    use opentelemetry::trace::TraceContextExt as _;
+
+    if !context.has_active_span() {
+        return None;
     }
+    let span = context.span();
+    let span = span.span_context();
+    let parent = leasehold_types::TraceParent {
+        trace_id: u128::from_be_bytes(span.trace_id().to_bytes()),
+        span_id: u64::from_be_bytes(span.span_id().to_bytes()),
+        is_sampled: span.is_sampled(),
+    };
+    span.is_valid().then(|| pb::TraceContext {
+        parent: parent.to_string(),
+        state: span.trace_state().header(),
+    })
+}
 
-    /// Returns an empty context.
-    #[cfg(not(feature = "opentelemetry"))]
-    pub(crate) fn of(_: &Span) -> Self {
-        Self::default()
-    }
-
-    #[cfg(feature = "opentelemetry")]
-    fn from_context(context: &opentelemetry::Context) -> Option<Self> {
-        use opentelemetry::trace::TraceContextExt as _;
-
-        if !context.has_active_span() {
-            return None;
-        }
-        let span = context.span();
-        let span = span.span_context();
-        let parent = leasehold_types::TraceParent {
-            trace_id: u128::from_be_bytes(span.trace_id().to_bytes()),
-            span_id: u64::from_be_bytes(span.span_id().to_bytes()),
-            is_sampled: span.is_sampled(),
-        };
-        span.is_valid()
-            .then(|| Self { parent: parent.to_string(), state: span.trace_state().header() })
-    }
-
-    /// Adds the current context to the metadata of a call.
-    pub(crate) fn add_current_to<T>(request: &mut tonic::Request<T>) {
-        let Self { parent, state } = Self::of(&Span::current());
-        for (name, value) in [("traceparent", parent), ("tracestate", state)] {
-            if !value.is_empty()
-                && let Ok(value) = value.parse()
-            {
-                request.metadata_mut().insert(name, value);
-            }
+/// Adds the current context to the metadata of a call.
+pub(crate) fn add_current_to<T>(request: &mut tonic::Request<T>) {
+    let Some(pb::TraceContext { parent, state }) = context_of(&Span::current()) else { return };
+    for (name, value) in [("traceparent", parent), ("tracestate", state)] {
+        if !value.is_empty()
+            && let Ok(value) = value.parse()
+        {
+            request.metadata_mut().insert(name, value);
         }
     }
 }
@@ -121,19 +112,19 @@ mod tests {
         let span = SpanContext::new(7.into(), 9.into(), TraceFlags::SAMPLED, false, state);
         let _attached = Context::new().with_remote_span_context(span).attach();
         let mut request = tonic::Request::new(());
-        TraceContext::add_current_to(&mut request);
+        add_current_to(&mut request);
         let header = |name| request.metadata().get(name).unwrap().to_str().unwrap();
         let expected = format!("00-{:032x}-{:016x}-01", 7, 9);
         assert_eq!(header("traceparent"), expected);
         assert_eq!(header("tracestate"), "rojo=00f0");
         let lock = pb::LockRef { namespace: "default".into(), name: "orders".into() };
-        assert_eq!(TraceContext::of(&acquire_span(&lock)).parent, expected);
+        assert_eq!(context_of(&acquire_span(&lock)).unwrap().parent, expected);
     }
 
     #[test]
     fn call_outside_trace_has_no_trace_context() {
         let mut request = tonic::Request::new(());
-        TraceContext::add_current_to(&mut request);
+        add_current_to(&mut request);
         assert!(request.metadata().is_empty());
     }
 }

@@ -58,7 +58,7 @@ impl Core {
             self.sessions.on(event, self.now, &mut actions);
             for action in actions.drain(..) {
                 match action {
-                    Action::Call(lock, call, _) => next = Some(self.store.call(lock, call)),
+                    Action::Call(lock, call) => next = Some(self.store.call(lock, call)),
                     Action::Send(stream, Message::Granted { handle, .. }) => {
                         self.granted.push((stream, handle));
                     }

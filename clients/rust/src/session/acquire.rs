@@ -12,11 +12,7 @@ use super::{
     shared::{Reply, Waiter},
     state::{Outcome, Ticket},
 };
-use crate::{
-    Error, Guard, Progress, pb,
-    request::OnProgress,
-    trace::{self, TraceContext},
-};
+use crate::{Error, Guard, Progress, pb, request::OnProgress, trace};
 use leasehold_time::Moment;
 
 impl Session {
@@ -29,8 +25,11 @@ impl Session {
         on_progress: Option<OnProgress>,
     ) -> Result<Guard, Error> {
         let span = trace::acquire_span(&lock);
-        options.trace = TraceContext::of(&span);
+        options.trace = trace::context_of(&span).map(Box::new);
         let acquire = self.send_and_wait(lock, wait, options, on_progress);
+        if span.is_disabled() {
+            return acquire.await;
+        }
         let acquired = acquire.instrument(span.clone()).await;
         trace::record_outcome(&span, acquired.as_ref().map(|guard| Some(guard.token())));
         acquired

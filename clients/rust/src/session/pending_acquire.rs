@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_types::name::DEFAULT_NAMESPACE;
 
-use crate::{Error, Holder, Progress, Reason, pb, trace::TraceContext, value::Value};
+use crate::{Error, Holder, Progress, Reason, pb, value::Value};
 use leasehold_time::Moment;
 
 /// Time limit of an acquire.
@@ -23,7 +23,7 @@ pub(crate) struct AcquireOptions {
     /// Value to publish as the leader. If set, the acquire is a campaign.
     pub(crate) value: Option<Value>,
     /// Trace that the acquire belongs to.
-    pub(crate) trace: TraceContext,
+    pub(crate) trace: Option<Box<pb::TraceContext>>,
 }
 
 /// Acquire without a response.
@@ -67,8 +67,7 @@ impl PendingAcquire {
             lease_duration_ms: (self.options.lease_duration)
                 .map(|length| u32::try_from(up_to_millis(length)).unwrap_or(u32::MAX)),
             value: self.options.value.as_ref().map(Value::encoded),
-            trace_parent: self.options.trace.parent.clone(),
-            trace_state: self.options.trace.state.clone(),
+            trace_context: self.options.trace.clone(),
         }
     }
 
@@ -197,7 +196,10 @@ mod tests {
             max_hold_time: Some(Duration::from_secs(2)),
             lease_duration: Some(Duration::from_secs(15)),
             value: Value::new("host:1").ok(),
-            trace: TraceContext { parent: "00-1-2-01".into(), state: "a=1".into() },
+            trace: Some(Box::new(pb::TraceContext {
+                parent: "00-1-2-01".into(),
+                state: "a=1".into(),
+            })),
         };
         PendingAcquire::new(lock, wait, options, limit)
     }
@@ -219,8 +221,7 @@ mod tests {
         assert_eq!(waiting.message(1, start).max_hold_time_ms, Some(2000));
         assert_eq!(waiting.message(1, start).lease_duration_ms, Some(15_000));
         assert_eq!(waiting.message(1, start).value.as_deref(), Some(&b"host:1"[..]));
-        assert_eq!(waiting.message(1, start).trace_parent, "00-1-2-01");
-        assert_eq!(waiting.message(1, start).trace_state, "a=1");
+        assert_eq!(waiting.message(1, start).trace_context, waiting.options.trace);
     }
 
     #[test]

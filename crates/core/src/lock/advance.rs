@@ -63,7 +63,7 @@ impl Lock {
                     None => {
                         *awaits_tokens = true;
                         let call = StoreCall::NextTokens(self.name.clone(), *id);
-                        cx.out.push(Effect::Call(cx.lock, call, self.trace));
+                        cx.out.push(Effect::Call(cx.lock, call));
                     }
                 }
             }
@@ -86,7 +86,7 @@ impl Lock {
             (None, true) => Source::Linger,
             (None, false) => Source::Handoff,
         };
-        let waited = cx.now.since(waiter.since);
+        let (since, now) = (waiter.since, cx.now);
         self.trace = waiter.trace;
         self.on_removed(&mut waiter, cx);
         self.grant = Some(Grant {
@@ -104,7 +104,7 @@ impl Lock {
         });
         self.journal_grant(cx, |grant| Fact::Granted {
             token: grant.token,
-            waited,
+            waited: now.since(since),
             source,
             is_leader: grant.value.is_some(),
         });
@@ -150,7 +150,7 @@ impl Lock {
             if cx.settings.journal {
                 let (name, holder) = (self.name.clone(), Some(Arc::clone(&waiter.holder)));
                 let entry = Entry { name, holder, trace: waiter.trace, fact: Fact::Queued };
-                cx.out.push(Effect::Journal(entry));
+                cx.out.push(Effect::Journal(Box::new(entry)));
             }
             cx.out.push(Effect::Queued { session, request, lock: cx.lock, position });
         }
@@ -182,7 +182,7 @@ impl Lock {
             jumps: Duration::ZERO,
             since: cx.now,
         };
-        cx.out.push(Effect::Call(cx.lock, StoreCall::Acquire(params), self.trace));
+        cx.out.push(Effect::Call(cx.lock, StoreCall::Acquire(params)));
     }
 
     pub(super) fn release_lease(&mut self, id: LeaseId, cx: &mut Cx<'_>) {
@@ -203,7 +203,7 @@ impl Lock {
         };
         let expires_at = cx.now + duration;
         self.lease = Lease::Releasing { id, retry_at: None, failures: 0, expires_at, then };
-        cx.out.push(Effect::Call(cx.lock, StoreCall::Release(self.name.clone(), id), self.trace));
+        cx.out.push(Effect::Call(cx.lock, StoreCall::Release(self.name.clone(), id)));
     }
 
     fn refuse_without_wait(&mut self, why: Refusal, cx: &mut Cx<'_>) {

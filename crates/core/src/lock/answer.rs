@@ -64,7 +64,9 @@ impl Lock {
         let is_from_peer = previous
             .as_ref()
             .is_some_and(|previous| matches!(previous.blocker, Blocker::HeldByPeer { .. }));
-        self.journal_answer(&answer, cx.now.since(since), is_from_peer, polls, cx);
+        if cx.settings.journal {
+            self.journal_answer(&answer, cx.now.since(since), is_from_peer, polls, cx);
+        }
         match answer {
             Ok(lease::Acquire::Acquired(lease::Acquired { tokens, deadline })) => {
                 let renewal = deadline.map(|deadline| {

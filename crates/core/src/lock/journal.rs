@@ -19,16 +19,24 @@ impl Lock {
     }
 
     /// Appends a fact about an acquire.
-    pub(super) fn journal_waiter(&self, waiter: &Waiter, fact: Fact, cx: &mut Cx<'_>) {
+    pub(super) fn journal_waiter(
+        &self,
+        waiter: &Waiter,
+        cx: &mut Cx<'_>,
+        fact: impl FnOnce(&Waiter) -> Fact,
+    ) {
         if cx.settings.journal {
-            self.append(Some(Arc::clone(&waiter.holder)), waiter.trace, fact, cx);
+            self.append(Some(Arc::clone(&waiter.holder)), waiter.trace, fact(waiter), cx);
         }
     }
 
     /// Appends the refusal of an acquire.
     pub(super) fn journal_refusal(&self, waiter: &Waiter, why: &Refusal, cx: &mut Cx<'_>) {
-        let waited = cx.now.since(waiter.since);
-        self.journal_waiter(waiter, Fact::Refused { cause: why.into(), waited }, cx);
+        let now = cx.now;
+        self.journal_waiter(waiter, cx, |waiter| Fact::Refused {
+            cause: why.into(),
+            waited: now.since(waiter.since),
+        });
     }
 
     /// Appends a fact about the lease.
@@ -47,6 +55,6 @@ impl Lock {
         cx: &mut Cx<'_>,
     ) {
         let name = self.name.clone();
-        cx.out.push(Effect::Journal(Entry { name, holder, trace, fact }));
+        cx.out.push(Effect::Journal(Box::new(Entry { name, holder, trace, fact })));
     }
 }

@@ -153,11 +153,10 @@ pub enum Effect {
     /// A proclaim has failed: the grant ended before the value was published, or
     /// there are too many pending proclaims.
     NotProclaimed { session: SessionKey, request: u64, too_many: bool },
-    /// Call the store, for the acquire with this trace. [`Locks::answered`] takes the
-    /// answer.
-    Call(LockId, StoreCall, Option<TraceKey>),
+    /// Call the store. [`Locks::answered`] takes the answer.
+    Call(LockId, StoreCall),
     /// A fact for the journal.
-    Journal(Entry),
+    Journal(Box<Entry>),
     /// The visible state of a lock may have changed.
     Changed(LockName),
 }

@@ -92,7 +92,7 @@ impl Lock {
                 value: grant.value.clone(),
             };
             let call = StoreCall::Publish(self.name.clone(), id, publication);
-            cx.out.push(Effect::Call(cx.lock, call, self.trace));
+            cx.out.push(Effect::Call(cx.lock, call));
         }
     }
 

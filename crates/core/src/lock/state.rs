@@ -159,8 +159,10 @@ impl Lock {
     pub(super) fn leave(&mut self, ticket: Ticket, cx: &mut Cx<'_>) {
         let waiter = self.queue.as_mut().and_then(|queue| queue.remove(ticket));
         if let Some(mut waiter) = waiter {
-            let waited = cx.now.since(waiter.since);
-            self.journal_waiter(&waiter, Fact::Canceled { waited }, cx);
+            let now = cx.now;
+            self.journal_waiter(&waiter, cx, |waiter| Fact::Canceled {
+                waited: now.since(waiter.since),
+            });
             self.on_removed(&mut waiter, cx);
             self.advance(cx);
         }
@@ -276,7 +278,7 @@ impl Lock {
             match renewal.step(cx.now) {
                 Some(Step::Renew) => {
                     let call = StoreCall::Renew(self.name.clone(), id, renewal.duration());
-                    cx.out.push(Effect::Call(cx.lock, call, self.trace));
+                    cx.out.push(Effect::Call(cx.lock, call));
                 }
                 Some(Step::ClockJumped) => {
                     let at = renewal.deadline();
@@ -311,7 +313,7 @@ impl Lock {
             Lease::Releasing { id, retry_at, .. } if retry_at.is_some_and(|at| cx.now >= at) => {
                 *retry_at = None;
                 let call = StoreCall::Release(self.name.clone(), *id);
-                cx.out.push(Effect::Call(cx.lock, call, self.trace));
+                cx.out.push(Effect::Call(cx.lock, call));
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ use super::{
     state::Lock,
 };
 use crate::{
-    journal::{Entry, Fact},
+    journal::{Entry, Fact, TraceKey},
     schedule::Schedule,
 };
 
@@ -147,6 +147,12 @@ impl Locks {
         self.names.get(name).copied()
     }
 
+    /// Returns the trace of the last acquire for which the lease was acquired or used.
+    #[must_use]
+    pub fn trace(&self, lock: LockId) -> Option<TraceKey> {
+        self.get(lock)?.trace
+    }
+
     /// Returns the name of a lock.
     #[must_use]
     pub fn name(&self, lock: LockId) -> Option<&LockName> {
@@ -265,7 +271,7 @@ impl Locks {
             if self.settings.journal {
                 let fact = Fact::Refused { cause: (&why).into(), waited: Duration::ZERO };
                 let entry = Entry { name: name.clone(), holder: Some(holder), trace, fact };
-                out.push(Effect::Journal(entry));
+                out.push(Effect::Journal(Box::new(entry)));
             }
             out.push(Effect::Refused { session, request, name, why });
             return;

@@ -85,7 +85,7 @@ impl Sessions {
             Effect::NotProclaimed { session, request, too_many } => {
                 self.refuse(session, request, wording::not_proclaimed(too_many), out);
             }
-            Effect::Call(lock, call, trace) => out.push(Action::Call(lock, call, trace)),
+            Effect::Call(lock, call) => out.push(Action::Call(lock, call)),
             Effect::Journal(entry) => out.push(Action::Journal(entry)),
             Effect::Changed(name) => out.push(Action::Changed(name)),
         }

@@ -148,11 +148,10 @@ pub enum Action {
     /// End a stream without sending pending messages: its session continues on another
     /// stream.
     Supersede(StreamId),
-    /// Call the store, for the acquire with this trace. The answer arrives as
-    /// [`Event::Answered`].
-    Call(LockId, StoreCall, Option<TraceKey>),
+    /// Call the store. The answer arrives as [`Event::Answered`].
+    Call(LockId, StoreCall),
     /// A fact for the journal.
-    Journal(Entry),
+    Journal(Box<Entry>),
     /// The visible state of a lock may have changed.
     Changed(LockName),
     /// Log that a session expired while it held locks.

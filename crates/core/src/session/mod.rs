@@ -212,6 +212,12 @@ impl Sessions {
         }
     }
 
+    /// Returns the trace of the acquire for which a lock calls the store.
+    #[must_use]
+    pub fn trace(&self, lock: LockId) -> Option<crate::journal::TraceKey> {
+        self.locks.trace(lock)
+    }
+
     /// Returns whether no lock has a holder, a waiter or a pending call.
     #[must_use]
     pub fn is_drained(&self) -> bool {

@@ -196,7 +196,7 @@ impl Sessions {
                 let fact = Fact::Refused { cause: RefusalCause::Limit, waited: Duration::ZERO };
                 let holder = Some(Arc::clone(&acquire.holder));
                 let entry = Entry { name: name.clone(), holder, trace: acquire.trace, fact };
-                out.push(Action::Journal(entry));
+                out.push(Action::Journal(Box::new(entry)));
             }
             let message = format!(
                 "lock {name} refused: the session has reached max_locks_per_session ({limit})"

@@ -220,10 +220,8 @@ impl World {
                     self.event(daemon, Event::Detached(stream));
                 }
                 Action::Supersede(_) | Action::Expired(_) => {}
-                Action::Journal(entry) => self.journal.push(entry),
-                Action::Call(lock, call, _) => {
-                    self.store.pending.push((daemon, lock, call, self.now))
-                }
+                Action::Journal(entry) => self.journal.push(*entry),
+                Action::Call(lock, call) => self.store.pending.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }
         }

@@ -697,7 +697,7 @@ fn proclaim_is_answered_when_lease_is_lost() {
     let mut calls: Vec<_> =
         world.store.pending.drain(..).map(|(_, lock, call, sent)| (lock, call, sent)).collect();
     for action in actions.drain(..) {
-        if let Action::Call(lock, call, _) = action {
+        if let Action::Call(lock, call) = action {
             calls.push((lock, call, world.now));
         }
     }
