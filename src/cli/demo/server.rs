@@ -117,7 +117,7 @@ impl Server {
         let mut command = hidden_command("demo-daemon")?;
         command
             .args(["--output", output.name(), "--log", "error"])
-            .args(["--listen", listen, "--http-listen", http_listen])
+            .args(["--listen", listen, "--http-listen", http_listen, "--console=true"])
             .arg("--directory")
             .arg(directory)
             .arg("--data-dir")

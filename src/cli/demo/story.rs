@@ -341,7 +341,7 @@ fn introduction(
     [
         wrap(&text, width, 0).replacen(TITLE, &palette.bold(TITLE), 1),
         String::new(),
-        row("http", &palette.bold(http)),
+        row("console", &palette.bold(http)),
         row("daemon", endpoint),
         row("data", &format!("{directory} (removed at the end)")),
         row("try", &format!("leasehold top -e {endpoint}")),
