@@ -1,4 +1,5 @@
-//! What operators see of a daemon: logs, counters, and the history of its locks.
+//! Telemetry of a daemon for its operators: logs, counters, metrics, traces, and the
+//! history of its locks.
 //!
 //! The core appends facts about locks to a journal. [`Telemetry`] receives each
 //! entry under the driver's mutex.

@@ -217,7 +217,7 @@ async fn exported_data_contains_no_secret() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_sampling_or_when_disabled() {
+async fn disabled_or_unsampled_daemon_sends_nothing() {
     let receiver = Receiver::grpc();
     let fixture = Fixture::new().await;
     let disabled = [("OTEL_SDK_DISABLED", "true".to_owned())];

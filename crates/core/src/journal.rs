@@ -27,7 +27,7 @@ pub struct Entry {
     pub fact: Fact,
 }
 
-/// What happened to a lock, from the view of this daemon.
+/// Kind of a fact, from the view of this daemon.
 #[derive(Clone, Debug)]
 pub enum Fact {
     /// An acquire was not granted at once and waits.

@@ -80,7 +80,7 @@ impl Otlp {
             .build()
             .map_err(|error| format!("can't start the exporters: {error}"))?;
         let mut entropy = Entropy::system().map_err(|error| error.to_string())?;
-        let resource = resource::of_this_process(&mut entropy);
+        let resource = resource::this_process(&mut entropy);
         let problem = |error: ExporterBuildError| error.to_string();
         let metrics = settings.metrics.as_ref().map(|metrics| {
             MetricExporter::new(metrics, settings.metric_interval, &resource, runtime.handle())

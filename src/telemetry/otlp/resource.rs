@@ -21,7 +21,7 @@ const KUBERNETES: [(&str, &str); 3] = [
 
 /// Returns the resource. The variables OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME
 /// override its attributes.
-pub(super) fn of_this_process(entropy: &mut Entropy) -> Resource {
+pub(super) fn this_process(entropy: &mut Entropy) -> Resource {
     let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let mut attributes = vec![
         KeyValue::new("service.name", SERVICE_NAME),

@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 
     /// Returns the value of a variable of a signal, or else that of the common one.
-    fn of_signal(&self, signal: Signal, suffix: &str) -> Option<(String, String)> {
+    fn for_signal(&self, signal: Signal, suffix: &str) -> Option<(String, String)> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{suffix}", signal.name());
         self.first(&[&own, &format!("OTEL_EXPORTER_OTLP_{suffix}")])
     }
@@ -164,7 +164,7 @@ impl Reader<'_> {
     /// Returns the exporter of a signal: if one is chosen, or if an endpoint is set.
     fn exporter(&mut self, signal: Signal) -> Result<Option<Exporter>, String> {
         let name = format!("OTEL_{}_EXPORTER", signal.name());
-        let endpoint = self.of_signal(signal, "ENDPOINT");
+        let endpoint = self.for_signal(signal, "ENDPOINT");
         let is_on = match self.get(&name).as_deref() {
             Some("otlp") => true,
             Some("none") => false,
@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 
     fn protocol(&mut self, signal: Signal) -> Protocol {
-        match self.of_signal(signal, "PROTOCOL") {
+        match self.for_signal(signal, "PROTOCOL") {
             Some((_, value)) if value == "grpc" => Protocol::Grpc,
             Some((_, value)) if value == "http/protobuf" => Protocol::Http,
             Some((name, _)) => {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_exported_without_endpoint() {
+    fn export_is_off_without_endpoint() {
         const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318");
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), Ok(None));

@@ -1,4 +1,4 @@
-//! Search of locks by name: one page of those that have a holder or a waiter.
+//! Search of locks by name: one page of the locks that have a holder or a waiter.
 
 use std::collections::BTreeSet;
 
