@@ -14,7 +14,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    num::NonZeroU64,
+    num::NonZeroU32,
     str::FromStr as _,
     sync::Arc,
     time::Duration,
@@ -130,7 +130,8 @@ pub(super) struct Traces {
     open: BTreeMap<TraceKey, Acquire>,
     /// Keys of ended acquires, oldest first.
     ended: VecDeque<TraceKey>,
-    last_key: u64,
+    /// Begins again after 2^32 traces, when the acquires with low keys have ended.
+    last_key: u32,
     /// Latest release, which a handoff to the next waiter of the lock follows.
     released: Option<(LockName, SpanContext)>,
 }
@@ -158,8 +159,8 @@ impl Traces {
 
     /// Starts the trace of an acquire that is sampled.
     pub(super) fn begin(&mut self, remote: &RemoteContext, name: &LockName) -> Option<TraceKey> {
-        self.last_key += 1;
-        let key = TraceKey(NonZeroU64::new(self.last_key)?);
+        self.last_key = self.last_key.wrapping_add(1).max(1);
+        let key = TraceKey(NonZeroU32::new(self.last_key)?);
         let attributes = lock_attributes(name)
             .into_iter()
             .chain(rpc_attributes("leasehold.v1.SessionService/Attach"));

@@ -230,11 +230,10 @@ impl Guard {
         }
         self.released = true;
         let span = trace::release_span(&self.lock, self.token);
-        let release = self.session.release(self.grant);
         if span.is_disabled() {
-            return release.await;
+            return self.session.release(self.grant).await;
         }
-        let released = release.instrument(span.clone()).await;
+        let released = self.session.release(self.grant).instrument(span.clone()).await;
         trace::record_outcome(&span, released.as_ref().map(|()| None));
         released
     }

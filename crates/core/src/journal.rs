@@ -2,7 +2,7 @@
 //! daemon. The core appends an [`Entry`] when a fact occurs; nothing in the core
 //! depends on it.
 
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use leasehold_store::{Error, LeaseInfo};
 use leasehold_types::{Holder, LockName, Token};
@@ -12,7 +12,7 @@ use crate::lock::{Blocker, Cause, Refusal};
 /// Number of the trace that an acquire belongs to. Assigned by the caller, opaque to
 /// the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TraceKey(pub NonZeroU64);
+pub struct TraceKey(pub NonZeroU32);
 
 /// Fact about a lock.
 #[derive(Clone, Debug)]

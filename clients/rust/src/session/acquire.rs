@@ -26,10 +26,10 @@ impl Session {
     ) -> Result<Guard, Error> {
         let span = trace::acquire_span(&lock);
         options.trace = trace::context_of(&span).map(Box::new);
-        let acquire = self.send_and_wait(lock, wait, options, on_progress);
         if span.is_disabled() {
-            return acquire.await;
+            return self.send_and_wait(lock, wait, options, on_progress).await;
         }
+        let acquire = self.send_and_wait(lock, wait, options, on_progress);
         let acquired = acquire.instrument(span.clone()).await;
         trace::record_outcome(&span, acquired.as_ref().map(|guard| Some(guard.token())));
         acquired
