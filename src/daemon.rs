@@ -210,7 +210,7 @@ impl Daemon {
             poll_interval: config.poll_interval,
             max_locks: config.max_locks,
             max_waiters_per_lock: config.max_waiters_per_lock,
-            journal: telemetry.wants_journal() || config.console,
+            journal: telemetry.journal_level(),
         };
         let addresses = listeners.iter().map(Listener::address);
         if let Some(endpoint) = endpoint(config.advertise.as_deref(), addresses) {

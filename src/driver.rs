@@ -279,7 +279,7 @@ impl Driver {
                     }
                     Action::Changed(name) => state.on_changed(&name),
                     Action::Expired(expired) => log_expired(&expired),
-                    Action::Journal(entry) => state.telemetry.on_entry(*entry, now),
+                    Action::Journal(entry) => state.telemetry.on_entry(entry, now),
                 }
             }
             actions.shrink_to(ACTIONS_CAPACITY);

@@ -1,7 +1,7 @@
 //! Diagnosis for operators: one lock in detail, and a survey of all locks.
 
 use super::Driver;
-use crate::telemetry::{Counters, history::Event};
+use crate::telemetry::{Counters, Telemetry, history::Event};
 use leasehold_core::session::{Explanation, Survey};
 use leasehold_store as lease;
 use leasehold_store::CallCount;
@@ -13,6 +13,9 @@ pub(super) const MAX_EXPLAINED_WAITERS: usize = 100;
 
 /// Maximum number of locks in each list of an overview.
 pub const MAX_LISTED_LOCKS: usize = 100;
+
+/// Number of events in an overview.
+const LISTED_EVENTS: usize = 25;
 
 /// Places of the lock table that a survey reads at a time.
 pub(super) const SURVEY_STEP: usize = 4096;
@@ -38,6 +41,8 @@ pub struct Overview {
     pub survey: Survey,
     /// Locks with the most grants in the last one to two minutes.
     pub busiest: Vec<(LockName, u32)>,
+    /// Last events of all locks, oldest first.
+    pub events: Vec<(LockName, Event)>,
     /// Counters since the start of the daemon.
     pub counters: Counters,
     /// Storage calls since the start of the daemon.
@@ -86,25 +91,19 @@ impl Driver {
             tokio::task::yield_now().await;
         }
         let at = Moment::now();
-        let (busiest, counters) = {
-            let telemetry = &self.state().telemetry;
-            (telemetry.history.busiest(limit, at), telemetry.counters)
+        let (busiest, events, counters) = {
+            let Telemetry { history, counters, .. } = &self.state().telemetry;
+            (history.busiest(limit, at), history.recent(LISTED_EVENTS), *counters)
         };
         Overview {
             survey,
             busiest,
+            events,
             counters,
             calls: self.shared.store.calls(),
             store: self.shared.store.describe(),
             unavailability: self.shared.store.unavailability(),
             at,
         }
-    }
-
-    /// Returns the last events of all locks with a higher number than `after`, oldest
-    /// first.
-    #[must_use]
-    pub fn recent_events(&self, limit: usize, after: u64) -> Vec<(LockName, Event)> {
-        self.state().telemetry.history.recent(limit, after)
     }
 }

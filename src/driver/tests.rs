@@ -65,7 +65,7 @@ async fn lock_is_granted_after_its_calls_panicked() {
         poll_interval: Duration::from_secs(1),
         max_locks: 1,
         max_waiters_per_lock: 1,
-        journal: false,
+        journal: leasehold_core::journal::Level::Off,
     };
     let driver =
         Driver::new(settings, locks, Arc::new(store), Entropy::seeded(1), Telemetry::default());

@@ -137,7 +137,7 @@ mod tests {
             poll_interval: Duration::from_secs(1),
             max_locks: 1,
             max_waiters_per_lock: 1,
-            journal: false,
+            journal: leasehold_core::journal::Level::Off,
         };
         let driver = Driver::new(
             sessions,

@@ -7,6 +7,7 @@ use leasehold_core::{
     journal::{Entry, Fact},
     lock::Cause,
 };
+use leasehold_store::Breaker;
 use leasehold_time::Moment;
 
 /// Maximum number of lines about risks and losses in a [`WINDOW`]. Further ones are logged
@@ -18,7 +19,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// Limits the lines that one outage causes for all locks.
 #[derive(Debug, Default)]
-pub(super) struct LineLimit {
+pub(super) struct LineLimits {
+    warn: LineLimit,
+    info: LineLimit,
+}
+
+/// Limit of the lines of one level.
+#[derive(Debug, Default)]
+struct LineLimit {
     since: Option<Moment>,
     lines: u32,
 }
@@ -60,8 +68,9 @@ macro_rules! line {
 }
 
 /// Logs a fact.
-pub(super) fn log(entry: &Entry, limit: &mut LineLimit, now: Moment) {
+pub(super) fn log(entry: &Entry, limits: &mut LineLimits, now: Moment) {
     match &entry.fact {
+        Fact::Ignored => {}
         Fact::Queued => line!(debug, entry, {}, "queued"),
         Fact::Granted { token, waited, .. } => {
             line!(debug, entry, { %token, ?waited, }, "granted");
@@ -73,14 +82,15 @@ pub(super) fn log(entry: &Entry, limit: &mut LineLimit, now: Moment) {
         Fact::Released { token, held_for } => {
             line!(debug, entry, { %token, ?held_for, }, "released");
         }
-        Fact::Lost { token, held_for, cause } => lost(entry, *token, *held_for, cause, limit, now),
+        Fact::Lost { token, held_for, cause } => lost(entry, *token, *held_for, cause, limits, now),
         Fact::AtRisk { token, left } => {
-            line!(warn, entry, limit, now, { %token, ?left, }, "lock at risk: its lease is not renewed");
+            line!(warn, entry, limits.warn, now, { %token, ?left, }, "lock at risk: its lease is not renewed");
         }
         Fact::OutOfRisk { token } => {
-            line!(info, entry, limit, now, { %token, }, "lock no longer at risk");
+            line!(info, entry, limits.info, now, { %token, }, "lock no longer at risk");
         }
-        Fact::StepDownRequested { token, by, reason, ends_in } => {
+        Fact::StepDownRequested { token, breaker, ends_in } => {
+            let Breaker { by, reason } = &**breaker;
             line!(
                 info,
                 entry,
@@ -113,24 +123,24 @@ fn lost(
     token: leasehold_types::Token,
     held_for: Duration,
     cause: &Cause,
-    limit: &mut LineLimit,
+    limits: &mut LineLimits,
     now: Moment,
 ) {
     match cause {
         Cause::LeaseLost { why } => {
-            line!(warn, entry, limit, now, { %token, ?held_for, %why, }, "lock lost");
+            line!(warn, entry, limits.warn, now, { %token, ?held_for, %why, }, "lock lost");
         }
         Cause::Broken { by, reason } => {
-            line!(warn, entry, limit, now, { %token, ?held_for, %by, %reason, }, "lock broken");
+            line!(warn, entry, { %token, ?held_for, %by, %reason, }, "lock broken");
         }
         Cause::MaxHoldTime => {
-            line!(info, entry, limit, now, { %token, ?held_for, }, "lock held for its maximum time");
+            line!(info, entry, limits.info, now, { %token, ?held_for, }, "lock held for its maximum time");
         }
         Cause::SteppedDown { by, .. } => {
-            line!(info, entry, limit, now, { %token, ?held_for, %by, }, "leader did not step down in time");
+            line!(info, entry, limits.info, now, { %token, ?held_for, %by, }, "leader did not step down in time");
         }
         Cause::ShuttingDown => {
-            line!(info, entry, limit, now, { %token, ?held_for, }, "lock not released before the shutdown");
+            line!(info, entry, limits.info, now, { %token, ?held_for, }, "lock not released before the shutdown");
         }
         Cause::Expired => {
             line!(debug, entry, { %token, ?held_for, }, "lock lost with its session");

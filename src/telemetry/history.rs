@@ -5,7 +5,7 @@
 //! locks without recent events are forgotten first: there are two generations, and a
 //! lock moves to the young one with each event.
 
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{cmp::Ordering, collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use leasehold_core::journal::{Entry, Fact};
 use leasehold_time::{HashMap, Moment};
@@ -112,17 +112,16 @@ impl History {
         self.find(name).into_iter().flat_map(|lock| &lock.events)
     }
 
-    /// Returns the last events of all locks that match, oldest first.
+    /// Returns the last events of all locks, oldest first.
     #[must_use]
-    pub fn recent(&self, limit: usize, after: u64) -> Vec<(LockName, Event)> {
+    pub fn recent(&self, limit: usize) -> Vec<(LockName, Event)> {
         let mut found: Vec<_> = self
             .locks()
             .flat_map(|(name, lock)| lock.events.iter().map(move |event| (name, event)))
-            .filter(|(_, event)| event.number > after)
             .collect();
-        found.sort_unstable_by_key(|(_, event)| event.number);
-        let skip = found.len().saturating_sub(limit);
-        found[skip..].iter().map(|(name, event)| ((*name).clone(), (*event).clone())).collect()
+        keep_first(&mut found, limit, |one, other| other.1.number.cmp(&one.1.number));
+        let events = found.into_iter().rev();
+        events.map(|(name, event)| (name.clone(), event.clone())).collect()
     }
 
     /// Returns the locks with the most grants in the last one to two minutes, most first.
@@ -133,8 +132,11 @@ impl History {
             .map(|(name, lock)| (name, lock.grants.recent(now)))
             .filter(|(_, grants)| *grants > 0)
             .collect();
-        counts.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0)));
-        counts.into_iter().take(limit).map(|(name, grants)| (name.clone(), grants)).collect()
+        let busier = |one: &(&LockName, u32), other: &(&LockName, u32)| {
+            other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0))
+        };
+        keep_first(&mut counts, limit, busier);
+        counts.into_iter().map(|(name, grants)| (name.clone(), grants)).collect()
     }
 
     fn find(&self, name: &LockName) -> Option<&LockHistory> {
@@ -166,9 +168,21 @@ impl GrantCount {
     }
 }
 
+/// Keeps the first items in this order.
+fn keep_first<T>(items: &mut Vec<T>, limit: usize, order: impl Fn(&T, &T) -> Ordering) {
+    if limit > 0 && items.len() > limit {
+        items.select_nth_unstable_by(limit - 1, &order);
+    }
+    items.truncate(limit);
+    items.sort_unstable_by(order);
+}
+
 /// Returns whether the fact is a routine success, which is counted elsewhere.
 const fn is_routine(fact: &Fact) -> bool {
-    matches!(fact, Fact::LeaseAcquired { .. } | Fact::Renewed { .. } | Fact::LeaseReleased)
+    matches!(
+        fact,
+        Fact::LeaseAcquired { .. } | Fact::Renewed { .. } | Fact::LeaseReleased | Fact::Ignored
+    )
 }
 
 #[cfg(test)]
@@ -210,7 +224,7 @@ mod tests {
         }
         assert!(numbers(&history, "0").is_empty());
         assert_eq!(numbers(&history, "kept").len(), MAX_EVENTS_PER_LOCK);
-        let recent = history.recent(3, 0);
+        let recent = history.recent(3);
         let recent: Vec<_> = recent.iter().map(|(_, event)| event.number).collect();
         assert_eq!(recent, [9998, 9999, 10_000]);
     }
@@ -219,7 +233,7 @@ mod tests {
     fn disabled_history_keeps_nothing() {
         let mut history = History::new(0);
         history.record(queued("a"), at(1));
-        assert!(numbers(&history, "a").is_empty() && history.recent(10, 0).is_empty());
+        assert!(numbers(&history, "a").is_empty() && history.recent(10).is_empty());
     }
 
     #[test]

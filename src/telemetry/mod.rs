@@ -20,14 +20,14 @@ pub use logs::{LogFilter, init, subscriber};
 
 use std::time::Duration;
 
-use leasehold_core::journal::{Entry, Fact, Source, TraceKey};
+use leasehold_core::journal::{Entry, Fact, Level, Source, TraceKey};
 use leasehold_store::StoreCall;
 use leasehold_time::Moment;
 use leasehold_types::LockName;
 use opentelemetry::Context;
 
 use self::{
-    events::LineLimit,
+    events::LineLimits,
     history::History,
     metrics::Metrics,
     traces::{RemoteContext, Traces, Tracing},
@@ -41,7 +41,7 @@ pub struct Telemetry {
     /// Counters since the start of the daemon.
     pub counters: Counters,
     metrics: Option<Arc<Metrics>>,
-    lines: LineLimit,
+    lines: LineLimits,
     is_enabled: bool,
     tracing: Option<Tracing>,
     traces: Option<Traces>,
@@ -96,10 +96,16 @@ impl Telemetry {
         self.tracing.as_ref()
     }
 
-    /// Returns whether the core must keep the journal.
+    /// Returns the facts that the core must append to the journal. Successful calls to
+    /// the store are not in the history.
     #[must_use]
-    pub const fn wants_journal(&self) -> bool {
-        self.is_enabled
+    pub fn journal_level(&self) -> Level {
+        let has_call_lines = tracing::enabled!(target: "leasehold::lock", tracing::Level::DEBUG);
+        match self.is_enabled {
+            false => Level::Off,
+            true if self.metrics.is_some() || self.traces.is_some() || has_call_lines => Level::All,
+            true => Level::Events,
+        }
     }
 
     /// Handles an entry of the journal.

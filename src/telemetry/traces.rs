@@ -225,6 +225,10 @@ impl Traces {
         };
         let parent = acquire.context.clone();
         match fact {
+            Fact::Ignored => {
+                parent.span().add_event("repeated", Vec::new());
+                self.open.remove(&key);
+            }
             Fact::Queued => parent.span().add_event("queued", Vec::new()),
             Fact::HeldByPeer { .. } => parent.span().add_event("held by peer", Vec::new()),
             Fact::StoreFailed { why } => {
@@ -260,10 +264,10 @@ impl Traces {
                 let span = self.tracer.span_builder("at risk").with_attributes([left]);
                 self.emit(&parent, span, name);
             }
-            Fact::StepDownRequested { by, reason, .. } => {
+            Fact::StepDownRequested { breaker, .. } => {
                 let span = self.tracer.span_builder("step down request").with_attributes([
-                    KeyValue::new("leasehold.operator", by.to_string()),
-                    message(reason),
+                    KeyValue::new("leasehold.operator", breaker.by.to_string()),
+                    message(&breaker.reason),
                 ]);
                 self.emit(&parent, span, name);
             }
@@ -335,6 +339,10 @@ impl Traces {
 
     /// Keeps an ended acquire for a while, because its lease is released later.
     fn end(&mut self, key: TraceKey) {
+        // A renewal in flight ends with its call.
+        if let Some(acquire) = self.open.get_mut(&key) {
+            acquire.renewal = None;
+        }
         self.ended.push_back(key);
         if self.ended.len() > MAX_ENDED
             && let Some(oldest) = self.ended.pop_front()

@@ -12,6 +12,7 @@ use leasehold_types::{Holder, Token};
 #[must_use]
 pub const fn kind(fact: &Fact) -> &'static str {
     match fact {
+        Fact::Ignored => "ignored",
         Fact::Queued => "queued",
         Fact::Granted { .. } => "granted",
         Fact::Refused { .. } => "refused",
@@ -118,6 +119,7 @@ pub const fn held_for(fact: &Fact) -> Option<Duration> {
 pub fn sentence(fact: &Fact, holder: Option<&Holder>) -> String {
     let client = holder.map_or_else(|| "a client".to_owned(), ToString::to_string);
     match fact {
+        Fact::Ignored => format!("{client} repeated an acquire"),
         Fact::Queued => format!("{client} waits"),
         Fact::Granted { token, waited, source, is_leader } => {
             let verb = if *is_leader { "was elected" } else { "was granted the lock" };
@@ -151,8 +153,9 @@ pub fn sentence(fact: &Fact, holder: Option<&Holder>) -> String {
             format!("{client} may lose the lock in {}: lease renewals are failing", length(*left))
         }
         Fact::OutOfRisk { .. } => format!("the lock of {client} is no longer at risk"),
-        Fact::StepDownRequested { by, reason, ends_in, .. } => {
-            format!("{by} asked {client} to step down within {} (\"{reason}\")", length(*ends_in))
+        Fact::StepDownRequested { breaker, ends_in, .. } => {
+            let (by, reason, ends_in) = (&breaker.by, &breaker.reason, length(*ends_in));
+            format!("{by} asked {client} to step down within {ends_in} (\"{reason}\")")
         }
         Fact::LeaseAcquired { took, is_from_peer } => {
             let from = if *is_from_peer { " after a peer" } else { "" };

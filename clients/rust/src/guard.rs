@@ -10,7 +10,6 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use tracing::Instrument as _;
 
 use crate::{
     Error, Reason, Token, pb,
@@ -230,10 +229,7 @@ impl Guard {
         }
         self.released = true;
         let span = trace::release_span(&self.lock, self.token);
-        if span.is_disabled() {
-            return self.session.release(self.grant).await;
-        }
-        let released = self.session.release(self.grant).instrument(span.clone()).await;
+        let released = self.session.release(self.grant).await;
         trace::record_outcome(&span, released.as_ref().map(|()| None));
         released
     }

@@ -4,7 +4,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use leasehold_store::{Error, LeaseInfo};
+use leasehold_store::{Breaker, Error, LeaseInfo};
 use leasehold_types::{Holder, LockName, Token};
 
 use crate::lock::{Blocker, Cause, Refusal};
@@ -13,6 +13,32 @@ use crate::lock::{Blocker, Cause, Refusal};
 /// the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceKey(pub NonZeroU32);
+
+/// Facts that the core appends to the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// None.
+    #[default]
+    Off,
+    /// Facts about acquires and grants, and about failures.
+    Events,
+    /// Also the successful calls to the store.
+    All,
+}
+
+impl Level {
+    /// Returns whether facts are appended.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Returns whether successful calls to the store are appended.
+    #[must_use]
+    pub const fn has_calls(self) -> bool {
+        matches!(self, Self::All)
+    }
+}
 
 /// Fact about a lock.
 #[derive(Clone, Debug)]
@@ -30,6 +56,9 @@ pub struct Entry {
 /// Kind of a fact, from the view of this daemon.
 #[derive(Clone, Debug)]
 pub enum Fact {
+    /// An acquire did not compete: it repeats an earlier one, or its number is invalid.
+    /// Appended for traced acquires only.
+    Ignored,
     /// An acquire was not granted at once and waits.
     Queued,
     /// An acquire was granted.
@@ -69,7 +98,7 @@ pub enum Fact {
         /// Time from the grant to its loss.
         held_for: Duration,
         /// Cause of the loss.
-        cause: Cause,
+        cause: Box<Cause>,
     },
     /// A grant will be lost unless its lease is renewed.
     AtRisk {
@@ -87,10 +116,8 @@ pub enum Fact {
     StepDownRequested {
         /// Token of the grant.
         token: Token,
-        /// Name of the operator.
-        by: Box<str>,
-        /// Reason that the operator gave.
-        reason: Box<str>,
+        /// Operator, and the given reason.
+        breaker: Box<Breaker>,
         /// Time that the holder has.
         ends_in: Duration,
     },
@@ -98,7 +125,7 @@ pub enum Fact {
     LeaseAcquired {
         /// Duration of the call.
         took: Duration,
-        /// True if a peer held the lease when this daemon began to wait for it.
+        /// True if a peer held the lease at the attempt before.
         is_from_peer: bool,
     },
     /// A peer holds the lease, as found by the first attempt to acquire it.

@@ -79,7 +79,7 @@ pub struct Histogram {
     bounds: &'static [f64],
     /// One counter for each bound, and one for longer durations.
     counts: Box<[AtomicU64]>,
-    sum_nanos: AtomicU64,
+    sum_micros: AtomicU64,
 }
 
 impl Histogram {
@@ -87,7 +87,7 @@ impl Histogram {
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { bounds, counts, sum_nanos: AtomicU64::new(0) }
+        Self { bounds, counts, sum_micros: AtomicU64::new(0) }
     }
 
     /// Adds a duration. Returns its bucket.
@@ -95,7 +95,7 @@ impl Histogram {
         let seconds = length.as_secs_f64();
         let bucket = self.bounds.partition_point(|bound| *bound < seconds);
         self.counts[bucket].fetch_add(1, Relaxed);
-        self.sum_nanos.fetch_add(length.as_nanos() as u64, Relaxed);
+        self.sum_micros.fetch_add(length.as_micros() as u64, Relaxed);
         bucket
     }
 
@@ -105,7 +105,7 @@ impl Histogram {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
         Distribution {
-            sum: Duration::from_nanos(self.sum_nanos.load(Relaxed)).as_secs_f64(),
+            sum: Duration::from_micros(self.sum_micros.load(Relaxed)).as_secs_f64(),
             buckets: bounds.zip(counts).collect(),
         }
     }

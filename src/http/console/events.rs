@@ -129,26 +129,31 @@ impl Stream {
             let start = Moment::now();
             let changes = self.reader.driver.changes();
             let snapshot = self.reader.read(&self.view, is_first).await;
-            let cost = Moment::now().since(start);
+            // The wait for the store is no work of this daemon.
+            let cost = if is_first { Duration::ZERO } else { Moment::now().since(start) };
             let event = format!("retry: 300\nevent: view\ndata: {snapshot}\n\n");
             is_first = false;
             tokio::select! {
                 sent = self.sender.send(event) => if sent.is_err() { return },
                 () = sleep(READ_TIMEOUT) => return,
             }
-            self.wait_for_changes(start, changes, MIN_INTERVAL.max(cost * MAX_COST)).await;
+            self.wait_for_changes(
+                start,
+                changes,
+                (cost * MAX_COST).clamp(MIN_INTERVAL, MAX_INTERVAL),
+            )
+            .await;
         }
     }
 
     /// Waits until a snapshot is due: `min` after the last one if a lock has changed
     /// since, else at the maximum interval.
     async fn wait_for_changes(&self, start: Moment, changes: u64, min: Duration) {
-        let max = MAX_INTERVAL.max(min);
         loop {
             sleep(MIN_INTERVAL).await;
             let elapsed = Moment::now().since(start);
             let has_changed = || self.reader.driver.changes() != changes;
-            if elapsed >= max || (elapsed >= min && has_changed()) {
+            if elapsed >= MAX_INTERVAL || (elapsed >= min && has_changed()) {
                 return;
             }
         }

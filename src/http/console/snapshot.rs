@@ -1,12 +1,9 @@
 //! Snapshots of what a view shows, as JSON.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::{
     About,
@@ -27,9 +24,6 @@ const MAX_COST: u32 = 20;
 /// Number of locks in each list of the daemon's view.
 const LISTED_LOCKS: usize = 5;
 
-/// Number of events in the daemon's view.
-const LISTED_EVENTS: usize = 25;
-
 /// Reads snapshots. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Reader {
@@ -40,7 +34,6 @@ pub(super) struct Reader {
     overview: Arc<Mutex<Option<Cached>>>,
 }
 
-#[derive(Clone)]
 struct Cached {
     overview: Arc<Overview>,
     until: Moment,
@@ -148,7 +141,7 @@ impl Reader {
             list.iter().map(|lock| Lock::from_summary(lock, &clock)).collect()
         };
         let survey = &overview.survey;
-        let events = self.driver.recent_events(LISTED_EVENTS, 0);
+        let events = &overview.events;
         let view = DaemonView {
             daemon: DaemonFacts {
                 pid: *pid,
@@ -204,18 +197,18 @@ impl Reader {
 
     /// Returns a recent overview. Its age grows with the time that a read takes.
     async fn overview(&self) -> Arc<Overview> {
-        let cached = || self.overview.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(Cached { overview, until }) = cached()
+        // Other readers wait for the same survey.
+        let mut cached = self.overview.lock().await;
+        if let Some(Cached { overview, until }) = &*cached
             && !until.has_passed()
         {
-            return overview;
+            return Arc::clone(overview);
         }
         let start = Moment::now();
         let overview = Arc::new(self.driver.overview(LISTED_LOCKS).await);
         let cost = Moment::now().since(start);
         let until = start + MIN_OVERVIEW_AGE.max(cost * MAX_COST);
-        let next = Cached { overview: Arc::clone(&overview), until };
-        *self.overview.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+        *cached = Some(Cached { overview: Arc::clone(&overview), until });
         overview
     }
 }

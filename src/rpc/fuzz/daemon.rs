@@ -49,7 +49,7 @@ impl Daemon {
                 poll_interval: Duration::from_secs(2),
                 max_locks: 40,
                 max_waiters_per_lock: 10,
-                journal: false,
+                journal: leasehold_core::journal::Level::Off,
             };
             let store = Arc::new(Embedded::open(dir.path()).unwrap());
             let driver =

@@ -109,7 +109,8 @@ impl Counters {
             }
             Fact::RenewalFailed { took, failures, .. } => self.renewed(1, *took, *failures > 1),
             Fact::LeaseLost => increment(&self.renewals[2]),
-            Fact::Queued
+            Fact::Ignored
+            | Fact::Queued
             | Fact::OutOfRisk { .. }
             | Fact::StepDownRequested { .. }
             | Fact::HeldByPeer { .. }

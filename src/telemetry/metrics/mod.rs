@@ -151,7 +151,7 @@ mod tests {
             Cause::ShuttingDown,
         ] {
             let expected = format!("leasehold_losses {}", wording::cause_name(&cause));
-            assert_eq!(counted(Fact::Lost { token, held_for, cause }), [expected]);
+            assert_eq!(counted(Fact::Lost { token, held_for, cause: cause.into() }), [expected]);
         }
         let retry = Fact::RenewalFailed { took: TOOK, left: TOOK, failures: 2 };
         assert_eq!(counted(retry), ["leasehold_renewals failed", "leasehold_renewal_retries "]);

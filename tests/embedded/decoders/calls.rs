@@ -34,7 +34,7 @@ fn driver(dir: &std::path::Path) -> Driver {
         poll_interval: Duration::from_secs(2),
         max_locks: 10,
         max_waiters_per_lock: 10,
-        journal: false,
+        journal: leasehold_core::journal::Level::Off,
     };
     let store = Arc::new(Embedded::open(dir).unwrap());
     Driver::new(sessions, locks, store, Entropy::seeded(1), Telemetry::default())

@@ -130,7 +130,7 @@ pub(crate) fn settings() -> (SessionSettings, LockSettings) {
         poll_interval: Duration::from_secs(5),
         max_locks: 1 << 20,
         max_waiters_per_lock: 1 << 20,
-        journal: false,
+        journal: leasehold_core::journal::Level::Off,
     };
     (sessions, locks)
 }

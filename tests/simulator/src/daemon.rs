@@ -61,7 +61,7 @@ pub fn start(place: usize) {
         poll_interval: plan.poll,
         max_locks: 100,
         max_waiters_per_lock: 100,
-        journal: false,
+        journal: leasehold_core::journal::Level::Off,
     };
     let driver = sim.world.as_machine(machine, || {
         let account = Account::over(wire::transport(place, number), &azure);

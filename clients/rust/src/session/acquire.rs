@@ -3,7 +3,6 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
-use tracing::Instrument as _;
 
 use super::{
     AcquireOptions, Session, Wait,
@@ -22,26 +21,10 @@ impl Session {
         lock: pb::LockRef,
         wait: Wait,
         mut options: AcquireOptions,
-        on_progress: Option<OnProgress>,
+        mut on_progress: Option<OnProgress>,
     ) -> Result<Guard, Error> {
         let span = trace::acquire_span(&lock);
         options.trace = trace::context_of(&span).map(Box::new);
-        if span.is_disabled() {
-            return self.send_and_wait(lock, wait, options, on_progress).await;
-        }
-        let acquire = self.send_and_wait(lock, wait, options, on_progress);
-        let acquired = acquire.instrument(span.clone()).await;
-        trace::record_outcome(&span, acquired.as_ref().map(|guard| Some(guard.token())));
-        acquired
-    }
-
-    async fn send_and_wait(
-        self: Arc<Self>,
-        lock: pb::LockRef,
-        wait: Wait,
-        options: AcquireOptions,
-        mut on_progress: Option<OnProgress>,
-    ) -> Result<Guard, Error> {
         let (progress_sender, mut progress) =
             on_progress.is_some().then(mpsc::unbounded_channel).unzip();
         let started = Moment::now();
@@ -61,7 +44,7 @@ impl Session {
             let mut timeout = pin!(leasehold_runtime::sleep_until_any(timeout_at));
             tokio::select! {
                 biased;
-                reply = &mut pending.reply => break reply,
+                reply = &mut pending.reply => break Some(reply),
                 Some(update) = next(&mut progress) => {
                     if let Some(report) = &mut on_progress {
                         report(update);
@@ -72,19 +55,22 @@ impl Session {
                     (AcquireStatus::AtDaemon, Some(extension)) => {
                         timeout_at = timeout_at.map(|limit| limit + extension);
                     }
-                    _ => return Err(self.timed_out(pending.ticket, started)),
+                    _ => break None,
                 },
             }
         };
-        pending.answered = true;
-        match reply {
-            Ok(Reply::Granted { grant, token, changed }) => {
+        pending.answered = reply.is_some();
+        let acquired = match reply {
+            Some(Ok(Reply::Granted { grant, token, changed })) => {
                 drop(pending);
                 Ok(Guard::new(self, grant, lock, token, changed))
             }
-            Ok(Reply::Other(Outcome::Failed(error))) => Err(error),
-            Ok(Reply::Other(_)) | Err(_) => Err(runtime_gone()),
-        }
+            Some(Ok(Reply::Other(Outcome::Failed(error)))) => Err(error),
+            Some(Ok(Reply::Other(_)) | Err(_)) => Err(runtime_gone()),
+            None => Err(self.timed_out(pending.ticket, started)),
+        };
+        trace::record_outcome(&span, acquired.as_ref().map(|guard| Some(guard.token())));
+        acquired
     }
 
     fn submit(

@@ -147,10 +147,10 @@ impl Lock {
         for (position, waiter) in queue.unnotified() {
             waiter.last_sent_position = position;
             let (session, request) = (waiter.session, waiter.request);
-            if cx.settings.journal {
+            if cx.settings.journal.is_on() {
                 let (name, holder) = (self.name.clone(), Some(Arc::clone(&waiter.holder)));
                 let entry = Entry { name, holder, trace: waiter.trace, fact: Fact::Queued };
-                cx.out.push(Effect::Journal(Box::new(entry)));
+                cx.out.push(Effect::Journal(entry));
             }
             cx.out.push(Effect::Queued { session, request, lock: cx.lock, position });
         }

@@ -64,7 +64,7 @@ impl Lock {
         let is_from_peer = previous
             .as_ref()
             .is_some_and(|previous| matches!(previous.blocker, Blocker::HeldByPeer { .. }));
-        if cx.settings.journal {
+        if cx.settings.journal.is_on() {
             self.journal_answer(&answer, cx.now.since(since), is_from_peer, polls, cx);
         }
         match answer {
@@ -114,7 +114,7 @@ impl Lock {
     ) {
         match answer {
             Ok(lease::Acquire::Acquired(_)) => {
-                self.journal_lease(cx, || Fact::LeaseAcquired { took, is_from_peer });
+                self.journal_call(cx, || Fact::LeaseAcquired { took, is_from_peer });
             }
             _ if polls > 0 => {}
             Ok(lease::Acquire::Held { by }) => {
@@ -152,7 +152,7 @@ impl Lock {
         };
         let (took, left) = (renewal.took(cx.now), renewal.valid_until().since(cx.now));
         let failures = renewal.failures();
-        if cx.settings.journal {
+        if cx.settings.journal.is_on() {
             let is_renewed = matches!(answer, Ok(lease::Renew::Renewed { .. }));
             renewal.add_sample(RenewalSample { at: cx.now, took, left, is_renewed });
         }
@@ -160,7 +160,7 @@ impl Lock {
             Ok(lease::Renew::Renewed { deadline }) => {
                 let deadline = deadline.unwrap_or_else(|| renewal.deadline());
                 let is_out_of_risk = renewal.renewed(deadline, cx.now, cx.entropy);
-                self.journal_lease(cx, || Fact::Renewed { took, left, failures });
+                self.journal_call(cx, || Fact::Renewed { took, left, failures });
                 if is_out_of_risk
                     && let Some(grant) = self.grant.as_ref().filter(|grant| grant.is_active())
                 {
@@ -195,7 +195,7 @@ impl Lock {
         };
         if answer == Ok(lease::Release::Released) || cx.now >= *expires_at {
             self.lease = then.take().map_or(Lease::None, Lease::Waiting);
-            self.journal_lease(cx, || Fact::LeaseReleased);
+            self.journal_call(cx, || Fact::LeaseReleased);
         } else {
             *retry_at = Some(cx.now + backoff(*failures, cx));
             *failures += 1;

@@ -126,6 +126,12 @@ impl Lock {
     fn lease_view(&self, now: Moment) -> LeaseView {
         match &self.lease {
             Lease::None => LeaseView::None,
+            // The blocker of the attempt before probably still applies.
+            Lease::Acquiring { previous: Some(waiting), .. } => LeaseView::Blocked {
+                blocker: waiting.blocker.clone(),
+                next_attempt_in: Duration::ZERO,
+                attempts: waiting.polls + 1,
+            },
             Lease::Acquiring { since, .. } => LeaseView::Acquiring { since: now.since(*since) },
             Lease::Waiting(waiting) => LeaseView::Blocked {
                 blocker: waiting.blocker.clone(),

@@ -10,7 +10,7 @@ use crate::journal::{Entry, Fact, TraceKey};
 impl Lock {
     /// Appends a fact about an active grant.
     pub(super) fn journal_grant(&self, cx: &mut Cx<'_>, fact: impl FnOnce(&Grant) -> Fact) {
-        if cx.settings.journal
+        if cx.settings.journal.is_on()
             && let Some(grant) = self.grant.as_ref().filter(|grant| grant.is_active())
         {
             let fact = fact(grant);
@@ -25,7 +25,7 @@ impl Lock {
         cx: &mut Cx<'_>,
         fact: impl FnOnce(&Waiter) -> Fact,
     ) {
-        if cx.settings.journal {
+        if cx.settings.journal.is_on() {
             self.append(Some(Arc::clone(&waiter.holder)), waiter.trace, fact(waiter), cx);
         }
     }
@@ -39,9 +39,16 @@ impl Lock {
         });
     }
 
+    /// Appends a successful call to the store.
+    pub(super) fn journal_call(&self, cx: &mut Cx<'_>, fact: impl FnOnce() -> Fact) {
+        if cx.settings.journal.has_calls() {
+            self.journal_lease(cx, fact);
+        }
+    }
+
     /// Appends a fact about the lease.
     pub(super) fn journal_lease(&self, cx: &mut Cx<'_>, fact: impl FnOnce() -> Fact) {
-        if cx.settings.journal {
+        if cx.settings.journal.is_on() {
             let holder = self.grant.as_ref().map(|grant| Arc::clone(&grant.holder));
             self.append(holder, self.trace, fact(), cx);
         }
@@ -55,6 +62,6 @@ impl Lock {
         cx: &mut Cx<'_>,
     ) {
         let name = self.name.clone();
-        cx.out.push(Effect::Journal(Box::new(Entry { name, holder, trace, fact })));
+        cx.out.push(Effect::Journal(Entry { name, holder, trace, fact }));
     }
 }

@@ -32,7 +32,7 @@ pub use queue::{Ticket, WaitLimit};
 pub use renew::RenewalSample;
 pub use table::Locks;
 
-use crate::journal::{Entry, TraceKey};
+use crate::journal::{Entry, Level, TraceKey};
 
 /// Limits and durations from the daemon's configuration.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +49,8 @@ pub struct Settings {
     pub max_locks: usize,
     /// Maximum number of waiters of one lock.
     pub max_waiters_per_lock: usize,
-    /// True if facts are appended to the journal.
-    pub journal: bool,
+    /// Facts that are appended to the journal.
+    pub journal: Level,
 }
 
 /// Request for a lock.
@@ -156,7 +156,7 @@ pub enum Effect {
     /// Call the store. [`Locks::answered`] takes the answer.
     Call(LockId, StoreCall),
     /// A fact for the journal.
-    Journal(Box<Entry>),
+    Journal(Entry),
     /// The visible state of a lock may have changed.
     Changed(LockName),
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold_rules::may_be_served;
-use leasehold_store::{LeaseId, StoreCall};
+use leasehold_store::{Breaker, LeaseId, StoreCall};
 use leasehold_time::Moment;
 use leasehold_types::LockName;
 
@@ -236,7 +236,7 @@ impl Lock {
         self.journal_grant(cx, |grant| Fact::Lost {
             token: grant.token,
             held_for: now.since(grant.since),
-            cause: cause.clone(),
+            cause: Box::new(cause.clone()),
         });
     }
 
@@ -252,8 +252,7 @@ impl Lock {
             let ends_in = at.since(cx.now);
             self.journal_grant(cx, |grant| Fact::StepDownRequested {
                 token: grant.token,
-                by: by.clone(),
-                reason: reason.clone(),
+                breaker: Box::new(Breaker { by: by.clone(), reason: reason.clone() }),
                 ends_in,
             });
         }

@@ -223,7 +223,7 @@ impl Locks {
     /// Returns whether facts are appended to the journal.
     #[must_use]
     pub const fn keeps_journal(&self) -> bool {
-        self.settings.journal
+        self.settings.journal.is_on()
     }
 
     /// Returns the number of locks in the table.
@@ -268,10 +268,10 @@ impl Locks {
             None
         };
         if let Some(why) = refusal {
-            if self.settings.journal {
+            if self.settings.journal.is_on() {
                 let fact = Fact::Refused { cause: (&why).into(), waited: Duration::ZERO };
                 let entry = Entry { name: name.clone(), holder: Some(holder), trace, fact };
-                out.push(Effect::Journal(Box::new(entry)));
+                out.push(Effect::Journal(entry));
             }
             out.push(Effect::Refused { session, request, name, why });
             return;

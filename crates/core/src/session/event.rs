@@ -151,7 +151,7 @@ pub enum Action {
     /// Call the store. The answer arrives as [`Event::Answered`].
     Call(LockId, StoreCall),
     /// A fact for the journal.
-    Journal(Box<Entry>),
+    Journal(Entry),
     /// The visible state of a lock may have changed.
     Changed(LockName),
     /// Log that a session expired while it held locks.

@@ -29,6 +29,8 @@ pub struct Explanation {
 pub struct GrantView {
     /// Time until the grant ends, unless its session and its lease are extended.
     pub time_left: Duration,
+    /// Time until the session expires without another keep-alive.
+    pub session_left: Duration,
     /// Time since the last keep-alive of the session.
     pub last_keep_alive: Duration,
     /// TTL of the session.
@@ -124,6 +126,7 @@ impl Sessions {
         let end = end.into_iter().flatten().min()?;
         Some(GrantView {
             time_left: end.since(now),
+            session_left: session.deadline().since(now),
             last_keep_alive: now.since(session.last_keep_alive_at),
             ttl: session.ttl,
             ends_in: grant.hold_until.map(|until| until.since(now)),
@@ -166,14 +169,16 @@ impl Explanation {
     pub fn summary(&self) -> String {
         let diagnosis = self.diagnosis();
         let detail = match (&self.lease, self.grant) {
-            (LeaseView::Blocked { blocker: Blocker::StoreError(error), .. }, None) => {
-                format!(": {error}")
-            }
+            (LeaseView::Blocked { blocker: Blocker::StoreError(error), .. }, None) => match error {
+                Error::Unavailable { why, .. } => format!(": {why}"),
+                Error::Recovering { .. } => return error.to_string(),
+                Error::DataLoss { .. } => format!(": {error}"),
+            },
             (LeaseView::Held(lease), _) if lease.is_at_risk => {
                 "; its lease is at risk, because renewals are failing".to_owned()
             }
             (_, Some(grant)) if diagnosis == Diagnosis::HolderSilent => {
-                format!("; it expires in {}", whole_seconds(grant.time_left))
+                format!("; it expires in {}", whole_seconds(grant.session_left))
             }
             (_, Some(grant)) if grant.is_ending => {
                 format!("; the lock is free in {} at the latest", whole_seconds(grant.time_left))

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use super::{Action, Message, Request, Session, Sessions, lifecycle::not_higher, numbers::Number};
 use crate::{
     error::RequestError,
-    journal::{Entry, Fact, RefusalCause},
+    journal::{Entry, Fact, RefusalCause, TraceKey},
     lock::{self, Handle, SessionKey, WaitLimit},
 };
 use leasehold_store::Value;
 use leasehold_time::Moment;
-use leasehold_types::Reason;
+use leasehold_types::{LockName, Reason};
 
 impl Sessions {
     pub(super) fn request(
@@ -27,6 +27,9 @@ impl Sessions {
                 Number::New => {}
                 Number::Repeated => is_repeat = true,
                 Number::NotHigher { than } => {
+                    if let Request::Acquire { name, trace, .. } = &request {
+                        ignore(name, *trace, out);
+                    }
                     let problem = not_higher("request", number, than, "on this stream");
                     return self.fail_stream(key, problem, now, out);
                 }
@@ -196,7 +199,7 @@ impl Sessions {
                 let fact = Fact::Refused { cause: RefusalCause::Limit, waited: Duration::ZERO };
                 let holder = Some(Arc::clone(&acquire.holder));
                 let entry = Entry { name: name.clone(), holder, trace: acquire.trace, fact };
-                out.push(Action::Journal(Box::new(entry)));
+                out.push(Action::Journal(entry));
             }
             let message = format!(
                 "lock {name} refused: the session has reached max_locks_per_session ({limit})"
@@ -232,6 +235,7 @@ impl Sessions {
         let Some(lock) = waiting.map(|(lock, _)| lock).or(granted) else {
             return self.acquire(acquire, now, out);
         };
+        ignore(&acquire.name, acquire.trace, out);
         if self.locks.name(lock) != Some(&acquire.name) {
             let message = format_args!("{request} is the number of an acquire of another lock");
             let problem = RequestError::violation("request", message);
@@ -247,6 +251,14 @@ impl Sessions {
         {
             self.send(key, granted, out);
         }
+    }
+}
+
+/// Ends the trace of an acquire that does not compete.
+fn ignore(name: &LockName, trace: Option<TraceKey>, out: &mut Vec<Action>) {
+    if trace.is_some() {
+        let (name, fact) = (name.clone(), Fact::Ignored);
+        out.push(Action::Journal(Entry { name, holder: None, trace, fact }));
     }
 }
 

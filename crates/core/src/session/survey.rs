@@ -102,7 +102,8 @@ impl Sessions {
             let is_leader = view.is_some_and(|view| view.is_leader);
             let is_leaderless =
                 glance.grant.is_none() && glance.has_candidate && !glance.is_held_by_peer;
-            let is_at_risk = glance.is_at_risk && glance.grant.is_some();
+            let is_active = glance.grant.is_some_and(|grant| grant.is_active());
+            let is_at_risk = glance.is_at_risk && is_active;
             survey.held += usize::from(glance.grant.is_some());
             survey.waiting += glance.waiting;
             if glance.has_candidate {

@@ -11,7 +11,7 @@ use leasehold_store as lease;
 use leasehold_store::{AcquireParams, Acquired, LeaseId, StoreAnswer, StoreCall, Value};
 use leasehold_types::Reason;
 
-use crate::journal::{Entry, Fact, RefusalCause, Source};
+use crate::journal::{Entry, Fact, Level, RefusalCause, Source};
 use crate::lock::LeaseView;
 use leasehold_types::{Token, TokenRange};
 
@@ -169,7 +169,7 @@ impl World {
             poll_interval: Duration::from_secs(2),
             max_locks: 100,
             max_waiters_per_lock: 100,
-            journal: true,
+            journal: Level::All,
         };
         let daemons: Vec<_> = (0..daemons)
             .map(|n| Sessions::new(settings, locks, Entropy::seeded(seed + n as u64)))
@@ -220,7 +220,7 @@ impl World {
                     self.event(daemon, Event::Detached(stream));
                 }
                 Action::Supersede(_) | Action::Expired(_) => {}
-                Action::Journal(entry) => self.journal.push(*entry),
+                Action::Journal(entry) => self.journal.push(entry),
                 Action::Call(lock, call) => self.store.pending.push((daemon, lock, call, self.now)),
                 Action::Changed(_) => {}
             }

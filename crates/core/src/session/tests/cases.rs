@@ -822,11 +822,12 @@ fn explanation_names_holder_waiters_and_cause() {
         Fact::Granted { source: Source::Lease, .. },
         Fact::Queued,
         Fact::Queued,
-        Fact::Lost { cause: Cause::Broken { .. }, .. },
+        Fact::Lost { cause, .. },
     ] = facts[..]
     else {
         panic!("{facts:?}")
     };
+    assert!(matches!(**cause, Cause::Broken { .. }), "{cause:?}");
 }
 
 #[test]
