@@ -376,6 +376,7 @@ fn state_style(state: State, theme: Theme) -> Style {
     match state {
         State::AtRisk | State::Leaderless => theme.bad(),
         State::Held | State::Led => theme.good(),
+        State::Peer => Style::new(),
         State::Free | State::Unknown => DIM,
     }
 }

@@ -34,12 +34,14 @@ pub(super) struct Sample {
 /// State of a lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// No session of the daemon holds the lock.
+    /// Neither a session of the daemon nor, as far as it knows, a peer holds the lock.
     Free,
     #[default]
     Held,
     /// Held by the leader of an election.
     Led,
+    /// Held through a peer.
+    Peer,
     /// Election with a candidate and without a leader.
     Leaderless,
     AtRisk,
@@ -54,6 +56,7 @@ impl State {
             Self::Free => "free",
             Self::Held => "held",
             Self::Led => "led",
+            Self::Peer => "at a peer",
             Self::Leaderless => "no leader",
             Self::AtRisk => "at risk",
             Self::Unknown => "-",
