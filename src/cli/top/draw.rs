@@ -453,6 +453,7 @@ mod tests {
                 screen(&model, width, height);
             }
         }
+        screen(&model, 80, 11);
         model.on(Input::Down(9));
         assert!(screen(&model, 80, 11).contains("orders"), "the last row stays visible");
         let narrow = screen(&model, 80, 14);
