@@ -101,15 +101,18 @@ fn paragraphs(explanation: &Explanation, endpoint: Option<&str>, palette: Palett
     lines.join("\n")
 }
 
-/// Adds `--endpoint` to a command for a daemon at the end of an advice.
+/// Adds `--endpoint` to the command of an advice, before the name of the lock, because no
+/// option may follow `-- NAME`.
 fn with_endpoint(advice: &str, endpoint: Option<&str>) -> String {
-    let command = advice.rsplit_once(": leasehold ").map(|(_, command)| command);
-    let takes_endpoint = command.is_some_and(|command| {
-        ["break ", "step-down "].iter().any(|name| command.starts_with(name))
+    let parts = advice.split_once(": leasehold ").and_then(|(aim, command)| {
+        let (verb, rest) = command.split_once(' ')?;
+        ["break", "step-down"].contains(&verb).then_some((aim, verb, rest))
     });
-    match endpoint.filter(|_| takes_endpoint) {
-        Some(endpoint) => format!("{advice} --endpoint {endpoint}"),
-        None => advice.to_owned(),
+    match (parts, endpoint) {
+        (Some((aim, verb, rest)), Some(endpoint)) => {
+            format!("{aim}: leasehold {verb} --endpoint {endpoint} {rest}")
+        }
+        _ => advice.to_owned(),
     }
 }
 
@@ -277,7 +280,12 @@ mod tests {
     fn commands_get_endpoint() {
         let advice = "if the holder is stuck, break the lock: leasehold break a --reason REASON";
         assert_eq!(with_endpoint(advice, None), advice);
-        let expected = format!("{advice} --endpoint unix:/s");
+        let expected = "if the holder is stuck, break the lock: \
+                        leasehold break --endpoint unix:/s a --reason REASON";
+        assert_eq!(with_endpoint(advice, Some("unix:/s")), expected);
+        let advice = "ask the leader to step down: \
+                      leasehold step-down -n b --reason REASON -- '-: leasehold break a'";
+        let expected = advice.replace("step-down ", "step-down --endpoint unix:/s ");
         assert_eq!(with_endpoint(advice, Some("unix:/s")), expected);
         for other in ["check the store: leasehold doctor", "ask: leasehold explain a -e http://a:1"]
         {

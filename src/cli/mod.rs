@@ -357,6 +357,17 @@ mod tests {
     }
 
     #[test]
+    fn names_with_hyphen_follow_separator() {
+        for line in [
+            "leasehold break --endpoint http://a:1 -n b --reason R -- -x",
+            "leasehold step-down --endpoint http://a:1 -n b --reason R -- -x",
+            "leasehold explain -n b -e http://a:1 -- -x",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn wrong_command_lines_are_refused() {
         for line in [
             "leasehold",

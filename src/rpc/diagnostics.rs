@@ -190,5 +190,6 @@ fn summary(lock: &LockSummary) -> pb::LockSummary {
         longest_wait_ms: lock.longest_wait.map(millis),
         at_risk: lock.is_at_risk,
         election: lock.is_election,
+        held_by_peer: lock.is_held_by_peer,
     }
 }

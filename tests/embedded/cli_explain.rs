@@ -78,7 +78,7 @@ async fn explanation_has_holder_waiters_and_command() {
     // A command for a daemon other than the default one names it.
     let mut command = program();
     let output = command.args(["explain", "x", "-e", &daemon.endpoint]).output().unwrap();
-    let named = format!("leasehold break x --reason REASON --endpoint {}\n", daemon.endpoint);
+    let named = format!("leasehold break --endpoint {} x --reason REASON\n", daemon.endpoint);
     assert!(text(output).contains(&named));
 }
 

@@ -184,6 +184,8 @@ pub struct LockSummary {
     pub is_at_risk: bool,
     /// True if the lock is used as an election.
     pub is_election: bool,
+    /// True if a peer held the lock at the daemon's last attempt to acquire its lease.
+    pub is_held_by_peer: bool,
 }
 
 /// Number of recent grants of a lock.
@@ -386,6 +388,7 @@ impl From<pb::LockSummary> for LockSummary {
             longest_wait: summary.longest_wait_ms.map(ms),
             is_at_risk: summary.at_risk,
             is_election: summary.election,
+            is_held_by_peer: summary.held_by_peer,
         }
     }
 }

@@ -376,6 +376,7 @@ fn state_style(state: State, theme: Theme) -> Style {
     match state {
         State::AtRisk | State::Leaderless => theme.bad(),
         State::Held | State::Led => theme.good(),
+        State::Peer => Style::new(),
         State::Free | State::Unknown => DIM,
     }
 }
@@ -452,6 +453,7 @@ mod tests {
                 screen(&model, width, height);
             }
         }
+        screen(&model, 80, 11);
         model.on(Input::Down(9));
         assert!(screen(&model, 80, 11).contains("orders"), "the last row stays visible");
         let narrow = screen(&model, 80, 14);

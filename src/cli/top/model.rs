@@ -1,7 +1,7 @@
 //! State of the view: two samples of a daemon, the rates between them, and the order of
 //! the rows. Sans-IO.
 
-use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+use std::{cell::Cell, cmp::Reverse, collections::VecDeque, time::Duration};
 
 use leasehold_time::Moment;
 
@@ -34,12 +34,14 @@ pub(super) struct Sample {
 /// State of a lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// No session of the daemon holds the lock.
+    /// Neither a session of the daemon nor, as far as it knows, a peer holds the lock.
     Free,
     #[default]
     Held,
     /// Held by the leader of an election.
     Led,
+    /// Held through a peer.
+    Peer,
     /// Election with a candidate and without a leader.
     Leaderless,
     AtRisk,
@@ -54,6 +56,7 @@ impl State {
             Self::Free => "free",
             Self::Held => "held",
             Self::Led => "led",
+            Self::Peer => "at a peer",
             Self::Leaderless => "no leader",
             Self::AtRisk => "at risk",
             Self::Unknown => "-",
@@ -143,6 +146,8 @@ pub(super) struct Model {
     order: Order,
     is_reversed: bool,
     first_row: usize,
+    /// Number of rows that fit on the screen, at the last drawing.
+    visible_rows: Cell<usize>,
 }
 
 impl Model {
@@ -169,14 +174,14 @@ impl Model {
 
     /// Handles an input.
     pub(super) fn on(&mut self, input: Input) {
+        // The list may have become shorter, or the screen higher.
+        let last = self.locks().len().saturating_sub(self.visible_rows.get().max(1));
+        let first_row = self.first_row.min(last);
         match input {
             Input::Sort(order) => (self.order, self.is_reversed) = (order, false),
             Input::Reverse => self.is_reversed = !self.is_reversed,
-            Input::Up(rows) => self.first_row = self.first_row.saturating_sub(rows),
-            Input::Down(rows) => {
-                let last = self.locks().len().saturating_sub(1);
-                self.first_row = self.first_row.saturating_add(rows).min(last);
-            }
+            Input::Up(rows) => self.first_row = first_row.saturating_sub(rows),
+            Input::Down(rows) => self.first_row = first_row.saturating_add(rows).min(last),
         }
         self.sort();
     }
@@ -216,6 +221,7 @@ impl Model {
 
     /// Locks from the first visible row on. `rows` of them fit.
     pub(super) fn visible(&self, rows: usize) -> &[Lock] {
+        self.visible_rows.set(rows);
         let locks = self.locks();
         let first = self.first_row.min(locks.len().saturating_sub(rows));
         &locks[first..]
@@ -383,6 +389,20 @@ pub(super) mod tests {
         assert_eq!(model.visible(3)[0].name, "0");
         model.update(Ok(sample(2, 0, Vec::new())));
         assert!(model.visible(3).is_empty());
+    }
+
+    #[test]
+    fn keys_scroll_at_once_after_last_page() {
+        let mut model = Model::default();
+        model.update(Ok(sample(1, 0, (0..10).map(|n| lock(&n.to_string(), 1, 0)).collect())));
+        assert_eq!(model.visible(3)[0].name, "0");
+        model.on(Input::Down(usize::MAX));
+        assert_eq!(model.visible(3)[0].name, "7");
+        model.on(Input::Up(1));
+        assert_eq!(model.visible(3)[0].name, "6");
+        assert_eq!(model.visible(5)[0].name, "5", "the screen is higher");
+        model.on(Input::Up(1));
+        assert_eq!(model.visible(5)[0].name, "4");
     }
 
     #[test]

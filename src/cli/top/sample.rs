@@ -64,6 +64,7 @@ impl From<LockSummary> for Lock {
             (true, ..) => State::AtRisk,
             (false, true, true) => State::Led,
             (false, true, false) => State::Held,
+            (false, false, _) if summary.is_held_by_peer => State::Peer,
             (false, false, true) if summary.waiting > 0 => State::Leaderless,
             (false, false, _) => State::Free,
         };
@@ -106,6 +107,7 @@ mod tests {
             longest_wait: None,
             is_at_risk: false,
             is_election: false,
+            is_held_by_peer: false,
         }
     }
 
@@ -147,6 +149,16 @@ mod tests {
             rows,
             [("a", State::Held, 7), ("b", State::Leaderless, 0), ("c", State::Free, 3)]
         );
+    }
+
+    #[test]
+    fn locks_of_peer_are_not_free() {
+        for is_election in [true, false] {
+            let lock = LockSummary { is_election, is_held_by_peer: true, ..summary("a", None, 1) };
+            assert_eq!(Lock::from(lock).state, State::Peer);
+        }
+        let lock = LockSummary { is_held_by_peer: true, ..summary("a", Some(1), 1) };
+        assert_eq!(Lock::from(lock).state, State::Held);
     }
 
     #[test]

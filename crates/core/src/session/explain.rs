@@ -191,29 +191,23 @@ impl Explanation {
     /// Returns the next steps of an operator, most useful first.
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
-        let name = shell_word(self.view.name.name());
-        let namespace = self.view.name.namespace();
-        let option = if namespace == leasehold_types::name::DEFAULT_NAMESPACE {
-            String::new()
-        } else {
-            format!(" -n {namespace}")
-        };
+        let command = |verb, options: &str| command_line(verb, &self.view.name, options);
         let break_lock = format!(
-            "if the holder is stuck, break the lock: leasehold break{option} {name} --reason REASON"
+            "if the holder is stuck, break the lock: {}",
+            command("break", "--reason REASON")
         );
         let is_leader = self.grant.is_some_and(|grant| grant.is_leader);
         let step_down = is_leader.then(|| {
-            format!(
-                "ask the leader to step down: leasehold step-down{option} {name} --reason REASON"
-            )
+            let step_down = command("step-down", "--reason REASON");
+            format!("ask the leader to step down: {step_down}")
         });
         match self.diagnosis() {
             Diagnosis::WaitingForHolder => step_down.into_iter().chain([break_lock]).collect(),
             Diagnosis::HeldByPeer => {
                 let peer = self.view.held.as_ref().and_then(|held| held.endpoint.as_ref());
                 let ask = peer.map(|peer| {
-                    let address = &peer.address;
-                    format!("ask its daemon: leasehold explain{option} {name} -e {address}")
+                    let options = format!("-e {}", peer.address);
+                    format!("ask its daemon: {}", command("explain", &options))
                 });
                 ask.into_iter().chain([break_lock]).collect()
             }
@@ -296,10 +290,25 @@ fn whole_seconds(duration: Duration) -> String {
     format!("{}s", duration.as_millis().div_ceil(1000))
 }
 
+/// Returns the command line of an operator for a lock. A name that begins with a hyphen
+/// comes last, so that it is not parsed as an option.
+fn command_line(verb: &str, lock: &LockName, options: &str) -> String {
+    let namespace = match lock.namespace() {
+        leasehold_types::name::DEFAULT_NAMESPACE => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    let name = shell_word(lock.name());
+    if lock.name().starts_with('-') {
+        format!("leasehold {verb}{namespace} {options} -- {name}")
+    } else {
+        format!("leasehold {verb}{namespace} {name} {options}")
+    }
+}
+
 /// Quotes a name for a POSIX shell, if necessary.
 fn shell_word(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=".contains(c);
-    if !name.is_empty() && name.chars().all(plain) && !name.starts_with('-') {
+    if !name.is_empty() && name.chars().all(plain) {
         return name.to_owned();
     }
     format!("'{}'", name.replace('\'', r"'\''"))
@@ -310,10 +319,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_with_hyphen_are_last() {
+        let line = |namespace, name| {
+            let lock = LockName::parse(namespace, name).unwrap();
+            command_line("break", &lock, "--reason R")
+        };
+        assert_eq!(line("", "a"), "leasehold break a --reason R");
+        assert_eq!(line("b", "a"), "leasehold break -n b a --reason R");
+        assert_eq!(line("b", "-x"), "leasehold break -n b --reason R -- -x");
+        assert_eq!(line("", "-x y"), "leasehold break --reason R -- '-x y'");
+    }
+
+    #[test]
     fn names_are_quoted_for_shells() {
         assert_eq!(shell_word("orders/2024"), "orders/2024");
         assert_eq!(shell_word("a b"), "'a b'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word("-x"), "'-x'");
+        assert_eq!(shell_word("-x"), "-x");
     }
 }

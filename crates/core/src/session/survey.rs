@@ -61,6 +61,8 @@ pub struct LockSummary {
     pub is_at_risk: bool,
     /// True if the holder leads an election, or the first waiter is a candidate.
     pub is_election: bool,
+    /// True if a peer held the lock at the last attempt to acquire its lease.
+    pub is_held_by_peer: bool,
 }
 
 impl Survey {
@@ -126,6 +128,7 @@ impl Sessions {
                 longest_wait: glance.longest_wait,
                 is_at_risk,
                 is_election: is_leader || glance.has_candidate,
+                is_held_by_peer: glance.is_held_by_peer,
             };
             let limit = survey.limit;
             if held_for.is_some() {

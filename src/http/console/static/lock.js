@@ -153,13 +153,22 @@ function waiterRow() {
 
 function actionList() {
   const list = h("ul", { class: "actions" });
+  let texts = [];
   return {
     root: list,
     update(snapshot) {
+      const { lock } = snapshot;
       const advice = adviceFor({ ...snapshot, waiters: snapshot.waiters.items });
-      replaceIfChanged(list, advice.map(({ title, command }) => [title, command, snapshot.lock.waiting > 0]), () => advice.map((one) =>
-        h("li", { class: one.danger ? "danger" : "" },
-          h("h3", {}, one.title), h("p", {}, one.text), one.command && copyable(one.command).root)));
+      // Another grant is another key, so that a command is never meant for a later holder.
+      // The texts count down, and are not part of it: the focus on a command is kept.
+      const key = [lock.token, lock.holder, advice.map(({ title, command }) => [title, command])];
+      replaceIfChanged(list, key, () => {
+        texts = advice.map(() => h("p"));
+        return advice.map((one, index) =>
+          h("li", { class: one.danger ? "danger" : "" },
+            h("h3", {}, one.title), texts[index], one.command && copyable(one.command).root));
+      });
+      advice.forEach((one, index) => setText(texts[index], one.text));
     },
   };
 }
