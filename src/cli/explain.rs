@@ -126,6 +126,12 @@ fn grant_text(grant: &GrantDetails) -> String {
 
 fn lease_text(lease: &LeaseDetails) -> String {
     let mut parts = vec![lease.state.clone()];
+    // A poll of a lease that a peer holds is an attempt, but no failure.
+    match lease.attempts {
+        0 => {}
+        failures if lease.state == "releasing" => parts.push(count(failures, "failed attempt")),
+        attempt => parts.push(format!("attempt {attempt}")),
+    }
     if let (Some(valid_for), Some(duration)) = (lease.valid_for, lease.duration) {
         let [valid_for, duration] = [valid_for, duration].map(short_duration);
         parts.push(format!("valid for {valid_for} of {duration}"));
@@ -137,10 +143,15 @@ fn lease_text(lease: &LeaseDetails) -> String {
     add("next attempt in", lease.next_attempt_in);
     add("unused, kept for another", lease.lingers_for);
     let failures = lease.failed_renewals;
-    parts.extend((failures > 0).then(|| format!("{failures} failed renewals")));
-    parts.extend((lease.attempts > 0).then(|| format!("{} failed attempts", lease.attempts)));
+    parts.extend((failures > 0).then(|| count(failures, "failed renewal")));
     parts.extend(lease.is_at_risk.then(|| "at risk".to_owned()));
     parts.join(", ")
+}
+
+/// Number and noun, as in "1 failed renewal".
+fn count(number: u32, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Table with a title, unless it has no rows.
@@ -307,6 +318,15 @@ mod tests {
         };
         let expected = "held, valid for 24s of 30s, next renewal in 4s, 2 failed renewals, at risk";
         assert_eq!(lease_text(&lease), expected);
+        let tried = |state: &str, attempts| LeaseDetails {
+            state: state.to_owned(),
+            next_attempt_in: seconds(2).filter(|_| state == "blocked"),
+            attempts,
+            ..LeaseDetails::default()
+        };
+        let blocked = lease_text(&tried("blocked", 3));
+        assert_eq!(blocked, "blocked, attempt 3, next attempt in 2s");
+        assert_eq!(lease_text(&tried("releasing", 1)), "releasing, 1 failed attempt");
         let none = LeaseDetails { state: "none".to_owned(), ..LeaseDetails::default() };
         assert_eq!(lease_text(&none), "none");
     }

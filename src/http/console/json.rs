@@ -334,12 +334,13 @@ pub(super) fn lease(view: &LeaseView) -> String {
                 Blocker::HeldByPeer { .. } => "held by a peer".to_owned(),
                 Blocker::StoreError(error) => error.to_string(),
             };
-            format!("{why}; {attempts} attempts so far")
+            format!("{why}; attempt {attempts}")
         }
         LeaseView::Held(lease) => match (lease.duration, lease.valid_for) {
             (Some(duration), Some(valid_for)) => {
                 let failed = match lease.failed_renewals {
                     0 => String::new(),
+                    1 => "; 1 renewal failed".to_owned(),
                     failed => format!("; {failed} renewals failed in a row"),
                 };
                 format!("valid for {} of {} s{failed}", tenths(valid_for), duration.as_secs())
