@@ -1,7 +1,7 @@
 // Page of one lock: state, diagnosis, timeline, waiters, actions, history.
 
 import { h, reconcile, replaceIfChanged, setText } from "./dom.js";
-import { clientName, coarse, holderDetail, holderName, now, timeOfDay } from "./format.js";
+import { clientName, coarse, holderDetail, holderKey, holderName, now, timeOfDay } from "./format.js";
 import { adviceFor } from "./advice.js";
 import { STATES, copyable, eventKind, pill, sentence, setPill, since, timeBar, valueText } from "./parts.js";
 import { timeline } from "./timeline.js";
@@ -161,7 +161,7 @@ function actionList() {
       const advice = adviceFor({ ...snapshot, waiters: snapshot.waiters.items });
       // Another grant is another key, so that a command is never meant for a later holder.
       // The texts count down, and are not part of it: the focus on a command is kept.
-      const key = [lock.token, lock.holder, advice.map(({ title, command }) => [title, command])];
+      const key = [lock.token, holderKey(lock.holder), advice.map(({ title, command }) => [title, command])];
       replaceIfChanged(list, key, () => {
         texts = advice.map(() => h("p"));
         return advice.map((one, index) =>
