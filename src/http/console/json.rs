@@ -349,7 +349,8 @@ pub(super) fn lease(view: &LeaseView) -> String {
         },
         LeaseView::Releasing { failures: 0 } => "being released".to_owned(),
         LeaseView::Releasing { failures } => {
-            format!("being released; {failures} attempts failed")
+            let attempts = if *failures == 1 { "attempt" } else { "attempts" };
+            format!("being released; {failures} {attempts} failed")
         }
     }
 }

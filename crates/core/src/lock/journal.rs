@@ -54,6 +54,7 @@ impl Lock {
         }
     }
 
+    #[inline(never)]
     fn append(
         &self,
         holder: Option<Arc<Holder>>,
