@@ -249,10 +249,7 @@ impl Traces {
                 self.end(key);
             }
             Fact::Released { held_for, .. } => {
-                let span =
-                    self.tracer.span_builder("release").with_attributes([seconds(*held_for)]);
-                self.emit(&parent, span, name);
-                self.released = Some((name.clone(), span_context(&parent)));
+                self.on_released(&parent, name, *held_for);
                 self.end(key);
             }
             Fact::Lost { held_for, cause, .. } => {
@@ -278,6 +275,13 @@ impl Traces {
             Fact::LeaseLost => end_renewal(acquire, None, Some("lease_lost")),
             Fact::OutOfRisk { .. } | Fact::LeaseReleased => {}
         }
+    }
+
+    /// Adds the span of a release, which a handoff may follow.
+    fn on_released(&mut self, parent: &Context, name: &LockName, held_for: Duration) {
+        let span = self.tracer.span_builder("release").with_attributes([seconds(held_for)]);
+        self.emit(parent, span, name);
+        self.released = Some((name.clone(), span_context(parent)));
     }
 
     /// Ends the span of an acquire. A handoff is linked to the acquire before.

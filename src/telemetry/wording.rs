@@ -130,15 +130,7 @@ pub fn sentence(fact: &Fact, holder: Option<&Holder>) -> String {
             format!("{client} {verb} with token {token} after {}{how}", length(*waited))
         }
         Fact::Refused { cause, waited } => {
-            let why = match cause {
-                RefusalCause::Held => "another client holds the lock",
-                RefusalCause::TimedOut => "the maximum time to wait has ended",
-                RefusalCause::Limit => "a limit of the daemon is reached",
-                RefusalCause::ShuttingDown => "the daemon is shutting down",
-                RefusalCause::Unavailable => "the store is unavailable",
-                RefusalCause::Recovering => "the daemon is recovering from an unclean shutdown",
-                RefusalCause::DataLoss => "the lock is frozen",
-            };
+            let why = refusal(*cause);
             format!("{client} was refused after {}: {why}", length(*waited))
         }
         Fact::Canceled { waited } => format!("{client} left the queue after {}", length(*waited)),
@@ -175,6 +167,19 @@ pub fn sentence(fact: &Fact, holder: Option<&Holder>) -> String {
         ),
         Fact::LeaseLost => "the storage account reports that the lease is lost".to_owned(),
         Fact::LeaseReleased => "the daemon released the lease".to_owned(),
+    }
+}
+
+/// Returns the cause of a refusal as a clause.
+const fn refusal(cause: RefusalCause) -> &'static str {
+    match cause {
+        RefusalCause::Held => "another client holds the lock",
+        RefusalCause::TimedOut => "the maximum time to wait has ended",
+        RefusalCause::Limit => "a limit of the daemon is reached",
+        RefusalCause::ShuttingDown => "the daemon is shutting down",
+        RefusalCause::Unavailable => "the store is unavailable",
+        RefusalCause::Recovering => "the daemon is recovering from an unclean shutdown",
+        RefusalCause::DataLoss => "the lock is frozen",
     }
 }
 

@@ -20,21 +20,7 @@ impl Sessions {
         now: Moment,
         out: &mut Vec<Action>,
     ) {
-        let mut is_repeat = false;
-        if let Some(number) = number_of(&request) {
-            let Some(session) = self.sessions.get_mut(key.index()) else { return };
-            match session.numbers.next(number) {
-                Number::New => {}
-                Number::Repeated => is_repeat = true,
-                Number::NotHigher { than } => {
-                    if let Request::Acquire { name, trace, .. } = &request {
-                        ignore(name, *trace, out);
-                    }
-                    let problem = not_higher("request", number, than, "on this stream");
-                    return self.fail_stream(key, problem, now, out);
-                }
-            }
-        }
+        let Some(is_repeat) = self.check_number(key, &request, now, out) else { return };
         match request {
             Request::KeepAlive { keep_alive_number } => {
                 self.keep_alive(key, keep_alive_number, now, out)
@@ -78,6 +64,30 @@ impl Sessions {
             }
             Request::Close => self.end_session(key, None, now, out),
             Request::Malformed { request, problem } => self.refuse(key, request, *problem, out),
+        }
+    }
+
+    /// Returns whether a request may repeat an earlier one. None if its number is
+    /// invalid: then the stream ends.
+    fn check_number(
+        &mut self,
+        key: SessionKey,
+        request: &Request,
+        now: Moment,
+        out: &mut Vec<Action>,
+    ) -> Option<bool> {
+        let Some(number) = number_of(request) else { return Some(false) };
+        match self.sessions.get_mut(key.index())?.numbers.next(number) {
+            Number::New => Some(false),
+            Number::Repeated => Some(true),
+            Number::NotHigher { than } => {
+                if let Request::Acquire { name, trace, .. } = request {
+                    ignore(name, *trace, out);
+                }
+                let problem = not_higher("request", number, than, "on this stream");
+                self.fail_stream(key, problem, now, out);
+                None
+            }
         }
     }
 
