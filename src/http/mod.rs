@@ -10,7 +10,7 @@
 //! GET /readyz                                    200 if locks can be granted, else 503
 //! ```
 //!
-//! With the setting `console`, `/` and `/console/` serve a [web console](console).
+//! With the setting `console`, `/` and `/console/` serve a web console.
 //!
 //! An answer may be out of date when it arrives: a client that acts on it needs the
 //! token.

@@ -10,7 +10,7 @@
 //!
 //! Only sampled acquires have an entry here. The number of entries is limited; the
 //! oldest ones are dropped first. Storage calls are child spans of these spans: the
-//! driver runs a call within the context that [`Traces::on_call`] returns.
+//! driver runs a call within the context that `Traces::on_call` returns.
 
 use std::{
     collections::{BTreeMap, VecDeque},
