@@ -16,7 +16,7 @@ const REMEDY: &str = "install Node.js 20 or newer with npm (https://nodejs.org):
 
 /// Variable that selects what happens without a browser: `require` fails, `skip` skips
 /// the tests in any case. By default they are skipped with a warning, except in CI.
-const VARIABLE: &str = "LEASEHOLD_BROWSER_TESTS";
+const VARIABLE: &str = "BROWSER_TESTS";
 
 /// A running browser with one page.
 pub(crate) struct Browser {

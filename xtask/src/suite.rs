@@ -150,7 +150,7 @@ fn format(_: &Workspace, _: &Options) -> Vec<Step> {
 }
 
 /// Variable that selects whether the tests in a browser are skipped or required.
-const BROWSER_TESTS: &str = "LEASEHOLD_BROWSER_TESTS";
+const BROWSER_TESTS: &str = "BROWSER_TESTS";
 
 /// One invocation for all packages: cargo unifies features per invocation.
 fn tests(workspace: &Workspace, options: &Options) -> Vec<Step> {
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn product_is_tested_without_simulation() {
-        let skip = "LEASEHOLD_BROWSER_TESTS=skip cargo test --locked --no-fail-fast";
+        let skip = "BROWSER_TESTS=skip cargo test --locked --no-fail-fast";
         assert_eq!(commands("tests", Level::Ci), [format!("{skip} --package leasehold")]);
         assert_eq!(
             commands("tests", Level::Quick),
